@@ -1,0 +1,1 @@
+"""Scores: retrieval, collections of datasets, and the statistics that judge them."""

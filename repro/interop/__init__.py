@@ -1,0 +1,1 @@
+"""In and out: other people's checkpoints and libraries."""

@@ -1,0 +1,1 @@
+"""The two architectures of the paper over transformers' own backbones."""

@@ -1,0 +1,1 @@
+"""The loss, the gradient cache and the training loop."""
