@@ -1,0 +1,40 @@
+"""Finds every experiment (experiments/eNN_*.py) and which artefact each shows; numbers and names are unique."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+from types import MappingProxyType
+
+from repro.places import CHECKOUT
+from repro.spec import Experiment, Figure, Table
+
+
+@cache
+def experiments() -> tuple[Experiment, ...]:
+    """Gives all experiments by number; ValueError when a number or an artefact name is used twice."""
+    names = sorted(path.stem for path in (CHECKOUT / "experiments").glob("e[0-9][0-9]_*.py"))
+    found = [importlib.import_module(f"experiments.{name}").EXPERIMENT for name in names]
+    for name, experiment in zip(names, found, strict=True):
+        if int(re.findall(r"\d+", name)[0]) != experiment.number:
+            raise ValueError(f"experiments/{name}.py declares number {experiment.number}; name and number must agree")
+    artefacts = [artefact for experiment in found for artefact in experiment.artefacts]
+    for kind, values in (("number", [e.number for e in found]), ("artefact", artefacts)):
+        twice = sorted({str(value) for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"{kind} {twice} is declared by more than one experiment")
+    return tuple(found)
+
+
+@cache
+def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure]]:
+    """Gives every artefact by name with the experiment that shows it."""
+    return MappingProxyType({shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows})
+
+
+def experiment_of(name: str) -> Experiment:
+    """Gives the experiment that shows an artefact; ValueError lists the artefacts there are."""
+    if name not in artefacts():
+        raise ValueError(f"unknown artefact {name!r}; choose of {list(artefacts())}")
+    return artefacts()[name][0]

@@ -1,0 +1,258 @@
+"""The words an experiment is declared with: Run, grid, pick, Claim, Table, Figure, Experiment; all frozen, none of them does anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+from repro.scales import scale_named
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "sampler": ("random", "domain", "cluster"),
+        "packing": ("random", "greedy"),
+        "filter": ("none", "surrogate"),
+        "architecture": ("biencoder", "contextual", "bm25", "surrogate"),
+        "backbone": ("nomic", "bert", "modernbert"),
+        "prompts": ("none", "task"),
+        "protocol": ("full", "rerank"),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training and its evaluation, as plain values; nothing in it that cannot change a result.
+
+    Build it with `base(scale, **changes)`, which fills every field from `repro.scales`.
+    """
+
+    scale: str
+    seed: int = 0
+    # data
+    corpus: str  # which training pairs
+    num_pairs: int | None  # how many of them, drawn fairly over domains; None: all
+    # batches (§4.1)
+    sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
+    batch_size: int
+    cluster_size: int | None  # pairs a cluster, on average; only for sampler "cluster"
+    packing: str  # how clusters are put in a row before the row is cut into batches
+    surrogate: str  # the fixed encoder behind clusters, filter and difficulty
+    filter: str  # false-negative filter, eq. 4
+    filter_margin: float  # added to f(q, d) before the comparison of eq. 4
+    num_hard_negatives: int
+    # model (§4.2)
+    architecture: str
+    backbone: str
+    start: str  # random, words (word vectors only), minilm, or a hub id
+    num_layers: int
+    num_first_stage_layers: int
+    hidden_size: int
+    num_contexts: int  # context documents
+    tokens_per_document: int  # vectors each context document gives
+    num_soft_prompts: int
+    sequence_dropout: float
+    residual: bool
+    prompts: str
+    max_tokens: int
+    # training (§5)
+    num_steps: int | None  # exactly one of num_steps and num_epochs
+    num_epochs: int | None
+    learning_rate: float
+    num_warmup_steps: int
+    weight_decay: float
+    temperature: float
+    max_grad_norm: float
+    # evaluation
+    suite: str
+    protocol: str
+    rerank_depth: int | None
+    context_seed: int
+
+    def __post_init__(self) -> None:
+        """ValueError for a value outside its choices or a combination that means nothing."""
+        scale_named(self.scale)
+        for name, valid in CHOICES.items():
+            if getattr(self, name) not in valid:
+                raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
+        if (self.cluster_size is None) == (self.sampler == "cluster"):
+            raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
+        if (self.num_steps is None) == (self.num_epochs is None):
+            raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
+        for name in ("batch_size", "num_layers", "hidden_size", "max_tokens", "num_contexts", "tokens_per_document"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature={self.temperature}: must be above 0")
+
+
+FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
+
+
+def check_fields(names: Iterable[str], where: str) -> None:
+    """ValueError when a name is not a field of Run; lists the valid ones."""
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        raise ValueError(f"unknown axis {unknown} in {where}; a Run has {list(FIELDS)}")
+
+
+def base(scale: str, **changes: Any) -> Run:
+    """Gives the run that a scale fixes, with `changes`; ValueError names an unknown scale or field."""
+    check_fields(changes, "base()")
+    return Run(**{"scale": scale, **scale_named(scale).fields, **changes})
+
+
+def grid(start: Run, **axes: Any) -> tuple[Run, ...]:
+    """Gives `start` with every combination of the axes; a value that is no tuple holds for all."""
+    check_fields(axes, "grid()")
+    values = [value if isinstance(value, tuple) else (value,) for value in axes.values()]
+    return tuple(replace(start, **dict(zip(axes, combination, strict=True))) for combination in product(*values))
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Which runs are meant: those whose fields have these values (a tuple: any of them)."""
+
+    wanted: tuple[tuple[str, Any], ...]
+
+    def matches(self, run: Run) -> bool:
+        """Says whether a run is meant."""
+        return all(
+            getattr(run, name) in value if isinstance(value, tuple) else getattr(run, name) == value
+            for name, value in self.wanted
+        )
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.wanted)
+
+
+def pick(**wanted: Any) -> Pick:
+    """Gives the choice of runs with these values; ValueError names an unknown field."""
+    check_fields(wanted, "pick()")
+    return Pick(tuple(sorted(wanted.items())))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """One number a claim speaks of: a metric path over the picked runs."""
+
+    metric: str
+    of: Pick
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of the paper as data: a printed value, an order of two systems, a trend over an axis, or an identity."""
+
+    id: str
+    kind: str
+    says: str
+    source: str
+    because: str
+    margin: float = 0.0
+    expected: tuple[tuple[Term, float], ...] = ()  # value: the printed numbers
+    pairs: tuple[tuple[Term, Term], ...] = ()  # order: each first is above each second by more than the margin
+    axis: str = ""  # trend
+    sign: int = 1
+    over: Term | None = None
+    holds_exactly: Callable[[], tuple[bool, str]] | None = None  # identity: arithmetic of the paper
+
+    @staticmethod
+    def value(id: str, says: str, *, expected: Mapping[Term, float], margin: float, source: str, because: str) -> Claim:
+        """Claims printed numbers, each within `margin` (in the metric's own unit)."""
+        printed = tuple(expected.items())
+        return Claim(id=id, kind="value", says=says, source=source, because=because, margin=margin, expected=printed)
+
+    @staticmethod
+    def order(
+        id: str, says: str, *, pairs: Iterable[tuple[Term, Term]], source: str, because: str, margin: float = 0.0
+    ) -> Claim:
+        """Claims that in every pair the first term is above the second by more than `margin`."""
+        both = tuple(pairs)
+        return Claim(id=id, kind="order", says=says, source=source, because=because, margin=margin, pairs=both)
+
+    @staticmethod
+    def trend(
+        id: str, says: str, *, over: Term, axis: str, sign: int, source: str, because: str, margin: float = 0.0
+    ) -> Claim:
+        """Claims that the rank correlation of the metric with `axis`, times `sign`, is above `margin`."""
+        check_fields([axis], f"claim {id}")
+        return Claim(
+            id=id, kind="trend", says=says, source=source, because=because, margin=margin, over=over, axis=axis, sign=sign
+        )
+
+    @staticmethod
+    def identity(
+        id: str, says: str, *, holds: Callable[[], tuple[bool, str]], source: str, because: str
+    ) -> Claim:
+        """Claims arithmetic of the paper; `holds` gives whether it does and what was computed."""
+        return Claim(id=id, kind="identity", says=says, source=source, because=because, holds_exactly=holds)
+
+
+def term(metric: str, **wanted: Any) -> Term:
+    """Gives the metric of the picked runs."""
+    return Term(metric=metric, of=pick(**wanted))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals."""
+
+    label: str
+    value: str
+    decimals: int = 1
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of a table: which runs it averages over, and what the paper prints in the columns it has."""
+
+    label: str
+    of: Pick
+    paper: Mapping[str, float] = field(default_factory=dict)
+    metric_prefix: tuple[str, str] | None = None  # replaces a metric prefix, e.g. ("desk/", "desk+wrong/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the paper: rows, columns and what a reader must know."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure of the paper: the kind of picture and which values go where."""
+
+    name: str
+    caption: str
+    kind: str
+    x: str
+    y: str
+    hue: str = ""
+    x_label: str = ""
+    y_label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment: which runs it needs at a scale, what it shows and which claims it judges."""
+
+    number: int
+    title: str
+    runs: Callable[[str], tuple[Run, ...]]
+    shows: tuple[Table | Figure, ...]
+    claims: tuple[Claim, ...] = ()
+    local_seeds: tuple[int, ...] = (0,)  # what a reader's own machine runs; published records have more
+
+    @property
+    def artefacts(self) -> tuple[str, ...]:
+        """The names of what it shows, e.g. ("table1",)."""
+        return tuple(shown.name for shown in self.shows)
