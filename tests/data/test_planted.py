@@ -1,0 +1,72 @@
+"""The planted corpus: deterministic, in the shape of every corpus, and solvable only by who knows the noise words."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.data.beir import load_beir, load_suite
+from repro.data.pairs import read_pairs
+from repro.data.planted import PlantedDomain, PlantedText, build_planted, make_domain, vocabulary_words
+from repro.data.tokens import load_tokenizer, tokenize
+
+TEXT = PlantedText()
+WORDS = vocabulary_words(TEXT.num_vocabulary_words, 0)
+
+
+def oracle_ndcg_at_10(domain: PlantedDomain, noise_words: frozenset[str]) -> float:
+    """Mean NDCG@10 of counting shared words other than `noise_words`; ties share their mean rank."""
+    queries = [set(text.split()) - noise_words for text in domain.queries]
+    documents = [set(text.split()) - noise_words for text in domain.documents]
+    gains = []
+    for gold, query in enumerate(queries):
+        scores = np.array([len(query & document) for document in documents])
+        rank = (scores > scores[gold]).sum() + ((scores == scores[gold]).sum() - 1) / 2
+        gains.append(1 / np.log2(rank + 2) if rank < 10 else 0.0)
+    return float(np.mean(gains))
+
+
+def test_knowing_the_noise_words_of_a_domain_raises_its_score_and_those_of_another_do_not() -> None:
+    domains = [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(4)]
+    unaware = np.mean([oracle_ndcg_at_10(domain, frozenset()) for domain in domains])
+    own = np.mean([oracle_ndcg_at_10(domain, domain.noise_words) for domain in domains])
+    others = domains[1:] + domains[:1]
+    wrong = np.mean([oracle_ndcg_at_10(a, b.noise_words) for a, b in zip(domains, others, strict=True)])
+    assert own > unaware + 0.3
+    assert wrong < unaware + 0.02
+
+
+def test_a_word_that_is_noise_in_one_domain_is_signal_in_others() -> None:
+    domains = [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(30)]
+    used = [{word for text in domain.queries for word in text.split()} - domain.noise_words for domain in domains]
+    noisy = set().union(*(domain.noise_words for domain in domains))
+    assert noisy <= set().union(*used)
+
+
+def test_the_corpus_is_a_function_of_its_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        build_planted(tmp_path / name, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
+    assert files
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert (tmp_path / "a/train.arrow").read_bytes() != (tmp_path / "c/train.arrow").read_bytes()
+
+
+def test_training_and_held_out_domains_are_written_in_the_shape_of_every_corpus(tmp_path: Path) -> None:
+    build_planted(tmp_path, num_domains=3, pairs_per_domain=8, seed=1, num_heldout_domains=2)
+    assert np.bincount(read_pairs(tmp_path / "train.arrow").domain_codes).tolist() == [8, 8, 8]
+    for name in ("planted", "planted-validation"):
+        suite = load_suite(tmp_path / "suites" / name)
+        assert [dataset.family for dataset in suite.datasets] == ["planted"] * 2
+        assert [len(load_beir(dataset.path).queries) for dataset in suite.datasets] == [8, 8]
+
+
+def test_every_planted_word_is_one_token() -> None:
+    lengths = tokenize(WORDS.tolist(), load_tokenizer("minilm"), 8).lengths
+    assert (lengths == 3).all()
+
+
+def test_more_topic_words_than_the_topic_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="topic_words_per_document is 21"):
+        PlantedText(topic_words_per_document=21)
