@@ -1,4 +1,4 @@
-"""Training pairs on disk: an Arrow stream of id, query, document, domain, source (and negatives), read by memory map."""
+"""Training pairs on disk: an Arrow stream of id, query, document, domain, source (negatives), read by memory map."""
 
 from __future__ import annotations
 

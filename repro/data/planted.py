@@ -1,4 +1,4 @@
-"""A corpus with planted topics and noise words that differ by domain, so that only a domain's other documents tell which.
+"""A corpus with planted topics and noise words that differ by domain: only a domain's other documents tell which.
 
 Every domain draws a set of noise words from one vocabulary; the topics of the same domain use the other words. A
 document is some words of its topic shuffled among noise words, its query is a part of the same topic words among noise

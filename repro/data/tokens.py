@@ -56,7 +56,7 @@ def load_tokens(folder: Path) -> Tokens:
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
-    """Tokenises `texts`, each cut to `max_tokens` with its special tokens; a prompt is text that the caller put in front."""
+    """Tokenises `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     tokenizer.no_padding()
