@@ -1,1 +1,5 @@
-"""How the experiments are carried out: one shared model, trainer, evaluator and judge. Importing this loads no torch."""
+"""How the experiments are carried out: one model, trainer, evaluator and judge. Importing this loads no torch."""
+
+from repro.doors import install as _install_doors
+
+_install_doors()

@@ -15,11 +15,7 @@ from repro.spec import FIELDS, Run
 def difference(run: Run) -> dict[str, Any]:
     """Gives the fields whose value is not the scale's own (scale and seed always)."""
     fixed = scale_named(run.scale).fields
-    return {
-        name: value
-        for name, value in asdict(run).items()
-        if name in ("scale", "seed") or value != fixed[name]
-    }
+    return {name: value for name, value in asdict(run).items() if name in ("scale", "seed") or value != fixed[name]}
 
 
 def run_id(run: Run) -> str:
@@ -41,6 +37,10 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     run = Run(**{**fixed, **recorded})
     if run_id(run) != recorded_id:
         moved = {name: value for name, value in recorded.items() if name in fixed and value != fixed[name]}
-        was = ", ".join(f"{name} was {value!r}, is {fixed[name]!r} at scale {run.scale!r}" for name, value in moved.items())
-        raise ValueError(f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved; differing: {was}")
+        was = ", ".join(
+            f"{name} was {value!r}, is {fixed[name]!r} at scale {run.scale!r}" for name, value in moved.items()
+        )
+        raise ValueError(
+            f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved; differing: {was}"
+        )
     return run

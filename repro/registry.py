@@ -30,7 +30,9 @@ def experiments() -> tuple[Experiment, ...]:
 @cache
 def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure]]:
     """Gives every artefact by name with the experiment that shows it."""
-    return MappingProxyType({shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows})
+    return MappingProxyType(
+        {shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows}
+    )
 
 
 def experiment_of(name: str) -> Experiment:

@@ -1,4 +1,4 @@
-"""The one place that says what a scale fixes: the values a run takes where an experiment says nothing, and where each comes from."""
+"""The one place that says what a scale fixes: every value an experiment does not name, and where it comes from."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Scale:
 SMOKE: dict[str, Any] = {
     "corpus": "planted-tiny",
     "num_pairs": None,
+    "domain_column": "domain",
     "sampler": "random",
     "batch_size": 16,
     "cluster_size": None,
@@ -54,12 +55,12 @@ SMOKE: dict[str, Any] = {
     "weight_decay": 0.01,
     "temperature": 0.02,
     "max_grad_norm": 1.0,
-    "suite": "planted-tiny",
+    "suite": "planted",
     "protocol": "full",
     "rerank_depth": None,
     "context_seed": 0,
 }
-"""A corpus made from a seed and a model of a few thousand weights: proves that the code runs, says nothing of the paper."""
+"""A corpus made from a seed and a tiny model: proves that the code runs, says nothing of the paper."""
 
 DESK: dict[str, Any] = SMOKE | {
     "corpus": "desk",
@@ -101,6 +102,7 @@ LAB: dict[str, Any] = DESK | {
 SMALL: dict[str, Any] = {
     "corpus": "nomic-unsupervised",  # §5: 24+ sources of Nussbaum et al., Table 5
     "num_pairs": None,
+    "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
     "sampler": "random",
     "batch_size": 512,  # §5.1: best of 256 … 4096
     "cluster_size": None,

@@ -1,4 +1,4 @@
-"""The words an experiment is declared with: Run, grid, pick, Claim, Table, Figure, Experiment; all frozen, none of them does anything."""
+"""The words an experiment is declared with: Run, grid, pick, Claim, Table, Figure, Experiment; all frozen."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from repro.scales import scale_named
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "domain_column": ("source", "domain"),
         "sampler": ("random", "domain", "cluster"),
         "packing": ("random", "greedy"),
         "filter": ("none", "surrogate"),
@@ -35,6 +36,7 @@ class Run:
     # data
     corpus: str  # which training pairs
     num_pairs: int | None  # how many of them, drawn fairly over domains; None: all
+    domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
     # batches (§4.1)
     sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
     batch_size: int
@@ -145,7 +147,7 @@ class Term:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper as data: a printed value, an order of two systems, a trend over an axis, or an identity."""
+    """A sentence of the paper as data: printed values, an order of systems, a trend over an axis, or an identity."""
 
     id: str
     kind: str
@@ -181,13 +183,19 @@ class Claim:
         """Claims that the rank correlation of the metric with `axis`, times `sign`, is above `margin`."""
         check_fields([axis], f"claim {id}")
         return Claim(
-            id=id, kind="trend", says=says, source=source, because=because, margin=margin, over=over, axis=axis, sign=sign
+            id=id,
+            kind="trend",
+            says=says,
+            source=source,
+            because=because,
+            margin=margin,
+            over=over,
+            axis=axis,
+            sign=sign,
         )
 
     @staticmethod
-    def identity(
-        id: str, says: str, *, holds: Callable[[], tuple[bool, str]], source: str, because: str
-    ) -> Claim:
+    def identity(id: str, says: str, *, holds: Callable[[], tuple[bool, str]], source: str, because: str) -> Claim:
         """Claims arithmetic of the paper; `holds` gives whether it does and what was computed."""
         return Claim(id=id, kind="identity", says=says, source=source, because=because, holds_exactly=holds)
 
@@ -199,12 +207,16 @@ def term(metric: str, **wanted: Any) -> Term:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals."""
+    """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals.
+
+    In a metric path `{suite}` stands for the run's own evaluation suite, seen through the row's context.
+    """
 
     label: str
     value: str
     decimals: int = 1
     factor: float = 1.0
+    scales: tuple[str, ...] = ()  # only at these scales; empty: at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +226,8 @@ class Row:
     label: str
     of: Pick
     paper: Mapping[str, float] = field(default_factory=dict)
-    metric_prefix: tuple[str, str] | None = None  # replaces a metric prefix, e.g. ("desk/", "desk+wrong/")
+    context: str = "own"  # which context documents the scores were made with: own, wrong, null
+    scales: tuple[str, ...] = ()  # only at these scales; empty: at all
 
 
 @dataclass(frozen=True, kw_only=True)

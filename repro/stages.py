@@ -1,10 +1,11 @@
-"""Shared artefacts (corpora, embeddings, clusters): folders named by what they were made from, each built once under a lock."""
+"""Shared artefacts (corpora, tokens, embeddings, clusters): folders named by their origin, each built once."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +15,50 @@ from repro.places import stage_folder
 from repro.writing import whole_folder
 
 
-def stage_path(name: str, key: Mapping[str, Any]) -> Path:
-    """Gives the folder of a stage: its name and twelve hex digits of its key."""
-    text = json.dumps(dict(key), sort_keys=True, separators=(",", ":"))
-    return stage_folder() / name / hashlib.sha256(text.encode()).hexdigest()[:12]
+@dataclass(frozen=True)
+class Stage:
+    """One shared artefact: what kind it is, what decides its content, how it is made, and what must be there first."""
 
+    name: str
+    key: dict[str, Any]
+    make: Callable[[Path], None]
+    needs: tuple[Stage, ...] = ()
 
-def is_built(path: Path) -> bool:
-    """Says whether a stage is complete; its key file is written last."""
-    return (path / "stage.json").is_file()
+    @property
+    def path(self) -> Path:
+        """The folder: the kind, then twelve hex digits of the key and of the keys of all it needs."""
+        text = json.dumps([self.key, [str(need.path.name) for need in self.needs]], sort_keys=True)
+        return stage_folder() / self.name / hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def is_built(self) -> bool:
+        """Whether the folder is complete; its key file is written last."""
+        return (self.path / "stage.json").is_file()
 
-def build_stage(name: str, key: Mapping[str, Any], build: Callable[[Path], None]) -> Path:
-    """Gives the folder of a stage, building it when it is not there.
+    def all(self) -> tuple[Stage, ...]:
+        """Gives the stage and everything it needs, in the order of building, each once."""
+        found: dict[Path, Stage] = {}
+        for need in self.needs:
+            found |= {stage.path: stage for stage in need.all()}
+        return (*found.values(), self)
 
-    `build` fills an empty folder; it appears under its name by rename when it is complete, so a killed build leaves
-    nothing that could be mistaken for a stage. Two processes that want the same stage build it once.
-    """
-    path = stage_path(name, key)
-    if is_built(path):
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with SoftFileLock(f"{path}.lock"):
-        if not is_built(path):
-            with whole_folder(path) as part:
-                build(part)
-                (part / "stage.json").write_text(json.dumps({"name": name, "key": dict(key)}, indent=1, sort_keys=True))
-    return path
+    def build(self, progress: Callable[[str], None] = lambda line: None) -> Path:
+        """Gives the folder, building it and what it needs when they are not there.
+
+        `make` fills an empty folder; it appears under its name by rename when it is complete, so a killed build leaves
+        nothing that could be mistaken for a stage. Two processes that want the same stage build it once.
+        """
+        for stage in self.all():
+            if not stage.is_built:
+                stage._build_alone(progress)
+        return self.path
+
+    def _build_alone(self, progress: Callable[[str], None]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with SoftFileLock(f"{self.path}.lock"):
+            if self.is_built:
+                return
+            progress(f"building {self.name} {self.key}")
+            with whole_folder(self.path) as part:
+                self.make(part)
+                (part / "stage.json").write_text(json.dumps({"name": self.name, "key": self.key}, indent=1))

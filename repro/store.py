@@ -1,4 +1,4 @@
-"""Records: one JSON file for each run that ended, with its per-query scores beside it; written once, by rename, and read back."""
+"""Records: one JSON file for each run that ended, its per-query scores beside it; written once, by rename."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from repro.identity import run_from_record, run_id
 from repro.spec import Run
 from repro.writing import whole_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
 
 FORMAT = 1
 
@@ -32,14 +34,16 @@ class Record:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The per-query (or per-step) values behind the metrics; ValueError when the file is gone or not the recorded one."""
+        """The per-query (or per-step) values behind the metrics; ValueError when the file is not the recorded one."""
         path = self.path.with_suffix(".npz")
         expected = self.provenance["arrays_sha256"]
         if not path.is_file():
-            raise ValueError(f"record {self.id}: its per-query scores {path} are missing; restore the file or run it again")
+            raise ValueError(f"record {self.id}: its scores {path} are missing; restore the file or run it again")
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if found != expected:
             raise ValueError(f"record {self.id}: {path} is not the file the record names (sha256 {found[:12]}…)")
+        import numpy as np
+
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
 
@@ -53,6 +57,8 @@ def write_record(
     provenance: Mapping[str, Any],
 ) -> Record:
     """Writes a run's record once, arrays first, each by rename; ValueError when a metric is no finite number."""
+    import numpy as np
+
     odd = {name: value for name, value in metrics.items() if not math.isfinite(value)}
     if odd:
         raise ValueError(f"run {run_id(run)}: metrics {odd} are not finite; nothing was recorded")
@@ -76,7 +82,8 @@ def read_record(path: Path) -> Record:
     except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a record ({error}); remove it or restore it") from error
     if content.get("format") != FORMAT or path.stem != identifier:
-        raise ValueError(f"{path}: format {content.get('format')} and id {identifier}; expected {FORMAT} and {path.stem}")
+        found = f"format {content.get('format')} and id {identifier}"
+        raise ValueError(f"{path} has {found}; expected format {FORMAT} and id {path.stem}")
     return Record(identifier, run_from_record(values, identifier), content["metrics"], content["provenance"], path)
 
 

@@ -1,0 +1,5 @@
+"""`python -m repro`: the same as the console script `repro`."""
+
+from repro.cli import main
+
+main()

@@ -1,0 +1,223 @@
+"""The verbs of `repro`: the one module that sees all four folders; heavy imports live in the verbs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from repro.places import CHECKOUT, local_records
+from repro.registry import artefacts, experiment_of, experiments
+from repro.scales import ORDER, scale_named
+from repro.spec import Experiment, Run
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+
+What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, figure3, …) or all")]
+Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+EXIT_NOT_RUN = 2
+
+
+def main() -> None:
+    """Runs the command line; the reader's mistakes end in one line and exit code 2."""
+    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+
+
+def open_door(name: str) -> int:
+    """Runs one artefact, `python -m repro.NAME`, with the options of `repro run`; gives the exit code."""
+    if name not in artefacts():
+        print(f"error: unknown artefact {name!r}; choose of {list(artefacts())}", file=sys.stderr)
+        return EXIT_NOT_RUN
+    return _guarded(lambda: app(["run", name, *sys.argv[1:]], standalone_mode=False))
+
+
+def _guarded(action: Callable[[], int | None]) -> int:
+    import click
+
+    try:
+        return action() or 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_NOT_RUN
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        print("stopped; run the same command again to go on from the last checkpoint", file=sys.stderr)
+        return 130
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_NOT_RUN
+
+
+def _chosen(what: Sequence[str] | None) -> list[Experiment]:
+    if not what or list(what) == ["all"]:
+        return list(experiments())
+    return list({experiment_of(name).number: experiment_of(name) for name in what}.values())
+
+
+def _local_runs(experiment: Experiment, scale: str, seeds: Sequence[int] | None = None) -> list[Run]:
+    allowed = tuple(seeds) if seeds else experiment.local_seeds
+    return [run for run in experiment.runs(scale_named(scale).name) if run.seed in allowed]
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, sort_keys=True))
+
+
+@app.command("list")
+def list_artefacts(as_json: AsJson = False) -> None:
+    """Lists the artefacts: what each shows, and how many runs it needs at each scale."""
+    rows = [
+        {
+            "artefact": name,
+            "experiment": experiment.number,
+            "title": experiment.title,
+            "claims": [claim.id for claim in experiment.claims],
+            "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
+        }
+        for name, (experiment, _) in artefacts().items()
+    ]
+    if as_json:
+        return _print_json(rows)
+    table = RichTable("artefact", "what it shows", "claims", *ORDER, box=None)
+    for row in rows:
+        runs = [str(row["num_runs"][scale]) for scale in ORDER]
+        table.add_row(row["artefact"], row["title"], ", ".join(row["claims"]), *runs)
+    Console().print(table)
+    print("columns after the claims: runs at each scale. `repro plan ARTEFACT --scale S` shows them.")
+
+
+@app.command()
+def plan(what: What = None, scale: Scale = "desk", all_seeds: bool = False, as_json: AsJson = False) -> None:
+    """Shows which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
+    from repro.planning import make_plan
+
+    wanted = []
+    for experiment in _chosen(what):
+        wanted += list(experiment.runs(scale_named(scale).name)) if all_seeds else _local_runs(experiment, scale)
+    made = make_plan(wanted, [local_records()])
+    if as_json:
+        return _print_json(made.as_dict())
+    for line in made.lines():
+        print(line)
+
+
+@app.command()
+def run(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Annotated[list[int] | None, typer.Option(help="seeds to run (default: the artefact's own)")] = None,
+    dry_run: Annotated[bool, typer.Option(help="show what would run")] = False,
+) -> None:
+    """Runs what is missing, here and now, and shows the artefacts. Exit code 2 when something could not run."""
+    from repro.store import split_recorded
+
+    chosen = _chosen(what)
+    wanted = [run for experiment in chosen for run in _local_runs(experiment, scale, seed)]
+    if not wanted:
+        raise ValueError(f"no run of {what} at scale {scale!r} has seed {seed}")
+    recorded, missing = split_recorded(wanted, [local_records()])
+    _say(f"{len(set(wanted))} runs asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scale}")
+    if dry_run:
+        return plan(what, scale)
+    if missing:
+        from repro.execute import execute
+        from repro.inputs import check_available
+
+        check_available(missing)
+        for number, one in enumerate(missing, 1):
+            _say(f"run {number} of {len(missing)}: {describe(one)}")
+            execute(one, report=_say)
+    for experiment in chosen:
+        show(list(experiment.artefacts), scale)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def describe(run: Run) -> str:
+    """Gives one line that tells a run from its neighbours."""
+    from repro.identity import difference, run_id
+
+    changes = ", ".join(f"{name}={value}" for name, value in difference(run).items() if name != "scale")
+    return f"{run_id(run)} ({changes})"
+
+
+@app.command()
+def show(
+    what: What = None,
+    scale: Scale = "desk",
+    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
+    as_json: AsJson = False,
+) -> None:
+    """Shows artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
+    from repro.report import claims_view, render
+    from repro.views import RECORDS, artefact_views, judgements
+
+    for experiment in _chosen(what):
+        judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
+        if as_json:
+            _print_json({whose: [one.as_dict() for one in those] for whose, those in judged.items()})
+            continue
+        titles = {"published": "published records", "yours": "your records"}
+        ledgers = [claims_view(those, f"Claims at scale {scale}, {titles[whose]}") for whose, those in judged.items()]
+        for view in artefact_views(experiment, scale) + (ledgers if experiment.claims else []):
+            render(view, format)
+
+
+@app.command()
+def check(
+    scale: Scale = "desk",
+    strict: Annotated[bool, typer.Option(help="exit 1 when a claim differs, 2 when one was not run")] = False,
+    write: Annotated[bool, typer.Option(help="renew the claims block of REPRODUCING.md")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judges every claim of the paper from the records."""
+    from repro.report import claims_view, render, write_claims_block
+    from repro.views import judgements
+
+    judged = [judgement for experiment in experiments() for judgement in judgements(experiment, scale)]
+    if as_json:
+        _print_json([judgement.as_dict() for judgement in judged])
+    else:
+        render(claims_view(judged, f"Claims at scale {scale}"), "text")
+    if write:
+        write_claims_block(judged, scale, CHECKOUT / "REPRODUCING.md")
+    verdicts = {judgement.verdict for judgement in judged}
+    if strict and verdicts & {"DIFFERS", "NOT RUN"}:
+        raise typer.Exit(1 if "DIFFERS" in verdicts else EXIT_NOT_RUN)
+
+
+@app.command()
+def data(
+    corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
+    samples: Annotated[int, typer.Option(help="rows of each source to show")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Builds a corpus if it is missing, prints its counts, and shows samples."""
+    from repro.inputs import describe_corpus
+
+    described = describe_corpus(corpus, samples, report=_say)
+    if as_json:
+        return _print_json(described)
+    print(json.dumps(described, indent=1, ensure_ascii=False))
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Says what this machine has: versions, device, disk, text wheels, Slurm, and what each scale still lacks here."""
+    from repro.doctor import examine
+
+    findings = examine()
+    if as_json:
+        return _print_json([asdict(finding) for finding in findings])
+    for finding in findings:
+        print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")

@@ -1,0 +1,242 @@
+"""What a run needs before it starts: the stages it shares with other runs, and the views of them it works on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.beir import Suite, load_suite
+from repro.data.pairs import Pairs, read_pairs
+from repro.data.tokens import Tokens, load_tokenizer, load_tokens, tokenize
+from repro.spec import Run
+from repro.stages import Stage
+
+Report = Callable[[str], None]
+CLUSTER_SEED = 0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
+TRAINED = ("biencoder", "contextual")
+
+
+def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        from repro.data.planted import build_planted
+
+        build_planted(
+            folder, num_domains=num_domains, pairs_per_domain=pairs_per_domain, seed=0, num_heldout_domains=num_heldout
+        )
+
+    return make
+
+
+def _mined(views: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        from repro.data.desk import build_desk, build_lab
+
+        {"desk": build_desk, "lab": build_lab}[views](folder)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A named source of training pairs and evaluation suites: how it is made here, or how to get it."""
+
+    make: Callable[[Path], None] | None
+    suites: tuple[str, ...] = ()
+    how_to_get: str = ""
+
+
+PAPER_SCALE = "needs about {size} and is not here; fetch it on a machine with internet, see REPRODUCING.md"
+CORPORA: dict[str, Corpus] = {
+    "planted-tiny": Corpus(_planted(6, 40, 3), ("planted", "planted-validation")),
+    "planted": Corpus(_planted(400, 128, 16), ("planted", "planted-validation")),
+    "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
+    "lab": Corpus(_mined("lab")),
+    "nomic-unsupervised": Corpus(None, how_to_get="the 29 pre-training sources " + PAPER_SCALE.format(size="300 GB")),
+    "nomic-supervised": Corpus(None, how_to_get="the supervised pairs " + PAPER_SCALE.format(size="20 GB")),
+    "bge-full-data": Corpus(None, how_to_get="the BGE training data " + PAPER_SCALE.format(size="15 GB")),
+}
+SUITES_FROM_ELSEWHERE = {
+    "beir": "truncated BEIR (nine datasets) " + PAPER_SCALE.format(size="25 GB"),
+    "mteb": "MTEB (56 datasets) " + PAPER_SCALE.format(size="40 GB"),
+}
+
+
+def corpus_stage(name: str) -> Stage:
+    """Gives the stage of a corpus; ValueError when it is unknown, or not made here: how to get it is said."""
+    if name not in CORPORA:
+        raise ValueError(f"unknown corpus {name!r}; choose of {list(CORPORA)}")
+    corpus = CORPORA[name]
+    if corpus.make is None:
+        raise ValueError(f"corpus {name!r}: {corpus.how_to_get}")
+    return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, corpus.make)
+
+
+def _origin(name: str) -> str:
+    """Gives a hash of what decides a mined corpus: the committed manifests, and the code that mines and splits."""
+    folder = Path(__file__).parent / "data"
+    files = sorted([*folder.rglob("*.py"), *folder.rglob("manifests/*.json")]) if name in ("desk", "lab") else []
+    files = files or [folder / "planted.py", folder / "pairs.py"]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+def suite_corpus(run: Run) -> str:
+    """Gives the corpus that holds a run's evaluation suite; ValueError says how to get one that is not made here."""
+    if run.suite in SUITES_FROM_ELSEWHERE:
+        raise ValueError(f"suite {run.suite!r}: {SUITES_FROM_ELSEWHERE[run.suite]}")
+    holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
+    if not holders:
+        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(SUITES_FROM_ELSEWHERE))
+        raise ValueError(f"unknown suite {run.suite!r}; choose of {known}")
+    return run.corpus if run.corpus in holders else holders[0]
+
+
+def check_available(runs: Iterable[Run]) -> None:
+    """ValueError, before anything is spent, when a run needs data that is not made here."""
+    for run in runs:
+        suite_corpus(run)
+        corpus_stage(run.corpus)
+
+
+def _selection_stage(run: Run) -> Stage:
+    corpus = corpus_stage(run.corpus)
+
+    def make(folder: Path) -> None:
+        from repro.data.desk import select_pairs
+
+        pairs = read_pairs(corpus.path / "train.arrow")
+        rows = np.arange(len(pairs)) if run.num_pairs is None else select_pairs(pairs, run.num_pairs, seed=0)
+        np.save(folder / "rows.npy", np.asarray(rows, np.int64))
+
+    return Stage("selection", {"num_pairs": run.num_pairs}, make, (corpus,))
+
+
+def selected_pairs(run: Run) -> Pairs:
+    """Gives the training pairs of a run, from built stages."""
+    stage = _selection_stage(run)
+    return read_pairs(corpus_stage(run.corpus).path / "train.arrow").take(np.load(stage.path / "rows.npy"))
+
+
+def _tokens_stage(run: Run) -> Stage:
+    selection = _selection_stage(run)
+
+    def make(folder: Path) -> None:
+        from repro.model.prompts import PROMPTS
+
+        pairs, tokenizer = selected_pairs(run), load_tokenizer("minilm")
+        for side, prompt in zip(("query", "document"), PROMPTS[run.prompts], strict=True):
+            texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
+            tokenize(texts, tokenizer, run.max_tokens).save(folder / side)
+
+    return Stage("tokens", {"prompts": run.prompts, "max_tokens": run.max_tokens}, make, (selection,))
+
+
+def _embeddings_stage(run: Run) -> Stage:
+    selection = _selection_stage(run)
+
+    def make(folder: Path) -> None:
+        from repro.batches.surrogate import embed_texts
+
+        pairs = selected_pairs(run)
+        for side in ("query", "document"):
+            texts = pairs.texts(side, np.arange(len(pairs)))
+            embed_texts(texts, folder / f"{side}.npy", surrogate=run.surrogate, max_tokens=run.max_tokens)
+
+    return Stage("embeddings", {"surrogate": run.surrogate, "max_tokens": run.max_tokens}, make, (selection,))
+
+
+def _clusters_stage(run: Run) -> Stage:
+    embeddings = _embeddings_stage(run)
+
+    def make(folder: Path) -> None:
+        from repro.batches.cluster import cluster_pairs
+
+        assert run.cluster_size is not None, "only runs with clusters have this stage"
+        pairs = selected_pairs(run)
+        vectors = [np.load(embeddings.path / f"{side}.npy", mmap_mode="r") for side in ("query", "document")]
+        codes = domain_codes(run, pairs)
+        cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
+
+    key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column}
+    return Stage("clusters", key, make, (embeddings,))
+
+
+def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
+    """Gives each pair's domain (int32 N): its source, or its finest division."""
+    return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
+
+
+def needs_surrogate(run: Run) -> bool:
+    """Says whether a run's batches depend on the surrogate's embeddings."""
+    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter == "surrogate")
+
+
+def stages_of(run: Run) -> tuple[Stage, ...]:
+    """Gives the stages a run needs, in the order of building, each once."""
+    wanted = [corpus_stage(suite_corpus(run))]
+    if run.architecture in TRAINED:
+        wanted.append(_tokens_stage(run))
+    if needs_surrogate(run):
+        wanted.append(_embeddings_stage(run))
+    if run.architecture in TRAINED and run.sampler == "cluster":
+        wanted.append(_clusters_stage(run))
+    return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A run's training data, read from its built stages when it is asked for."""
+
+    run: Run
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The training pairs, N of them."""
+        return selected_pairs(self.run)
+
+    def tokens(self, side: str) -> Tokens:
+        """Token ids of every query or document, prompt included."""
+        return load_tokens(_tokens_stage(self.run).path / side)
+
+    def embeddings(self, side: str) -> np.ndarray | None:
+        """The surrogate's vectors (N, D), memory-mapped; None for a run whose batches do not depend on them."""
+        if not needs_surrogate(self.run):
+            return None
+        return np.load(_embeddings_stage(self.run).path / f"{side}.npy", mmap_mode="r")
+
+    @cached_property
+    def clusters(self) -> Any:
+        """The clusters of the pairs, for sampler "cluster"."""
+        from repro.batches.cluster import load_clusters
+
+        return load_clusters(_clusters_stage(self.run).path)
+
+
+def suite_of(run: Run) -> Suite:
+    """Gives the evaluation suite of a run, from its built corpus."""
+    return load_suite(corpus_stage(suite_corpus(run)).path / "suites" / run.suite)
+
+
+def describe_corpus(name: str, num_samples: int, report: Report) -> dict[str, Any]:
+    """Builds a corpus when it is missing; gives its counts and a few rows of each source."""
+    folder = corpus_stage(name).build(report)
+    pairs = read_pairs(folder / "train.arrow")
+    samples = []
+    for code, source in enumerate(pairs.source_names):
+        rows = np.flatnonzero(pairs.source_codes == code)[:num_samples]
+        for query, document in zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True):
+            samples.append({"source": source, "query": query, "document": document})
+    counts = json.loads((folder / "report.json").read_text()) if (folder / "report.json").is_file() else {}
+    return {
+        "corpus": name,
+        "num_pairs": len(pairs),
+        "num_domains": len(pairs.domain_names),
+        "counts": counts,
+        "samples": samples,
+    }
