@@ -33,7 +33,8 @@ class Plan:
         """Gives the plan as lines for a reader."""
         unique = len(self.recorded) + len(self.missing)
         asked = f"{self.num_asked} runs asked for, {unique} different"
-        return [f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing", *(f"  {run_id(run)}  {_words(run)}" for run in self.missing)]
+        counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
+        return [counts, *(f"  {run_id(run)}  {_words(run)}" for run in self.missing)]
 
 
 def _words(run: Run) -> str:

@@ -101,17 +101,17 @@ def check_fields(names: Iterable[str], where: str) -> None:
         raise ValueError(f"unknown axis {unknown} in {where}; a Run has {list(FIELDS)}")
 
 
-def base(scale: str, **changes: Any) -> Run:
+def base(scale: str, /, **changes: Any) -> Run:
     """Gives the run that a scale fixes, with `changes`; ValueError names an unknown scale or field."""
     check_fields(changes, "base()")
     return Run(**{"scale": scale, **scale_named(scale).fields, **changes})
 
 
-def grid(start: Run, **axes: Any) -> tuple[Run, ...]:
-    """Gives `start` with every combination of the axes; a value that is no tuple holds for all."""
+def grid(run: Run, /, **axes: Any) -> tuple[Run, ...]:
+    """Gives `run` with every combination of the axes; a value that is no tuple holds for all."""
     check_fields(axes, "grid()")
     values = [value if isinstance(value, tuple) else (value,) for value in axes.values()]
-    return tuple(replace(start, **dict(zip(axes, combination, strict=True))) for combination in product(*values))
+    return tuple(replace(run, **dict(zip(axes, combination, strict=True))) for combination in product(*values))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,27 @@
+# `make table1` and `make test` do all the set-up themselves: .venv is built from requirements.lock when it is missing
+# or older than the lock. PYTHON names the interpreter to build it with (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.built-from-lock
+
+.PHONY: table1 test slow-test lint types check clean
+
+table1: $(READY)
+	$(BIN)/python -m repro.table1
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(READY)

@@ -1,0 +1,96 @@
+"""The house holds: imports point one way, nothing is named vaguely, and nothing grows past the house's measure."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("repro", "experiments", "figures", "slurm")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "new", "v2", "final"}
+LONGEST_FUNCTION, LONGEST_MODULE = 40, 320
+
+
+def imported(path: Path) -> set[str]:
+    """Every module a file imports, at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where a thing comes from"
+            found.add(node.module or "")
+    return found
+
+
+def allowed(path: Path, module: str) -> bool:
+    """Whether a file may import a module of ours."""
+    package = module.split(".")[0]
+    if package not in FOLDERS or path == ROOT / "repro" / "cli.py":
+        return True
+    folder = path.relative_to(ROOT).parts[0]
+    if folder == "experiments":
+        return module == "repro.spec" or package == "experiments"
+    if folder == "repro":
+        # the registry is how experiments are found; it loads them by name and imports none
+        return package == "repro"
+    return package in {"slurm": ("repro", "slurm"), "figures": ("figures",)}[folder]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    wrong = sorted(module for module in imported(path) if not allowed(path, module))
+    assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_only_the_launcher_imports_submitit() -> None:
+    users = {
+        path.relative_to(ROOT).as_posix() for path in SOURCES if "submitit" in {m.split(".")[0] for m in imported(path)}
+    }
+    assert users <= {"slurm/launch.py"}
+
+
+def test_no_underscored_name_crosses_a_file() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FOLDERS:
+                crossing = [alias.name for alias in node.names if alias.name.startswith("_")]
+                assert not crossing, f"{path}: {crossing}"
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    assert not [path for path in SOURCES if path.stem in FORBIDDEN_NAMES]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_functions_stay_short_and_documented(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), f"{path} has no docstring"
+    assert text.count("\n") <= LONGEST_MODULE
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= LONGEST_FUNCTION, f"{path}:{node.lineno} {node.name} has {length} lines"
+            documented = node.name.startswith("_") or ast.get_docstring(node)
+            nested = any(
+                node in ast.walk(outer)
+                for outer in ast.walk(tree)
+                if isinstance(outer, ast.FunctionDef) and outer is not node
+            )
+            assert documented or nested or node.name == "__init__", f"{path}:{node.lineno} {node.name} has no docstring"
+
+
+@pytest.mark.parametrize("words", [["list"], ["plan", "table1"]])
+def test_light_verbs_load_no_torch(words: list[str]) -> None:
+    code = (
+        "import sys; from repro.cli import app\n"
+        f"app({words!r}, standalone_mode=False)\n"
+        "heavy = {'torch', 'transformers', 'matplotlib', 'scipy', 'pandas'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,85 @@
+"""Ids: what keeps a record valid, and what makes it an error that says why."""
+
+from dataclasses import asdict, replace
+from types import MappingProxyType
+
+import pytest
+
+from repro import identity, scales
+from repro.identity import difference, run_from_record, run_id
+from repro.spec import FIELDS, Run, base, grid, pick
+
+
+def recorded(run: Run) -> dict:
+    return asdict(run)
+
+
+def move_default(monkeypatch: pytest.MonkeyPatch, scale: str, **values: object) -> None:
+    moved = replace(scales.SCALES[scale], fields={**scales.SCALES[scale].fields, **values})
+    monkeypatch.setattr(identity, "scale_named", lambda name: {**scales.SCALES, scale: moved}[name])
+
+
+def test_an_id_is_twelve_hex_digits_of_the_difference() -> None:
+    run = base("desk", seed=3, sampler="cluster", cluster_size=64)
+    assert difference(run) == {"scale": "desk", "seed": 3, "sampler": "cluster", "cluster_size": 64}
+    assert len(run_id(run)) == 12 and int(run_id(run), 16) >= 0
+
+
+def test_every_field_moves_the_id() -> None:
+    run = base("desk", sampler="cluster", cluster_size=64)
+    other = {
+        "scale": "lab", "corpus": "planted", "domain_column": "source" if run.domain_column == "domain" else "domain",
+        "sampler": None, "packing": "greedy" if run.packing == "random" else "random", "surrogate": "minilm-words",
+        "filter": "surrogate" if run.filter == "none" else "none", "architecture": "contextual", "backbone": "bert",
+        "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": "rerank",
+        "suite": "planted", "residual": not run.residual, "num_epochs": None,
+    }  # fmt: skip
+    for name in FIELDS:
+        value = other[name] if name in other else (getattr(run, name) or 0) + 1
+        if value is None:
+            continue
+        assert run_id(replace(run, **{name: value})) != run_id(run), name
+
+
+def test_a_new_field_keeps_old_records() -> None:
+    run = base("desk", seed=1)
+    old = {name: value for name, value in recorded(run).items() if name != "residual"}
+    assert run_from_record(old, run_id(run)) == run
+
+
+def test_a_moved_default_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("desk")
+    values, identifier = recorded(run), run_id(run)
+    move_default(monkeypatch, "desk", learning_rate=0.123)
+    with pytest.raises(ValueError, match=r"learning_rate was .* is 0\.123 at scale 'desk'"):
+        run_from_record(values, identifier)
+
+
+def test_a_renamed_field_is_an_error_that_names_it() -> None:
+    run = base("desk")
+    with pytest.raises(ValueError, match="lerning_rate"):
+        run_from_record({**recorded(run), "lerning_rate": 1.0}, run_id(run))
+
+
+def test_declarations_list_what_is_valid() -> None:
+    with pytest.raises(ValueError, match=r"unknown axis \['batchsize'\] in grid\(\); a Run has \['scale', "):
+        grid(base("desk"), batchsize=(1, 2))
+    with pytest.raises(ValueError, match=r"unknown scale 'dask'; choose one of \['smoke', "):
+        base("dask")
+    with pytest.raises(ValueError, match=r"sampler='clusters' is unknown; choose one of \['random', "):
+        base("desk", sampler="clusters")
+    with pytest.raises(ValueError, match="give both or neither"):
+        base("desk", sampler="cluster")
+    with pytest.raises(ValueError, match="unknown axis"):
+        pick(seeds=1)
+
+
+def test_a_grid_is_every_combination_once() -> None:
+    runs = grid(base("desk"), batch_size=(64, 128), seed=(0, 1, 2), start="random")
+    assert len(set(runs)) == 6
+    assert {run.start for run in runs} == {"random"}
+
+
+def test_a_run_holds_only_plain_values() -> None:
+    assert all(isinstance(value, str | int | float | bool | None) for value in asdict(base("large")).values())
+    assert isinstance(scales.SCALES, MappingProxyType)
