@@ -1,0 +1,123 @@
+"""Every verdict is reached, from hand-made records whose answer is known; nothing that is missing becomes a number."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.claims import judge_all, units
+from repro.spec import Claim, Run, base, grid, pick, term
+from repro.store import Record, write_record
+
+NDCG = "{suite}/mean/ndcg_at_10"
+RANDOM, CLUSTER = pick(sampler="random"), pick(sampler="domain")
+BETTER = Claim.order(
+    "X.a",
+    "domain beats random",
+    pairs=[(term(NDCG, sampler="domain"), term(NDCG, sampler="random"))],
+    source="here",
+    because="a test",
+)
+DATASETS = [{"name": "a", "family": "f", "num_queries": 400}, {"name": "b", "family": "g", "num_queries": 100}]
+
+
+def record(folder: Path, run: Run, gain: float, noise: float = 0.05) -> Record:
+    """A record whose scores lie `gain` above a level that depends on the query alone."""
+    level = np.random.default_rng(7).uniform(0.3, 0.7, 500)
+    own = np.random.default_rng([run.seed, len(run.sampler)]).normal(gain, noise, 500)
+    scores = (level + own).astype(np.float32)
+    return write_record(
+        folder,
+        run,
+        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
+        arrays={"desk": scores, "train/loss": np.full(10, gain, np.float32)},
+        provenance={"suite": {"datasets": DATASETS}},
+    )
+
+
+def records(folder: Path, gain: float, seeds: Sequence[int] = (0, 1, 2)) -> list[Record]:
+    runs = grid(base("desk"), sampler=("random", "domain"), seed=tuple(seeds))
+    return [record(folder, run, gain if run.sampler == "domain" else 0.0) for run in runs]
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.05, "HOLDS"), (-0.05, "DIFFERS"), (0.0005, "UNDECIDED")])
+def test_an_order_is_judged_by_its_interval(tmp_path: Path, gain: float, verdict: str) -> None:
+    made = records(tmp_path, gain)
+    (judged,) = judge_all([BETTER], "desk", [r.run for r in made], made)
+    assert judged.verdict == verdict
+    assert judged.effect == pytest.approx(gain, abs=0.01)
+    assert judged.low is not None and judged.high is not None and judged.low < judged.effect < judged.high
+    assert (judged.num_seeds, judged.num_runs) == (3, 6)
+
+
+def test_a_margin_moves_the_bar(tmp_path: Path) -> None:
+    made = records(tmp_path, 0.05)
+    wanted = [r.run for r in made]
+    assert judge_all([replace(BETTER, margin=0.10)], "desk", wanted, made)[0].verdict == "DIFFERS"
+    assert judge_all([replace(BETTER, margin=0.05)], "desk", wanted, made)[0].verdict == "UNDECIDED"
+
+
+def test_one_missing_record_makes_a_claim_not_run(tmp_path: Path) -> None:
+    made = records(tmp_path, 0.05)
+    wanted = [r.run for r in made]
+    for gone in made:
+        (judged,) = judge_all([BETTER], "desk", wanted, [r for r in made if r is not gone])
+        assert judged.verdict == "NOT RUN" and judged.effect is None
+        assert judged.note.startswith("1 of 3 runs with sampler=")
+
+
+def test_smoke_says_nothing_of_the_paper(tmp_path: Path) -> None:
+    assert judge_all([BETTER], "smoke", [], [])[0].verdict == "WRONG SCALE"
+
+
+def test_printed_values_are_judged_only_at_the_papers_scales(tmp_path: Path) -> None:
+    expected = {term(NDCG, sampler="random"): 0.5}
+    claim = Claim.value("X.v", "0.5 is printed", expected=expected, margin=0.02, source="here", because="a test")
+    made = records(tmp_path, 0.05)
+    assert judge_all([claim], "desk", [r.run for r in made], made)[0].verdict == "WRONG SCALE"
+    small = [replace(r, run=replace(r.run, scale="small")) for r in made]
+    assert judge_all([claim], "small", [r.run for r in small], small)[0].verdict == "HOLDS"
+    off = replace(claim, expected=((claim.expected[0][0], 0.6),))
+    assert judge_all([off], "small", [r.run for r in small], small)[0].verdict == "DIFFERS"
+
+
+def test_all_comparisons_of_a_claim_must_hold_and_the_weakest_is_shown(tmp_path: Path) -> None:
+    made = records(tmp_path, 0.05)
+    good, bad = BETTER.pairs[0], (BETTER.pairs[0][1], BETTER.pairs[0][0])
+    (judged,) = judge_all([replace(BETTER, pairs=(good, bad))], "desk", [r.run for r in made], made)
+    assert judged.verdict == "DIFFERS" and judged.effect is not None and judged.effect < 0
+
+
+def test_claims_of_one_artefact_share_their_error(tmp_path: Path) -> None:
+    made = records(tmp_path, 0.05)
+    wanted = [r.run for r in made]
+    alone = judge_all([BETTER], "desk", wanted, made)[0]
+    many = judge_all([replace(BETTER, id=f"X.{n}") for n in range(20)], "desk", wanted, made)[0]
+    assert many.low is not None and alone.low is not None and many.low < alone.low
+
+
+def test_a_trend_follows_its_axis(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(64, 128, 256, 512), seed=(0, 1))
+    made = [record(tmp_path, run, run.batch_size / 5000) for run in runs]
+    claim = Claim.trend(
+        "X.t", "larger is better", over=term(NDCG), axis="batch_size", sign=1, source="here", because="a test"
+    )
+    assert judge_all([claim], "desk", runs, made)[0].verdict == "HOLDS"
+    assert judge_all([replace(claim, sign=-1)], "desk", runs, made)[0].verdict == "DIFFERS"
+
+
+def test_an_identity_needs_no_records() -> None:
+    true = Claim.identity("X.i", "1 + 1 = 2", holds=lambda: (1 + 1 == 2, "2"), source="here", because="arithmetic")
+    false = Claim.identity("X.j", "1 + 1 = 3", holds=lambda: (1 + 1 == 3, "2"), source="here", because="arithmetic")
+    assert [judged.verdict for judged in judge_all([true, false], "small", [], [])] == ["HOLDS", "DIFFERS"]
+
+
+def test_units_are_what_the_metric_is_the_mean_of(tmp_path: Path) -> None:
+    made = record(tmp_path, base("desk"), 0.0)
+    values, strata = units(made, "{suite}/g/ndcg_at_10")
+    assert len(values) == 100 and set(strata) == {1}
+    assert np.array_equal(units(made, "train/loss")[0], np.zeros(10))
+    with pytest.raises(ValueError, match="keeps no values behind 'lab/mean/ndcg_at_10'"):
+        units(made, "lab/mean/ndcg_at_10")
