@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import SoftFileLock
-
+from repro.lease import acquire, look
 from repro.places import stage_folder
 from repro.writing import whole_folder
 
@@ -53,12 +53,30 @@ class Stage:
                 stage._build_alone(progress)
         return self.path
 
+    @property
+    def building_folder(self) -> Path:
+        """The folder, beside the stage, that says who is building it and how that went."""
+        return self.path.with_name(f"{self.path.name}.building")
+
     def _build_alone(self, progress: Callable[[str], None]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with SoftFileLock(f"{self.path}.lock"):
-            if self.is_built:
-                return
-            progress(f"building {self.name} {self.key}")
-            with whole_folder(self.path) as part:
-                self.make(part)
-                (part / "stage.json").write_text(json.dumps({"name": self.name, "key": self.key}, indent=1))
+        said = ""
+        while not self.is_built:
+            lease = acquire(self.building_folder / "owner")
+            if lease is None:
+                said = self._say_who_builds(progress, said)
+                time.sleep(1.0)
+                continue
+            with lease:
+                if self.is_built:
+                    return
+                progress(f"building {self.name} {self.key}")
+                with whole_folder(self.path) as part:
+                    self.make(part)
+                    (part / "stage.json").write_text(json.dumps({"name": self.name, "key": self.key}, indent=1))
+
+    def _say_who_builds(self, progress: Callable[[str], None], said: str) -> str:
+        owner = look(self.building_folder / "owner")
+        line = f"waiting for {self.name}: {owner.host} process {owner.pid} is building it" if owner else said
+        if line != said:
+            progress(line)
+        return line
