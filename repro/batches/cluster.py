@@ -1,0 +1,144 @@
+"""Paired clusters: K-means over the two vectors of every pair, domain by domain (§4.1 and §5), kept as a stored stage.
+
+Steps, for every domain with n pairs:
+1. K = ceil(n / cluster_size) centroids, at least one.
+2. The points are 2n rows: query ⊕ document for all pairs, then document ⊕ query for all pairs (Euclidean distance; both
+   halves have length 1, so this is the paper's sum of the two inner products).
+3. FAISS K-means on all of them, 100 iterations, best of 3 attempts by the objective. FAISS would sub-sample 256 points
+   a centroid; that is switched off in its constructor, where alone it works.
+4. A pair belongs to the nearest returned centroid of its query ⊕ document; centroids that no pair belongs to go away.
+
+Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimensions, K clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import numpy as np
+
+from repro.seeds import derive
+from repro.writing import whole_file
+
+NUM_ITERATIONS = 100
+NUM_ATTEMPTS = 3
+ITERATIONS_PER_CALL = 10
+ROWS_PER_SEARCH = 65_536
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The cluster of each pair (int32, counted over all domains), the centroids (float32), each cluster's domain."""
+
+    assignment_N: np.ndarray
+    centroids_KD: np.ndarray
+    domain_of_cluster_K: np.ndarray
+
+    def save(self, folder: Path) -> None:
+        """Writes the three arrays into `folder`, each by rename."""
+        for name, array in vars(self).items():
+            with whole_file(folder / f"{name}.npy") as part, part.open("wb") as sink:
+                np.save(sink, array)
+
+
+def load_clusters(folder: Path) -> Clusters:
+    """Reads what `Clusters.save` wrote; the assignment stays on disk. ValueError when there is nothing."""
+    names = ("assignment_N", "centroids_KD", "domain_of_cluster_K")
+    missing = [name for name in names if not (folder / f"{name}.npy").is_file()]
+    if missing:
+        raise ValueError(f"no clusters in {folder}: {missing} missing")
+    return Clusters(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
+
+
+def cluster_pairs(
+    query_embeddings_ND: np.ndarray,
+    document_embeddings_ND: np.ndarray,
+    domain_codes_N: np.ndarray,
+    *,
+    cluster_size: int,
+    seed: int,
+) -> Clusters:
+    """Clusters the pairs of every domain by themselves; ValueError when `cluster_size` is above every domain.
+
+    A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
+    threads; K-means on a GPU is not repeatable, which is one reason why the result is stored.
+    """
+    counts = np.unique(domain_codes_N, return_counts=True)[1]
+    _check(cluster_size, counts)
+    assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
+    centroids: list[np.ndarray] = []
+    domain_of_cluster: list[int] = []
+    for domain in np.unique(domain_codes_N):
+        rows = np.flatnonzero(domain_codes_N == domain)
+        paired_nW = _side_by_side(query_embeddings_ND[rows], document_embeddings_ND[rows])
+        found_KW, nearest_n = _cluster_domain(paired_nW, cluster_size, derive(seed, "clusters", int(domain)))
+        assignment_N[rows] = nearest_n + len(domain_of_cluster)
+        centroids.append(found_KW)
+        domain_of_cluster += [int(domain)] * len(found_KW)
+    return Clusters(assignment_N, np.concatenate(centroids), np.array(domain_of_cluster, dtype=np.int32))
+
+
+def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
+    """Gives the centroids (K, W) of the paired points: the attempt with the lowest objective."""
+    width = paired_nW.shape[1] // 2
+    points_PW = np.concatenate([paired_nW, np.roll(paired_nW, width, axis=1)])
+    attempts = [_one_attempt(points_PW, num_clusters, derive(seed, attempt)) for attempt in range(NUM_ATTEMPTS)]
+    return min(attempts, key=lambda attempt: attempt[0])[1]
+
+
+def nearest_centroid(points_nW: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:
+    """Gives the index of the nearest centroid of each point, int64 (n,)."""
+    index = faiss.IndexFlatL2(centroids_KW.shape[1])
+    index.add(centroids_KW)
+    starts = range(0, len(points_nW), ROWS_PER_SEARCH)
+    return np.concatenate([index.search(points_nW[s : s + ROWS_PER_SEARCH], 1)[1][:, 0] for s in starts])
+
+
+def _check(cluster_size: int, counts: np.ndarray) -> None:
+    if cluster_size < 1:
+        raise ValueError(f"cluster_size is {cluster_size}: it is at least 1")
+    if not len(counts):
+        raise ValueError("there are no pairs to cluster")
+    if cluster_size > counts.max():
+        raise ValueError(
+            f"cluster_size is {cluster_size}, and the largest domain has {counts.max()} pairs: choose at most that many"
+        )
+
+
+def _side_by_side(queries_nD: np.ndarray, documents_nD: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(np.concatenate([queries_nD, documents_nD], axis=1), dtype=np.float32)
+
+
+def _cluster_domain(paired_nW: np.ndarray, cluster_size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    num_clusters = -(-len(paired_nW) // cluster_size)
+    if num_clusters == 1:
+        width = paired_nW.shape[1] // 2
+        centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
+        return centroid_W[None], np.zeros(len(paired_nW), dtype=np.int64)
+    centroids_KW = paired_kmeans(paired_nW, num_clusters, seed=seed)
+    used, nearest_n = np.unique(nearest_centroid(paired_nW, centroids_KW), return_inverse=True)
+    return centroids_KW[used], nearest_n
+
+
+def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[float, np.ndarray]:
+    """Runs K-means ten iterations at a time and stops when ten more change no centroid: then none ever would."""
+    start_KW = None
+    for _ in range(NUM_ITERATIONS // ITERATIONS_PER_CALL):
+        kmeans = faiss.Kmeans(
+            points_PW.shape[1],
+            num_clusters,
+            niter=ITERATIONS_PER_CALL,
+            seed=seed % 2**31,
+            gpu=faiss.get_num_gpus() > 0,
+            min_points_per_centroid=1,
+            max_points_per_centroid=len(points_PW),
+        )
+        objective = kmeans.train(points_PW, init_centroids=start_KW)
+        assert kmeans.centroids is not None, "train() sets them"
+        if start_KW is not None and np.array_equal(start_KW, kmeans.centroids):
+            break
+        start_KW = kmeans.centroids.copy()
+    assert start_KW is not None, "there is at least one call"
+    return float(objective), start_KW

@@ -1,0 +1,97 @@
+"""Packing: the rows of one epoch, cut into equal batches that never mix domains (§4.1 and appendix "TSP Packing").
+
+Steps, for every domain:
+1. A few rows sit out so that the rest divides by the batch size; which ones rotates with the epoch.
+2. Clusters are put in a row: in random order, or as a greedy tour that starts at a random cluster and always goes on to
+   the nearest centroid not visited yet. Rows are shuffled inside their cluster.
+3. The row is cut every `batch_size`: a cluster larger than a batch is split, small neighbours in the row are joined.
+Last, the batches of all domains are shuffled together.
+
+Shapes: N pairs, K clusters, D dimensions of a centroid, E batches an epoch, B rows a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.batches.cluster import Clusters
+from repro.batches.tour import greedy_tour
+from repro.seeds import generator_for
+
+PACKINGS = ("random", "greedy")
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Rows grouped by domain: domain i owns `rows_N[starts[i]:starts[i + 1]]`, in an order fixed by the seed."""
+
+    rows_N: np.ndarray
+    starts: np.ndarray
+    codes: np.ndarray
+
+    def rows_in_epoch(self, place: int, *, batch_size: int, epoch: int) -> np.ndarray:
+        """Gives the rows of one domain that take part in this epoch: the most that fill whole batches.
+
+        The rows that sit out are a window that moves through the domain epoch by epoch, so that no row sits out for the
+        (n+1)-th time before every row has sat out n times.
+        """
+        rows = self.rows_N[self.starts[place] : self.starts[place + 1]]
+        num_out = len(rows) % batch_size
+        return np.roll(rows, -epoch * num_out % max(1, len(rows)))[num_out:]
+
+
+def group_by_domain(domain_codes_N: np.ndarray, seed: int) -> Domains:
+    """Groups the rows 0 … N − 1 by domain, shuffled inside each."""
+    shuffled_N = generator_for(seed, "rows inside domains").permutation(len(domain_codes_N))
+    rows_N = shuffled_N[np.argsort(domain_codes_N[shuffled_N], kind="stable")]
+    codes, counts = np.unique(domain_codes_N, return_counts=True)
+    return Domains(rows_N, np.concatenate([[0], np.cumsum(counts)]), codes)
+
+
+def pack_epoch(
+    domains: Domains,
+    *,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    line_up: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+) -> np.ndarray:
+    """Gives the batches of one epoch, int64 (E, B); `line_up(rows, generator)` puts the rows of one domain in order."""
+    rng = generator_for(seed, "batches", epoch)
+    pieces = []
+    for place in range(len(domains.codes)):
+        rows = domains.rows_in_epoch(place, batch_size=batch_size, epoch=epoch)
+        pieces.append(line_up(rows, rng).reshape(-1, batch_size))
+    batches_EB = np.concatenate(pieces).astype(np.int64)
+    return batches_EB[rng.permutation(len(batches_EB))]
+
+
+def line_up_at_random(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Shuffles the rows of a domain."""
+    return rng.permutation(rows)
+
+
+def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    """Gives a `line_up` that keeps clusters together; ValueError for a packing that is not one of `PACKINGS`."""
+    if packing not in PACKINGS:
+        raise ValueError(f"unknown packing {packing!r}; choose one of {list(PACKINGS)}")
+
+    def line_up(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        shuffled = rng.permutation(rows)
+        present, cluster_of_row = np.unique(clusters.assignment_N[shuffled], return_inverse=True)
+        order = order_clusters(clusters.centroids_KD[present], packing=packing, rng=rng)
+        position_of_cluster = np.argsort(order)
+        return shuffled[np.argsort(position_of_cluster[cluster_of_row], kind="stable")]
+
+    return line_up
+
+
+def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Generator) -> np.ndarray:
+    """Gives a permutation of the clusters 0 … K − 1 of one domain."""
+    num_clusters = len(centroids_KD)
+    if packing == "random" or num_clusters < 2:
+        return rng.permutation(num_clusters)
+    return greedy_tour(centroids_KD, start=int(rng.integers(num_clusters)))

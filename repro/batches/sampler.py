@@ -1,0 +1,138 @@
+"""The sampler: which pairs meet in a batch, as a pure function of (seed, epoch, step).
+
+Steps:
+1. `random` treats all pairs as one domain, `domain` takes each batch from one domain, `cluster` also keeps the clusters
+   of a domain together (§4.1).
+2. Every epoch is packed anew (see `pack.py`); its number of batches is the same each time, known before the first.
+3. Step s is batch s modulo that number, of epoch s divided by it. Nothing else is remembered, so a run that is resumed
+   sees the batches it would have seen.
+
+Shapes: N pairs, E batches an epoch, B pairs a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from repro.batches.cluster import Clusters
+from repro.batches.pack import group_by_domain, line_up_at_random, line_up_clusters, pack_epoch
+
+KINDS = ("random", "domain", "cluster")
+
+
+class SamplerState(NamedTuple):
+    """Where a run stands: enough to go on with the same batches."""
+
+    seed: int
+    epoch: int
+    step: int  # batches of this epoch already taken
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows that are in no batch of an epoch: tails take turns, rows of domains smaller than a batch never get in."""
+
+    num_in_tails: int
+    num_in_small_domains: int
+    num_small_domains: int
+
+
+class BatchSampler:
+    """Gives the pair indices of any step."""
+
+    def __init__(
+        self,
+        kind: str,
+        domain_codes_N: np.ndarray,
+        *,
+        batch_size: int,
+        seed: int,
+        clusters: Clusters | None = None,
+        packing: str = "random",
+    ) -> None:
+        """ValueError for an unknown word, for clusters missing, unwanted or of other data, for a batch never filled."""
+        self._line_up = _line_up(kind, domain_codes_N, clusters, packing)
+        self.batch_size, self.seed = batch_size, seed
+        codes_N = np.zeros(len(domain_codes_N), np.int32) if kind == "random" else np.asarray(domain_codes_N)
+        self._domains = group_by_domain(codes_N, seed)
+        self._counts = np.diff(self._domains.starts)
+        _check_batch_size(batch_size, self._counts)
+        self._epoch, self._batches_EB = -1, np.empty((0, batch_size), dtype=np.int64)
+
+    def __len__(self) -> int:
+        """Batches an epoch, the same for every epoch."""
+        return int((self._counts // self.batch_size).sum())
+
+    @property
+    def left_out(self) -> LeftOut:
+        """Counts the rows that an epoch leaves out."""
+        is_small = self._counts < self.batch_size
+        in_tails = (self._counts[~is_small] % self.batch_size).sum()
+        return LeftOut(int(in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
+
+    def at(self, step: int) -> np.ndarray:
+        """Gives the batch of a step counted from the start of the run: pair indices, int64 (B,)."""
+        epoch, place = divmod(step, len(self))
+        return self.epoch(epoch)[place]
+
+    def epoch(self, epoch: int) -> np.ndarray:
+        """Gives all batches of an epoch in their order, int64 (E, B); the last epoch asked for is kept."""
+        if epoch != self._epoch:
+            self._batches_EB = pack_epoch(
+                self._domains, batch_size=self.batch_size, seed=self.seed, epoch=epoch, line_up=self._line_up
+            )
+            self._epoch = epoch
+        return self._batches_EB
+
+    def state_at(self, step: int) -> SamplerState:
+        """Gives what a checkpoint keeps after `step` batches."""
+        return SamplerState(self.seed, *divmod(step, len(self)))
+
+    def step_of(self, state: SamplerState) -> int:
+        """Gives the step to go on with; ValueError when the state belongs to another seed or another length."""
+        if state.seed != self.seed:
+            raise ValueError(f"the checkpoint's batches have seed {state.seed}, this run's {self.seed}")
+        if not 0 <= state.step < len(self):
+            raise ValueError(
+                f"the checkpoint stands at batch {state.step} of its epoch; here an epoch has {len(self)} batches, "
+                "so the data, the batch size or the sampler is another one"
+            )
+        return state.epoch * len(self) + state.step
+
+
+def share_of_rank(batch_B: np.ndarray, rank: int, num_ranks: int) -> np.ndarray:
+    """Gives the rows of a batch that one process embeds; ValueError when equal shares are not possible."""
+    if len(batch_B) % num_ranks:
+        raise ValueError(f"a batch of {len(batch_B)} cannot be shared equally by {num_ranks} processes")
+    return batch_B.reshape(num_ranks, -1)[rank]
+
+
+def _line_up(
+    kind: str, domain_codes_N: np.ndarray, clusters: Clusters | None, packing: str
+) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    if kind not in KINDS:
+        raise ValueError(f"unknown sampler {kind!r}; choose one of {list(KINDS)}")
+    if (kind == "cluster") != (clusters is not None):
+        raise ValueError(f"sampler {kind!r} {'needs' if kind == 'cluster' else 'takes no'} clusters")
+    if clusters is None:
+        return line_up_at_random
+    if len(clusters.assignment_N) != len(domain_codes_N):
+        raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
+    if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N], domain_codes_N):
+        raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
+    return line_up_clusters(clusters, packing)
+
+
+def _check_batch_size(batch_size: int, counts: np.ndarray) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: it is at least 1")
+    largest = int(counts.max(initial=0))
+    if batch_size > largest:
+        raise ValueError(
+            f"batch_size is {batch_size}, and the largest of {len(counts)} domains has {largest} pairs: "
+            "choose at most that many"
+        )

@@ -1,0 +1,17 @@
+"""Pairs around planted centres, for the tests of clusters and batches."""
+
+import numpy as np
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def planted_pairs(counts: list[int], *, dimensions: int = 16, noise: float = 0.1, seed: int = 0):
+    """Gives queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs a topic."""
+    rng = np.random.default_rng(seed)
+    topics = np.repeat(np.arange(len(counts)), counts)
+    centres = unit(rng.normal(size=(len(counts), dimensions)))
+    spread = noise / np.sqrt(dimensions)
+    queries, documents = (unit(centres[topics] + spread * rng.normal(size=(len(topics), dimensions))) for _ in range(2))
+    return queries, documents, topics

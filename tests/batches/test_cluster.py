@@ -1,0 +1,107 @@
+"""Paired clusters, against brute force, planted topics and themselves under other thread counts."""
+
+import faiss
+import numpy as np
+import pytest
+
+from repro.batches.cluster import cluster_pairs, load_clusters, paired_kmeans
+from tests.batches.planted import planted_pairs, unit
+
+
+def pairs_without_structure(num_pairs: int, dimensions: int = 8):
+    rng = np.random.default_rng(1)
+    return unit(rng.normal(size=(num_pairs, dimensions))), unit(rng.normal(size=(num_pairs, dimensions)))
+
+
+def test_every_pair_is_in_the_nearest_cluster_of_its_domain():
+    queries, documents = pairs_without_structure(300)
+    domains = np.repeat([4, 9], [200, 100])
+    clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
+    pairs = np.concatenate([queries, documents], axis=1).astype(np.float64)
+    distances = ((pairs[:, None] - clusters.centroids_KD[None].astype(np.float64)) ** 2).sum(-1)
+    distances[domains[:, None] != clusters.domain_of_cluster_K[None]] = np.inf
+    np.testing.assert_array_equal(clusters.assignment_N, distances.argmin(1))
+
+
+def test_planted_topics_are_recovered():
+    queries, documents, topics = planted_pairs([40] * 6)
+    clusters = cluster_pairs(queries, documents, np.zeros(240, dtype=np.int32), cluster_size=10, seed=0)
+    found = {(topic, cluster) for topic, cluster in zip(topics, clusters.assignment_N, strict=True)}
+    assert len(found) == len(clusters.centroids_KD) >= 6
+
+
+def test_both_halves_are_points():
+    """Pairs (a, b) and (b, a) are the same point twice over, so exchanging query and document moves no centroid set."""
+    queries, documents = pairs_without_structure(60)
+    pairs = np.concatenate([queries, documents], axis=1)
+    centroids = paired_kmeans(pairs, 1, seed=0)
+    both = (pairs.mean(0) + np.concatenate([documents, queries], axis=1).mean(0)) / 2
+    np.testing.assert_allclose(centroids[0], both, atol=1e-6)
+
+
+def test_no_point_is_left_out_of_the_fit():
+    """One centroid is the mean of all points; the 256 that FAISS samples by default would give another mean."""
+    queries, documents = pairs_without_structure(2000)
+    pairs = np.concatenate([queries, documents], axis=1)
+    both = np.concatenate([pairs, np.concatenate([documents, queries], axis=1)])
+    np.testing.assert_allclose(paired_kmeans(pairs, 1, seed=0)[0], both.mean(0), atol=1e-5)
+
+
+def test_stopping_early_gives_what_a_hundred_iterations_give():
+    queries, documents, _ = planted_pairs([30] * 8, noise=1.0)
+    pairs = np.concatenate([queries, documents], axis=1)
+    points = np.concatenate([pairs, np.concatenate([documents, queries], axis=1)])
+    ours = paired_kmeans(pairs, 8, seed=5)
+    start = ours[np.random.default_rng(0).permutation(8)].copy()
+    again = faiss.Kmeans(32, 8, niter=100, max_points_per_centroid=10**6, min_points_per_centroid=1)
+    again.train(points, init_centroids=start)
+    np.testing.assert_allclose(again.centroids, start, atol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads():
+    queries, documents, _ = planted_pairs([100] * 15, noise=2.0, dimensions=64)
+    threads_before, found = faiss.omp_get_max_threads(), []
+    for num_threads in (1, 2, 3):
+        faiss.omp_set_num_threads(num_threads)
+        found.append(cluster_pairs(queries, documents, np.arange(1500) % 2, cluster_size=20, seed=3))
+    faiss.omp_set_num_threads(threads_before)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].assignment_N, other.assignment_N)
+        np.testing.assert_array_equal(found[0].centroids_KD, other.centroids_KD)
+
+
+def test_a_domain_smaller_than_a_cluster_becomes_one_cluster():
+    queries, documents = pairs_without_structure(25)
+    domains = np.repeat([0, 1], [20, 5])
+    clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
+    assert (clusters.domain_of_cluster_K == 1).sum() == 1
+    assert len(set(clusters.assignment_N[20:].tolist())) == 1
+
+
+def test_no_cluster_is_empty_and_float16_embeddings_do():
+    queries, documents = pairs_without_structure(400)
+    args = (queries.astype(np.float16), documents.astype(np.float16), np.zeros(400, dtype=np.int32))
+    clusters = cluster_pairs(*args, cluster_size=4, seed=0)
+    assert np.bincount(clusters.assignment_N, minlength=len(clusters.centroids_KD)).min() > 0
+    assert clusters.assignment_N.dtype == clusters.domain_of_cluster_K.dtype == np.int32
+
+
+def test_clusters_come_back_from_disk(tmp_path):
+    queries, documents = pairs_without_structure(40)
+    clusters = cluster_pairs(queries, documents, np.zeros(40, dtype=np.int32), cluster_size=8, seed=0)
+    clusters.save(tmp_path)
+    for name, array in vars(load_clusters(tmp_path)).items():
+        np.testing.assert_array_equal(array, getattr(clusters, name))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.npy" for name in vars(clusters))
+
+
+@pytest.mark.parametrize(("size", "message"), [(0, "at least 1"), (31, "largest domain has 30 pairs")])
+def test_a_cluster_size_that_no_domain_has_is_refused(size, message):
+    queries, documents = pairs_without_structure(50)
+    with pytest.raises(ValueError, match=message):
+        cluster_pairs(queries, documents, np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)
+
+
+def test_a_folder_without_clusters_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no clusters in"):
+        load_clusters(tmp_path)

@@ -1,0 +1,151 @@
+"""The sampler's promises, over awkward sizes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repro.batches.cluster import Clusters, cluster_pairs
+from repro.batches.sampler import KINDS, BatchSampler, SamplerState, share_of_rank
+from tests.batches.planted import planted_pairs
+
+
+def with_clusters(domain_codes, seed=0, cluster_size=4):
+    queries, documents, _ = planted_pairs([len(domain_codes)], noise=3.0, seed=seed)
+    return cluster_pairs(queries, documents, domain_codes, cluster_size=cluster_size, seed=seed)
+
+
+def sampler_of(kind, domain_codes, *, batch_size=8, seed=0, packing="greedy"):
+    clusters = with_clusters(domain_codes) if kind == "cluster" else None
+    return BatchSampler(kind, domain_codes, batch_size=batch_size, seed=seed, clusters=clusters, packing=packing)
+
+
+DOMAINS = np.random.default_rng(0).permutation(np.repeat([0, 3, 5, 7], [43, 32, 25, 5])).astype(np.int32)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(lambda sizes: max(sizes) >= 4),
+    st.integers(1, 4),
+    st.sampled_from(KINDS),
+    st.integers(0, 3),
+)
+def test_the_length_is_exact_and_no_pair_comes_twice(sizes, batch_size, kind, epoch):
+    domains = np.repeat(np.arange(len(sizes)), sizes)
+    sampler = sampler_of(kind, domains, batch_size=batch_size)
+    batches = sampler.epoch(epoch)
+    expected = sum(sizes) // batch_size if kind == "random" else sum(size // batch_size for size in sizes)
+    assert batches.shape == (len(sampler), batch_size) == (expected, batch_size)
+    assert len(np.unique(batches)) == batches.size
+    left_out = sampler.left_out
+    assert batches.size + left_out.num_in_tails + left_out.num_in_small_domains == sum(sizes)
+
+
+@pytest.mark.parametrize("packing", ["random", "greedy"])
+@pytest.mark.parametrize("kind", ["domain", "cluster"])
+def test_no_batch_mixes_domains(kind, packing):
+    sampler = sampler_of(kind, DOMAINS, packing=packing)
+    for epoch in range(4):
+        assert all(len(set(DOMAINS[batch])) == 1 for batch in sampler.epoch(epoch))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_epoch_has_other_batches(kind):
+    sampler = sampler_of(kind, DOMAINS)
+    first, second = ({frozenset(batch.tolist()) for batch in sampler.epoch(epoch)} for epoch in (0, 1))
+    assert not first & second
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_a_pure_function_of_seed_epoch_and_step(kind):
+    sampler = sampler_of(kind, DOMAINS)
+    steps = range(3 * len(sampler))
+    forward = [sampler.at(step).tolist() for step in steps]
+    backward = [sampler_of(kind, DOMAINS).at(step).tolist() for step in reversed(steps)]
+    assert forward == backward[::-1]
+    assert forward != [sampler_of(kind, DOMAINS, seed=1).at(step).tolist() for step in steps]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_run_sees_the_batches_it_would_have_seen(kind):
+    sampler = sampler_of(kind, DOMAINS)
+    cut = len(sampler) + 3
+    state = sampler.state_at(cut)
+    assert state == SamplerState(seed=0, epoch=1, step=3)
+    resumed = sampler_of(kind, DOMAINS)
+    assert resumed.step_of(state) == cut
+    np.testing.assert_array_equal(resumed.at(cut), sampler.at(cut))
+
+
+def test_tails_take_turns_and_small_domains_never_get_in():
+    sampler = BatchSampler("domain", np.repeat([0, 1], [11, 3]), batch_size=4, seed=0)
+    assert sampler.left_out == (sampler.left_out.__class__)(3, 3, 1)
+    seen = np.zeros((11, 14), dtype=int)
+    for epoch in range(11):
+        seen[epoch, sampler.epoch(epoch).ravel()] = 1
+    assert seen[:, :11].sum(0).tolist() == [8] * 11
+    assert seen[:4, :11].sum(0).min() >= 2
+    assert not seen[:, 11:].any()
+
+
+def test_a_cluster_that_fits_into_batches_is_split_as_little_as_can_be():
+    """Clusters in a row, cut every batch: a batch of 8 out of clusters of 16 meets at most two of them."""
+    assignment = np.repeat(np.arange(6), 16).astype(np.int32)
+    centroids = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    clusters = Clusters(assignment, centroids, np.zeros(6, dtype=np.int32))
+    sampler = BatchSampler("cluster", np.zeros(96, dtype=np.int32), batch_size=8, seed=0, clusters=clusters)
+    assert all(len(set(assignment[batch])) == 1 for batch in sampler.epoch(0))
+
+
+def test_greedy_packing_joins_small_neighbours():
+    """Clusters of 2 on a line, batches of 4: greedy batches hold clusters that lie together, random ones do not."""
+    places = np.arange(64, dtype=np.float32)
+    clusters = Clusters(np.repeat(np.arange(64), 2).astype(np.int32), places[:, None], np.zeros(64, dtype=np.int32))
+
+    def spread(packing):
+        domains = np.zeros(128, dtype=np.int32)
+        sampler = BatchSampler("cluster", domains, batch_size=4, seed=0, clusters=clusters, packing=packing)
+        return np.mean([np.ptp(places[clusters.assignment_N[batch]]) for batch in sampler.epoch(0)])
+
+    assert spread("greedy") < 4 < 10 < spread("random")
+
+
+def test_rows_are_shuffled_inside_their_cluster():
+    sampler = BatchSampler("domain", np.zeros(64, dtype=np.int32), batch_size=64, seed=0)
+    assert sampler.epoch(0)[0].tolist() != sampler.epoch(1)[0].tolist()
+    assert (np.diff(sampler.epoch(0)[0]) < 0).any()
+
+
+def test_ranks_get_equal_shares_that_make_up_the_batch():
+    batch = np.arange(12)
+    shares = [share_of_rank(batch, rank, 3) for rank in range(3)]
+    assert [len(share) for share in shares] == [4, 4, 4]
+    np.testing.assert_array_equal(np.concatenate(shares), batch)
+    with pytest.raises(ValueError, match="12 cannot be shared equally by 5"):
+        share_of_rank(batch, 0, 5)
+
+
+def test_bad_input_is_one_clear_line():
+    clusters = with_clusters(DOMAINS)
+    cases = [
+        ("tsp", {}, r"unknown sampler 'tsp'; choose one of \['random', 'domain', 'cluster'\]"),
+        ("random", {"batch_size": 106}, "batch_size is 106, and the largest of 1 domains has 105"),
+        ("domain", {"batch_size": 44}, "batch_size is 44, and the largest of 4 domains has 43"),
+        ("domain", {"batch_size": 0}, "at least 1"),
+        ("cluster", {}, "needs clusters"),
+        ("domain", {"clusters": clusters}, "takes no clusters"),
+        ("cluster", {"clusters": clusters, "packing": "tsp"}, "unknown packing 'tsp'"),
+        ("cluster", {"clusters": Clusters(clusters.assignment_N[1:], *list(vars(clusters).values())[1:])}, "104 pairs"),
+        ("cluster", {"clusters": with_clusters(np.zeros(105, dtype=np.int32))}, "made for other domains"),
+    ]
+    for kind, changes, message in cases:
+        with pytest.raises(ValueError, match=message):
+            BatchSampler(kind, DOMAINS, **{"batch_size": 8, "seed": 0, **changes})
+
+
+def test_a_state_of_another_run_is_refused():
+    sampler = sampler_of("random", DOMAINS)
+    with pytest.raises(ValueError, match="seed 5, this run's 0"):
+        sampler.step_of(SamplerState(5, 0, 0))
+    with pytest.raises(ValueError, match="an epoch has 13 batches"):
+        sampler.step_of(SamplerState(0, 0, 13))
