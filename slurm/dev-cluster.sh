@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# A single-node Slurm on loopback, as a developer's tool: `up` starts munged, slurmctld and slurmd with their state in one
+# temporary folder and prints the line that lets a shell use them; `down` stops, by pid, what `up` started.
+#
+#   eval "$(slurm/dev-cluster.sh up)"     start (installs the Debian packages slurm-wlm and munge when they are missing)
+#   slurm/dev-cluster.sh down             stop
+#   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for the tests: a node that dies, and comes back
+#
+# REPRO_DEV_CLUSTER      the folder (default: repro-dev-cluster-<uid> in the temporary folder); another folder, another cluster
+# REPRO_DEV_CLUSTER_CPUS, REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE     what the node offers (default: its cores, 1001)
+set -euo pipefail
+
+folder="${REPRO_DEV_CLUSTER:-${TMPDIR:-/tmp}/repro-dev-cluster-$(id -u)}"
+conf="$folder/slurm.conf"
+export SLURM_CONF="$conf"
+export PATH="$PATH:/usr/sbin:/sbin"
+
+say() { echo "dev-cluster: $*" >&2; }
+fail() { say "$*"; exit 1; }
+
+install_packages() {
+    command -v slurmctld slurmd munged sbatch >/dev/null 2>&1 && return
+    [ "$(id -u)" = 0 ] || fail "Slurm is not installed; ask an administrator for the packages slurm-wlm and munge"
+    command -v apt-get >/dev/null || fail "Slurm is not installed, and there is no apt-get here; install slurmctld, slurmd, munge"
+    say "installing slurm-wlm and munge"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm munge; } \
+        >"$folder/install.log" 2>&1 || fail "could not install Slurm; see $folder/install.log"
+}
+
+# by name as well as by number: the number of a daemon that died may by now be somebody else's
+is_up() { local pid; pid="$(cat "$folder/$1.pid" 2>/dev/null)" && [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "$1" ]; }
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+write_configuration() {
+    local memory cpus
+    memory="$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)"
+    cpus="${REPRO_DEV_CLUSTER_CPUS:-$(nproc)}"
+    cat >"$conf" <<CONF
+ClusterName=repro-dev
+SlurmctldHost=$(hostname -s)(127.0.0.1)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+SlurmctldPort=$(free_port)
+SlurmdPort=$(free_port)
+AuthType=auth/munge
+AuthInfo=socket=$folder/munge.socket
+CredType=cred/munge
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd.pid
+SlurmctldLogFile=$folder/slurmctld.log
+SlurmdLogFile=$folder/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,defer_batch
+SlurmdParameters=config_overrides
+MpiDefault=none
+MaxArraySize=${REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE:-1001}
+DefMemPerCPU=512
+ReturnToService=2
+SlurmdTimeout=20
+KillWait=10
+InactiveLimit=0
+MinJobAge=300
+NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$memory State=UNKNOWN
+PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+CONF
+}
+
+start_munged() {
+    is_up munged && return
+    head -c 128 /dev/urandom >"$folder/munge.key"
+    chmod 400 "$folder/munge.key"
+    # --force: the folder may lie below a world-writable one, which munged would refuse
+    munged --force --key-file="$folder/munge.key" --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
+        --log-file="$folder/munged.log" --seed-file="$folder/munge.seed" 2>>"$folder/munged.err" \
+        || fail "munged did not start; see $folder/munged.err"
+}
+
+start_slurmd() { is_up slurmd || slurmd -f "$conf" || fail "slurmd did not start; see $folder/slurmd.log"; }
+
+await() { # what, then a command that is to succeed
+    local what="$1" attempt
+    shift
+    for attempt in $(seq 1 100); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+    fail "$what did not answer within 20 seconds; see the logs in $folder"
+}
+
+node_is_ready() { sinfo --noheader --format=%T | grep -Eq '^(idle|mixed|allocated)$'; }
+
+up() {
+    mkdir -p "$folder"/{state,spool}
+    chmod 755 "$folder"
+    install_packages
+    if ! is_up slurmctld; then
+        rm -rf "$folder"/{state,spool}/*
+        write_configuration
+        start_munged
+        slurmctld -f "$conf" || fail "slurmctld did not start; see $folder/slurmctld.log"
+    fi
+    start_slurmd
+    await "the node" node_is_ready
+    say "up: $(sinfo --noheader --format='%P %D node, %C CPUs (allocated/idle/other/total)'), folder $folder"
+    echo "export SLURM_CONF=$conf"
+}
+
+stop() { # daemon, signal
+    is_up "$1" || return 0
+    local pid; pid="$(cat "$folder/$1.pid")"
+    kill "-${2:-TERM}" "$pid"
+    for _ in $(seq 1 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    rm -f "$folder/$1.pid"
+}
+
+down() {
+    if is_up slurmctld; then
+        scancel --full --state=PENDING,RUNNING,SUSPENDED --user="$(id -un)" 2>/dev/null || true
+        for _ in $(seq 1 60); do [ -z "$(squeue --noheader 2>/dev/null)" ] && break; sleep 0.25; done
+    fi
+    stop slurmd; stop slurmctld; stop munged
+    rm -rf "$folder"
+    say "down"
+}
+
+case "${1:-}" in
+    up) up ;;
+    down) down ;;
+    kill-slurmd) stop slurmd KILL ;;
+    start-slurmd) start_slurmd ;;
+    *) echo "usage: slurm/dev-cluster.sh up|down" >&2; exit 2 ;;
+esac
