@@ -1,0 +1,79 @@
+"""Evaluation collections: every rule of `repro.data.suites` against hand-made rows and a brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repro.data.pairs import Row
+from repro.data.suites import SuiteRules, build_collection, has_near_duplicate
+
+WORDS = st.lists(st.sampled_from("alpha beta gamma delta epsilon zeta".split()), min_size=1, max_size=8).map(" ".join)
+
+
+def row(number: int, query: str, document: str) -> Row:
+    return Row(f"row-{number}", query, document, "domain", "source")
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12), st.sampled_from([0.5, 0.8, 1.0]))
+def test_near_duplicates_are_those_of_a_brute_force(documents: list[str], threshold: float) -> None:
+    sets = [set(document.split()) for document in documents]
+    expected = [
+        any(i != j and len(a & b) / len(a | b) >= threshold for j, b in enumerate(sets)) for i, a in enumerate(sets)
+    ]
+    assert has_near_duplicate(documents, threshold).tolist() == expected
+
+
+def test_documents_equal_but_for_case_and_punctuation_are_one_document() -> None:
+    rows = [
+        row(1, "first", "The name, of a cluster."),
+        row(2, "second", "the name of a CLUSTER"),
+        row(3, "x", "a b c d"),
+    ]
+    collection = build_collection("c", rows, SuiteRules())
+    assert set(collection.retrieval.document_ids) == {"row-1", "row-3"}
+    assert collection.counts["num_merged"] == 1
+    assert collection.retrieval.judgements["q:row-1"] == {"row-1": 1}
+
+
+def test_a_query_with_two_answers_is_dropped_and_both_documents_stay() -> None:
+    rows = [
+        row(1, "Tag", "add a tag to it"),
+        row(2, "tag", "list what was tagged"),
+        row(3, "stop", "halt the machine now"),
+    ]
+    collection = build_collection("c", rows, SuiteRules())
+    assert collection.retrieval.queries == ("stop",)
+    assert len(collection.retrieval.documents) == 3
+    assert collection.counts["num_ambiguous"] == 2
+
+
+def test_a_gold_with_a_near_duplicate_is_dropped_and_stays_in_the_corpus() -> None:
+    rows = [
+        row(1, "a", "one two three four"),
+        row(2, "b", "one two three four five"),
+        row(3, "c", "six seven eight nine"),
+    ]
+    collection = build_collection("c", rows, SuiteRules(near_duplicate=0.8))
+    assert collection.retrieval.queries == ("c",)
+    assert len(collection.retrieval.documents) == 3
+    assert collection.counts["num_near_duplicate"] == 2
+
+
+def test_caps_hold_and_every_gold_is_in_the_corpus() -> None:
+    rng = np.random.default_rng(0)
+    rows = [row(i, f"query {i}", " ".join(map(str, rng.integers(0, 10**6, 6)))) for i in range(50)]
+    retrieval = build_collection("c", rows, SuiteRules(max_documents=20, max_queries=7)).retrieval
+    assert (len(retrieval.documents), len(retrieval.queries)) == (20, 7)
+    assert {key for gold in retrieval.judgements.values() for key in gold} <= set(retrieval.document_ids)
+
+
+def test_the_choice_does_not_depend_on_the_order_of_the_rows() -> None:
+    rows = [row(i, f"query {i}", f"document {i} number {i * i} end") for i in range(30)]
+    rules = SuiteRules(max_documents=10, max_queries=5)
+    assert build_collection("c", rows, rules) == build_collection("c", rows[::-1], rules)
+
+
+def test_a_collection_without_a_query_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no query left of 2 rows"):
+        build_collection("c", [row(1, "same", "one two three"), row(2, "same", "four five six")], SuiteRules())
