@@ -1,0 +1,125 @@
+"""One face for transformers' NomicBERT, BERT and ModernBERT: text alone, or text behind context and prompt vectors.
+
+Behind a prefix, the sequence is [C contexts | P soft prompts | S text tokens], all of it visible to all of it:
+
+1. Text enters as word vectors; the class adds its token type 0 (and BERT's learned position) to all it is given.
+2. Prefix vectors enter with what the class will add already subtracted: they carry no token type, contexts no position.
+3. NomicBERT: contexts take rotary position 0, which rotates by nothing; the first soft prompt is at C, the first text
+   token at C + P. BERT: the same numbers index the learned positions. C is the number of contexts given, never the
+   configured one.
+4. ModernBERT keeps positions 0 … for everything, contexts included, as the authors' second release did.
+
+Paper: §4.2 and appendix "Removing positionality". Shapes: N texts, S tokens, C contexts, P soft prompts, L = C + P + S,
+D hidden size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    NomicBertConfig,
+    NomicBertModel,
+    PreTrainedModel,
+)
+
+from repro.model.config import ModelConfig
+from repro.model.texts import Texts
+
+
+class Backbone(nn.Module):
+    """A transformer encoder without dropout; `model` is transformers' own module."""
+
+    model: Any  # a PreTrainedModel; its submodules differ by class and are reached by name
+
+    def __init__(self, model: PreTrainedModel, kind: str, *, text_normalised_twice: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.kind = kind
+        self.text_normalised_twice = text_normalised_twice
+
+    def embed(self, ids_NS: Tensor) -> Tensor:
+        """Gives the vectors under which text enters behind a prefix, (N, S, D): the class adds the rest."""
+        words_NSD = nn.functional.embedding(ids_NS, self.model.get_input_embeddings().weight, sparse=True)
+        return self.model.embeddings(inputs_embeds=words_NSD) if self.text_normalised_twice else words_NSD
+
+    def forward(self, texts: Texts) -> Tensor:
+        """Gives the states of texts alone, (N, S, D), text positions from 0."""
+        words_NSD = nn.functional.embedding(texts.ids_NS, self.model.get_input_embeddings().weight, sparse=True)
+        return self._run(texts.mask_NS, inputs_embeds=words_NSD)
+
+    def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
+        """Gives the text's states, (N, S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
+        num_contexts, num_prefix = contexts_NCD.shape[1], contexts_NCD.shape[1] + prompts_PD.shape[0]
+        text_NSD = self.embed(texts.ids_NS)
+        positions_1L = self._positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)
+        num_texts = texts.num_texts
+        embeds_NLD = torch.cat(
+            [
+                (contexts_NCD - self._added_to_context()).expand(num_texts, -1, -1),
+                (prompts_PD - self._added_to_all()).expand(num_texts, -1, -1),
+                text_NSD,
+            ],
+            dim=1,
+        )
+        mask_NL = torch.cat([texts.mask_NS.new_ones(num_texts, num_prefix), texts.mask_NS], dim=1)
+        return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_1L)[:, num_prefix:]
+
+    def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
+        if self.kind != "modernbert":  # one row, broadcast: the class would look row 0 up for every token
+            inputs["token_type_ids"] = mask_NL.new_zeros(1, 1)
+        return self.model(attention_mask=mask_NL, **inputs).last_hidden_state
+
+    def _positions(self, num_contexts: int, length: int, device: torch.device) -> Tensor:
+        positions_L = torch.arange(length, device=device)
+        if self.kind != "modernbert":
+            positions_L[:num_contexts] = 0
+        limit = self.model.config.max_position_embeddings
+        if self.kind == "bert" and length > limit:
+            raise ValueError(
+                f"{length} positions ({num_contexts} contexts, soft prompts and text) are more than the {limit} that "
+                "this backbone has learned: use fewer contexts or shorter texts"
+            )
+        return positions_L[None]
+
+    def _added_to_all(self) -> Tensor:
+        if self.kind == "modernbert":
+            return self.model.embeddings.tok_embeddings.weight.new_zeros(())
+        return self.model.embeddings.token_type_embeddings.weight[0]
+
+    def _added_to_context(self) -> Tensor:
+        if self.kind == "bert":
+            return self._added_to_all() + self.model.embeddings.position_embeddings.weight[0]
+        return self._added_to_all()
+
+
+def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:
+    """Builds a backbone of `num_layers` layers with random weights, drawn from torch's global generator."""
+    settings = dict(config.backbone_settings)
+    if "layer_types" in settings:
+        settings["layer_types"] = settings["layer_types"][:num_layers]
+    shared = {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.intermediate_size,
+        "attn_implementation": "sdpa",
+        **settings,
+    }
+    if config.backbone == "nomic":
+        model: PreTrainedModel = NomicBertModel(NomicBertConfig(**shared))
+    elif config.backbone == "bert":
+        shared |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        model = BertModel(BertConfig(**shared), add_pooling_layer=False)
+    else:
+        shared = {"pad_token_id": 0, "cls_token_id": None, "sep_token_id": None, **shared}
+        shared = {"bos_token_id": None, "eos_token_id": None, **shared}
+        model = ModernBertModel(ModernBertConfig(**shared))
+    return Backbone(model, config.backbone, text_normalised_twice=config.text_normalised_twice)

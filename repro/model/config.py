@@ -1,0 +1,84 @@
+"""What a model is made of, as one frozen record that is saved beside the weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from repro.model.prompts import PROMPTS
+from repro.writing import whole_file
+
+CONFIG_FILE = "config.json"
+ARCHITECTURES = ("biencoder", "contextual")
+BACKBONES = ("nomic", "bert", "modernbert")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One model; ValueError for a value that no model can have."""
+
+    architecture: str
+    # backbone, the same for both stages but for its depth
+    backbone: str = "nomic"
+    num_layers: int = 2
+    num_first_stage_layers: int = 2  # only for "contextual"
+    hidden_size: int = 128
+    num_heads: int = 4
+    intermediate_size: int = 512
+    vocab_size: int = 30522
+    backbone_settings: Mapping[str, Any] = field(default_factory=dict)  # further fields of transformers' configuration
+    # second stage (§4.2)
+    num_contexts: int = 32  # context documents
+    tokens_per_document: int = 1  # vectors each of them gives
+    num_soft_prompts: int = 8
+    sequence_dropout: float = 0.005  # 0: the model has no null vector
+    residual: bool = False  # adds the pooled vector to the output projection
+    text_normalised_twice: bool = False  # ModernBERT as the second release was trained
+    # text
+    tokenizer: str = "minilm"
+    max_tokens: int = 40
+    prompts: str = "none"
+
+    def __post_init__(self) -> None:
+        choices = {"architecture": ARCHITECTURES, "backbone": BACKBONES, "prompts": tuple(PROMPTS)}
+        for name, valid in choices.items():
+            if getattr(self, name) not in valid:
+                raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
+        counts = ("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
+        for name in (*counts, "num_contexts", "tokens_per_document"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
+        if not 0 <= self.sequence_dropout < 1:
+            raise ValueError(f"sequence_dropout={self.sequence_dropout}: must be at least 0 and below 1")
+        if self.num_soft_prompts < 0 or self.max_tokens < 3:
+            raise ValueError(
+                f"num_soft_prompts={self.num_soft_prompts} must be at least 0, max_tokens={self.max_tokens} at least 3"
+            )
+
+    @property
+    def num_context_vectors(self) -> int:
+        """Context vectors the second stage takes at most."""
+        return self.num_contexts * self.tokens_per_document
+
+    def save(self, folder: Path) -> None:
+        """Writes config.json."""
+        with whole_file(folder / CONFIG_FILE) as part:
+            part.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def load_config(folder: Path) -> ModelConfig:
+    """Reads config.json; ValueError lists fields this version does not know, and says when there is no such file."""
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no model: {CONFIG_FILE} is missing")
+    values = json.loads(path.read_text(encoding="utf-8"))
+    known = [f.name for f in fields(ModelConfig)]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ValueError(f"{path} has unknown fields {unknown}; a model has {known}")
+    return ModelConfig(**values)

@@ -1,0 +1,137 @@
+"""The two-stage model: a text's vector given the vectors of some documents of its corpus.
+
+1. The first stage turns each context document into T vectors; they are shared by all texts of a batch.
+2. The second stage reads [contexts | soft prompts | text] with weights of its own.
+3. In training each context slot of each text is replaced, with probability p, by one learned null vector.
+4. States are averaged over the text's tokens only, then Linear – ReLU – Linear, plus the average itself if `residual`.
+Queries and documents share all weights and see the same documents as context. Paper: §4.2, eq. 5 and 6.
+
+Shapes: N texts, S tokens, C context vectors (documents × T), P soft prompts, D hidden size.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro.model.backbone import build_backbone
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.encoding import TextEncoder
+from repro.model.pooling import mean_pool
+from repro.model.texts import Texts, cut_by_length, texts_from
+from repro.seeds import generator_for
+
+NULL_STD = 0.01
+
+
+class SecondStage(nn.Module):
+    """M2: a text behind context vectors and soft prompts."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, self.config = config.hidden_size, config
+        self.backbone = build_backbone(config, config.num_layers)
+        if config.num_soft_prompts:
+            self.prompt_projection = nn.Sequential(
+                nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width * config.num_soft_prompts)
+            )
+        self.output_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        if config.sequence_dropout > 0:
+            self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
+
+    def forward(self, texts: Texts, contexts_CD: Tensor) -> Tensor:
+        """Gives vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
+        contexts_NCD = contexts_CD[None, : self.config.num_context_vectors]
+        if self.training and self.config.sequence_dropout > 0:
+            contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
+        states_NSD = self.backbone.forward_behind(contexts_NCD, self._soft_prompts(), texts)
+        pooled_ND = mean_pool(states_NSD, texts.mask_NS)
+        output_ND: Tensor = self.output_projection(pooled_ND)
+        return output_ND + pooled_ND if self.config.residual else output_ND
+
+    def null_contexts(self) -> Tensor:
+        """Gives the null vector in every slot, (C, D); ValueError for a model that never learned one."""
+        if self.config.sequence_dropout == 0:
+            raise ValueError("this model has no null context: it was built with sequence_dropout=0; set a real context")
+        return self.sequence_dropout_null_embedding.expand(self.config.num_context_vectors, -1)
+
+    def _drop(self, contexts_1CD: Tensor, num_texts: int) -> Tensor:
+        shape_NC1 = (num_texts, contexts_1CD.shape[1], 1)
+        dropped_NC1 = torch.rand(shape_NC1, device=contexts_1CD.device) < self.config.sequence_dropout
+        return torch.where(dropped_NC1, self.sequence_dropout_null_embedding.to(contexts_1CD.dtype), contexts_1CD)
+
+    def _soft_prompts(self) -> Tensor:
+        width, weight = self.config.hidden_size, next(self.parameters())
+        if not self.config.num_soft_prompts:
+            return weight.new_zeros(0, width)
+        ones_D = weight.new_ones(width)
+        prompts_F: Tensor = self.prompt_projection(ones_D)
+        return prompts_F.view(self.config.num_soft_prompts, width)
+
+
+class ContextualModel(TextEncoder):
+    """Both stages; give it a corpus with `set_context`, then `encode`."""
+
+    architecture = "contextual"
+    context_CD: Tensor | None
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.first_stage_model = Biencoder(config, config.num_first_stage_layers)
+        self.second_stage_model = SecondStage(config)
+        self.register_buffer("context_CD", None, persistent=False)
+
+    def first_stage(self, texts: Texts) -> Tensor:
+        """Gives the context vectors of some documents, (documents × T, D)."""
+        return self.first_stage_model.segments(texts, self.config.tokens_per_document).flatten(0, 1)
+
+    def second_stage(self, texts: Texts, contexts_CD: Tensor) -> Tensor:
+        """Gives vectors of texts under a context, (N, D), not normalised."""
+        return self.second_stage_model(texts, contexts_CD)
+
+    def forward(self, texts: Texts, contexts: Texts) -> Tensor:
+        """Both stages in one: (N, D)."""
+        return self.second_stage(texts, self.first_stage(contexts))
+
+    def embed_texts(self, texts: Texts) -> Tensor:
+        """Gives vectors under the context that was set; ValueError when none was."""
+        if self.context_CD is None:
+            raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
+        return self.second_stage(texts, self.context_CD)
+
+    @torch.no_grad()
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0) -> None:
+        """Embeds the first `num_contexts` texts as context; None sets the null context.
+
+        Fewer texts than that are over-sampled, drawn with `seed`, with a warning; ValueError for an empty list.
+        """
+        if texts is None:
+            self.context_CD = self.second_stage_model.null_contexts().detach().clone()
+            return
+        chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
+        tokens = self.tokenize(chosen, "document")
+        was_training = self.training
+        self.eval()
+        pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
+        per_document = [self.first_stage_model.segments(p, self.config.tokens_per_document) for p in pieces.pieces]
+        self.context_CD = pieces.join(per_document).flatten(0, 1)
+        self.train(was_training)
+
+
+def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
+    """Gives the places of the texts that serve as context: the first ones, then seeded repeats if they are too few."""
+    if num_texts == 0:
+        raise ValueError("the context is an empty list of texts: give at least one, or None for the null context")
+    if num_texts >= num_contexts:
+        return np.arange(num_contexts)
+    warnings.warn(
+        f"{num_texts} context documents for a model that takes {num_contexts}: some are repeated (seed {seed})",
+        stacklevel=3,
+    )
+    extra = generator_for(seed, "context filling").choice(num_texts, num_contexts - num_texts, replace=True)
+    return np.concatenate([np.arange(num_texts), extra])

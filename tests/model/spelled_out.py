@@ -1,0 +1,83 @@
+"""The second stage of one unpadded text, written from the specification with explicit matrices, for NomicBERT and BERT."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import gelu, layer_norm, silu
+
+
+def spelled_out_second_stage(model, ids, contexts):
+    """Gives the vector of one text; reads weights by name and none of the model's own code."""
+    w = {name.removeprefix("second_stage_model."): value for name, value in model.state_dict().items()}
+    settings = model.config
+    num_contexts, width = contexts.shape
+
+    def linear(name, x):
+        return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
+
+    def norm(name, x):
+        return layer_norm(x, (width,), w[f"{name}.weight"], w[f"{name}.bias"], 1e-12)
+
+    prompts = linear("prompt_projection.2", linear("prompt_projection.0", torch.ones(width)).relu())
+    prompts = prompts.view(settings.num_soft_prompts, width)
+    base = "backbone.model.embeddings."
+    text = w[base + "word_embeddings.weight"][ids] + w[base + "token_type_embeddings.weight"][0]
+    length = num_contexts + len(prompts) + len(ids)
+    if settings.backbone == "bert":
+        places = w[base + "position_embeddings.weight"][num_contexts:length]
+        prompts, text = prompts + places[: len(prompts)], text + places[len(prompts) :]
+    x = norm(base + "LayerNorm", torch.cat([contexts, prompts, text]))
+    for number in range(settings.num_layers):
+        x = LAYERS[settings.backbone](number, x, num_contexts, settings.num_heads, linear, norm)
+    pooled = x[num_contexts + len(prompts) :].mean(0)
+    output = linear("output_projection.2", linear("output_projection.0", pooled).relu())
+    return output + pooled if settings.residual else output
+
+
+def attend(queries, keys, values, num_heads):
+    """Softmax attention, a head at a time."""
+    size = queries.shape[1] // num_heads
+    parts = []
+    for head in range(num_heads):
+        columns = slice(head * size, (head + 1) * size)
+        scores = queries[:, columns] @ keys[:, columns].T / size**0.5
+        parts.append(scores.softmax(1) @ values[:, columns])
+    return torch.cat(parts, 1)
+
+
+def rotate(x, num_unrotated, num_heads):
+    """Turns the pair (i, i + half) of each head at place p by p / 1000^(2i / size); the first rows are left alone."""
+    size = x.shape[1] // num_heads
+    out = x.clone()
+    for place in range(num_unrotated, len(x)):
+        for head in range(num_heads):
+            for i in range(size // 2):
+                a, b = head * size + i, head * size + i + size // 2
+                angle = torch.tensor(place / 1000 ** (2 * i / size))
+                out[place, a] = x[place, a] * angle.cos() - x[place, b] * angle.sin()
+                out[place, b] = x[place, b] * angle.cos() + x[place, a] * angle.sin()
+    return out
+
+
+def nomic_layer(number, x, num_contexts, num_heads, linear, norm):
+    """Post-norm attention and gated feed-forward."""
+    at = f"backbone.model.layers.{number}."
+    queries = rotate(linear(at + "self_attn.q_proj", x), num_contexts, num_heads)
+    keys = rotate(linear(at + "self_attn.k_proj", x), num_contexts, num_heads)
+    seen = attend(queries, keys, linear(at + "self_attn.v_proj", x), num_heads)
+    x = norm(at + "post_attention_layernorm", x + linear(at + "self_attn.o_proj", seen))
+    inner = silu(linear(at + "mlp.gate_proj", x)) * linear(at + "mlp.up_proj", x)
+    return norm(at + "post_mlp_layernorm", x + linear(at + "mlp.down_proj", inner))
+
+
+def bert_layer(number, x, num_contexts, num_heads, linear, norm):
+    """Post-norm attention and feed-forward."""
+    at = f"backbone.model.encoder.layer.{number}."
+    names = (at + f"attention.self.{name}" for name in ("query", "key", "value"))
+    seen = attend(*(linear(name, x) for name in names), num_heads)
+    x = norm(at + "attention.output.LayerNorm", x + linear(at + "attention.output.dense", seen))
+    inner = gelu(linear(at + "intermediate.dense", x))
+    return norm(at + "output.LayerNorm", x + linear(at + "output.dense", inner))
+
+
+LAYERS = {"nomic": nomic_layer, "bert": bert_layer}

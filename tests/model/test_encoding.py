@@ -1,0 +1,161 @@
+"""Promises of what a user calls: context, vectors, folders."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel, fill_context
+from repro.model.encoding import write_tensors
+from repro.model.prompts import PROMPTS, with_prompt
+from repro.model.start import build_model, load_model
+from tests.model.samples import KINDS, small_model
+
+TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
+
+
+def model_for_text(**changes):
+    values = {
+        "architecture": "contextual",
+        "hidden_size": 16,
+        "num_heads": 2,
+        "intermediate_size": 24,
+        "num_contexts": 4,
+    }
+    return build_model(ModelConfig(**(values | changes)))
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_vectors_are_normalised_float32_and_do_not_depend_on_order_or_batch_size(architecture):
+    model = model_for_text(architecture=architecture)
+    model.set_context(TEXTS)
+    vectors = model.encode(TEXTS, batch_size=2)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(model.encode(TEXTS[::-1], batch_size=2)[::-1], vectors)
+    np.testing.assert_array_equal(model.encode(TEXTS, batch_size=2), vectors)
+    np.testing.assert_allclose(model.encode(TEXTS, batch_size=64), vectors, atol=1e-6)
+
+
+def test_encoding_equals_one_text_at_a_time():
+    model = model_for_text()
+    model.set_context(TEXTS)
+    alone = np.concatenate([model.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(model.encode(TEXTS), alone, atol=1e-6)
+
+
+def test_encoding_leaves_the_mode_as_it_was_and_drops_nothing():
+    model = model_for_text(sequence_dropout=0.9)
+    model.train()
+    model.set_context(TEXTS)
+    np.testing.assert_array_equal(model.encode(TEXTS), model.encode(TEXTS))
+    assert model.training
+
+
+def test_nothing_to_encode_gives_no_rows():
+    assert model_for_text(architecture="biencoder").encode([]).shape == (0, 16)
+
+
+def test_a_contextual_model_without_context_says_what_to_call():
+    with pytest.raises(ValueError, match="set_context"):
+        model_for_text().encode(TEXTS)
+
+
+def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning():
+    model = model_for_text(num_contexts=8)
+    with pytest.warns(UserWarning, match="5 context documents for a model that takes 8"):
+        model.set_context(TEXTS, seed=3)
+    assert model.context_CD.shape == (8, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first, again, other = (fill_context(5, 8, seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert list(first[:5]) == [0, 1, 2, 3, 4] and list(first) != list(other)
+
+
+def test_enough_contexts_are_taken_from_the_front_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(fill_context(9, 4, 0), [0, 1, 2, 3])
+
+
+def test_an_empty_corpus_is_refused():
+    with pytest.raises(ValueError, match="empty"):
+        model_for_text().set_context([])
+
+
+def test_context_is_embedded_with_the_document_prompt():
+    with_task, without = model_for_text(prompts="task"), model_for_text(prompts="none")
+    with_task.set_context(TEXTS[:4])
+    without.set_context([PROMPTS["task"].document + text for text in TEXTS[:4]])
+    torch.testing.assert_close(with_task.context_CD, without.context_CD)
+
+
+def test_prompts_stand_in_front():
+    assert with_prompt(["rain"], "task", "query") == ["search_query: rain"]
+    assert with_prompt(["rain"], "none", "document") == ["rain"]
+    with pytest.raises(ValueError, match="search"):
+        with_prompt(["rain"], "search", "query")
+    with pytest.raises(ValueError, match="passage"):
+        with_prompt(["rain"], "task", "passage")
+
+
+def test_texts_are_cut_to_the_models_length():
+    tokens = model_for_text(max_tokens=5).tokenize(["one two three four five six"], "query")
+    assert tokens.lengths.tolist() == [5]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_save_and_load_give_the_same_model(tmp_path, kind, architecture):
+    model = small_model(backbone=kind, architecture=architecture, prompts="task")
+    model.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.config == model.config and not loaded.training
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], value, rtol=0, atol=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_folder_of_the_other_architecture_is_refused(tmp_path):
+    small_model().save_pretrained(tmp_path)
+    assert isinstance(ContextualModel.from_pretrained(tmp_path), ContextualModel)
+    with pytest.raises(ValueError, match="contextual model, not a biencoder"):
+        Biencoder.from_pretrained(tmp_path)
+
+
+def test_unknown_config_fields_are_listed(tmp_path):
+    small_model().save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(values | {"num_layer": 2, "colour": "red"}))
+    with pytest.raises(ValueError, match=r"\['colour', 'num_layer'\]"):
+        load_model(tmp_path)
+
+
+def test_weights_that_do_not_fit_are_listed(tmp_path):
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    weights = dict(model.state_dict())
+    weights["first_stage_model.mlp.0.bias"] = torch.zeros(3)
+    weights["more"] = weights.pop("first_stage_model.mlp.2.bias")
+    write_tensors(weights, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"missing \['first_stage_model.mlp.2.bias'\], extra \['more'\].*mlp.0.bias"):
+        load_model(tmp_path)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"config\.json is missing"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("architecture", "prefix"), ("backbone", "llama"), ("prompts", "e5"), ("num_heads", 3), ("num_layers", 0)],
+)
+def test_a_config_that_means_nothing_names_the_value(field, value):
+    with pytest.raises(ValueError, match=f"{value}"):
+        ModelConfig(**({"architecture": "biencoder", "hidden_size": 16} | {field: value}))

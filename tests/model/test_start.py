@@ -1,0 +1,131 @@
+"""Promises of where the weights come from."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel
+
+from repro.data.tokens import minilm_folder
+from repro.model.backbone import build_backbone
+from repro.model.config import ModelConfig
+from repro.model.pooling import mean_pool
+from repro.model.start import backbones_of, build_model, fit_to_start, word_vectors
+from repro.model.texts import Texts, texts_from
+from tests.model.samples import KINDS, random_texts, small_config
+
+MINILM = ModelConfig(
+    architecture="contextual", backbone="bert", hidden_size=384, num_layers=2, num_first_stage_layers=1
+)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    first, again, other = (build_model(small_config(), seed=seed) for seed in (1, 1, 2))
+    for name, value in first.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
+    assert not torch.equal(first.first_stage_model.mlp[0].weight, other.first_stage_model.mlp[0].weight)
+
+
+def test_building_leaves_the_global_generator_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    build_model(small_config())
+    torch.testing.assert_close(torch.rand(3), expected)
+
+
+def test_minilm_gives_both_stages_its_first_layers():
+    model = build_model(fit_to_start(MINILM, "minilm"), start="minilm")
+    weights = load_file(minilm_folder() / "model.safetensors")
+    for backbone, num_layers in zip(backbones_of(model), (1, 2), strict=True):
+        found = backbone.model.state_dict()
+        assert sum(name.endswith("attention.self.query.weight") for name in found) == num_layers
+        for name, value in found.items():
+            torch.testing.assert_close(value, weights[name])
+
+
+def test_minilm_whole_gives_the_vectors_that_transformers_gives():
+    config = fit_to_start(
+        ModelConfig(architecture="biencoder", backbone="bert", hidden_size=384, num_layers=6), "minilm"
+    )
+    model = build_model(config, start="minilm").eval()
+    reference = AutoModel.from_pretrained(minilm_folder(), attn_implementation="eager").eval()
+    texts = texts_from(*model.tokenize(["a hill", "rain falls on the plain in spring"], "query").pad([0, 1]))
+    with torch.no_grad():
+        expected = reference(input_ids=texts.ids_NS, attention_mask=texts.mask_NS).last_hidden_state
+        torch.testing.assert_close(
+            mean_pool(model.embedder(texts), texts.mask_NS), mean_pool(expected, texts.mask_NS), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"backbone": "nomic"}, "backbone='bert'"),
+        ({"num_layers": 7}, "num_layers=7"),
+        ({"hidden_size": 128, "num_heads": 4}, "hidden_size=128"),
+    ],
+)
+def test_a_start_that_does_not_fit_names_the_field(changes, message):
+    values = {"architecture": "biencoder", "backbone": "bert", "hidden_size": 384}
+    with pytest.raises(ValueError, match=message):
+        fit_to_start(ModelConfig(**(values | changes)), "minilm")
+
+
+def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones():
+    full = load_file(minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+    projected = word_vectors(128)
+    rows = torch.from_numpy(np.random.default_rng(0).choice(len(full), 300, replace=False))
+    products = [(vectors[rows] @ vectors[rows].T).flatten() for vectors in (full, projected)]
+    assert torch.corrcoef(torch.stack(products))[0, 1] > 0.9
+    torch.testing.assert_close(word_vectors(384) @ word_vectors(384)[:50].T, full @ full[:50].T, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_word_vectors_enter_with_the_spread_of_a_random_start(kind):
+    config = ModelConfig(architecture="biencoder", backbone=kind, num_layers=1)
+    model = build_model(config, start="words")
+    weight = model.embedder.model.get_input_embeddings().weight
+    assert float(weight.detach().std()) == pytest.approx(0.02, rel=0.01)
+    assert float(torch.corrcoef(torch.stack([weight.detach().flatten(), word_vectors(128).flatten()]))[0, 1]) > 0.999
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_backbone_has_no_dropout(kind):
+    backbone = build_backbone(small_config(backbone=kind), 2).train()
+    texts = random_texts(3)
+    torch.testing.assert_close(backbone(texts), backbone(texts), rtol=0, atol=0)
+
+
+def test_modernbert_limited_in_depth_keeps_the_kinds_of_its_first_layers(tmp_path):
+    config = small_config(
+        backbone="modernbert", backbone_settings={"layer_types": ["full_attention", "sliding_attention"] * 2}
+    )
+    build_backbone(config, 4).model.save_pretrained(tmp_path)
+    fitted = fit_to_start(small_config(backbone="modernbert", num_layers=3), str(tmp_path))
+    model = build_model(fitted, start=str(tmp_path))
+    assert [layer.attention_type for layer in model.second_stage_model.backbone.model.layers] == [
+        "full_attention",
+        "sliding_attention",
+        "full_attention",
+    ]
+
+
+def test_modernbert_text_is_normalised_twice_only_when_asked():
+    once, twice = (small_config(backbone="modernbert", text_normalised_twice=flag) for flag in (False, True))
+    ids = torch.tensor([[5, 6, 7]])
+    for config in (once, twice):
+        backbone = build_backbone(config, 1)
+        table = backbone.model.embeddings.tok_embeddings.weight
+        expected = table[ids]
+        if config.text_normalised_twice:
+            expected = torch.nn.functional.layer_norm(
+                expected, (16,), backbone.model.embeddings.norm.weight, None, 1e-5
+            )
+        torch.testing.assert_close(backbone.embed(ids), expected)
+
+
+def test_texts_keep_their_columns_when_rows_are_chosen():
+    texts = Texts(torch.tensor([[1, 2, 3], [4, 0, 0], [5, 6, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]]))
+    chosen = texts.rows(torch.tensor([2, 1]))
+    assert chosen.ids_NS.tolist() == [[5, 6], [4, 0]]
