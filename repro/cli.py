@@ -74,7 +74,7 @@ def _print_json(value: Any) -> None:
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
     """Lists the artefacts: what each shows, and how many runs it needs at each scale."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "artefact": name,
             "experiment": experiment.number,

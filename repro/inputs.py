@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import Suite, load_suite
-from repro.data.pairs import Pairs, read_pairs
+from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, load_tokens, tokenize
 from repro.spec import Run
 from repro.stages import Stage
 
 Report = Callable[[str], None]
 CLUSTER_SEED = 0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
+SIDES: tuple[Side, ...] = ("query", "document")
 TRAINED = ("biencoder", "contextual")
 
 
@@ -130,7 +131,7 @@ def _tokens_stage(run: Run) -> Stage:
         from repro.model.prompts import PROMPTS
 
         pairs, tokenizer = selected_pairs(run), load_tokenizer("minilm")
-        for side, prompt in zip(("query", "document"), PROMPTS[run.prompts], strict=True):
+        for side, prompt in zip(SIDES, PROMPTS[run.prompts], strict=True):
             texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
             tokenize(texts, tokenizer, run.max_tokens).save(folder / side)
 
@@ -144,7 +145,7 @@ def _embeddings_stage(run: Run) -> Stage:
         from repro.batches.surrogate import embed_texts
 
         pairs = selected_pairs(run)
-        for side in ("query", "document"):
+        for side in SIDES:
             texts = pairs.texts(side, np.arange(len(pairs)))
             embed_texts(texts, folder / f"{side}.npy", surrogate=run.surrogate, max_tokens=run.max_tokens)
 
@@ -159,9 +160,10 @@ def _clusters_stage(run: Run) -> Stage:
 
         assert run.cluster_size is not None, "only runs with clusters have this stage"
         pairs = selected_pairs(run)
-        vectors = [np.load(embeddings.path / f"{side}.npy", mmap_mode="r") for side in ("query", "document")]
+        queries, documents = (np.load(embeddings.path / f"{side}.npy", mmap_mode="r") for side in SIDES)
         codes = domain_codes(run, pairs)
-        cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
+        clusters = cluster_pairs(queries, documents, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED)
+        clusters.save(folder)
 
     key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column}
     return Stage("clusters", key, make, (embeddings,))

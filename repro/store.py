@@ -65,7 +65,7 @@ def write_record(
     path = folder / f"{run_id(run)}.json"
     with whole_file(path.with_suffix(".npz")) as part:
         with part.open("wb") as file:
-            np.savez_compressed(file, **{name: np.asarray(value, np.float32) for name, value in arrays.items()})
+            np.savez_compressed(file, allow_pickle=False, **{k: np.asarray(v, np.float32) for k, v in arrays.items()})
         digest = hashlib.sha256(part.read_bytes()).hexdigest()
     full = {**provenance, "arrays_sha256": digest}
     content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
