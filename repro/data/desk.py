@@ -4,154 +4,172 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from repro.data.beir import write_beir_folder, write_suite
+from repro.data.manifests import verify
 from repro.data.mining import Mined, mine_all
 from repro.data.pairs import Row, write_pairs
-from repro.data.sources.wording import normalise
+from repro.data.selection import select_pairs
 from repro.data.splits import TEST_DATASETS, VALIDATION_DATASETS, Dataset, matches, split_of
 from repro.data.suites import Collection, SuiteRules, build_collection
+from repro.data.training import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
+from repro.data.views import views
+
+__all__ = ["build_desk", "build_lab", "select_pairs"]
 
 Progress = Callable[[str], None]
 
-# About 64 WordPiece tokens of prose, what a small model reads of a document.
-DESK_DOCUMENT_WORDS = 64
+# About 80 WordPiece tokens of prose: more than a model of either scale reads of a document.
+MAX_DOCUMENT_WORDS = 64
+VIEWS_SEED = 0
 
 
 def build_desk(folder: Path, progress: Progress | None = None) -> None:
-    """Writes train.arrow, suites/desk, suites/desk-validation and report.json; the same bytes on every machine."""
-    say = progress or (lambda _: None)
-    mined = _mine(say)
-    test, validation = write_suites(folder, mined, say)
-    removed: Counter[str] = Counter()
-    rows = list(training_rows(_split_rows(mined, "train"), _texts_of([*test, *validation]), removed))
-    write_pairs(folder / "train.arrow", rows)
-    say(f"wrote {len(rows)} training pairs")
-    write_report(folder, mined, rows, test=test, validation=validation, removed=removed)
+    """Writes train.arrow, suites/desk, suites/desk-validation and report.json; the same bytes on every machine.
 
-
-def write_suites(folder: Path, mined: Sequence[Mined], say: Progress) -> tuple[list[Collection], list[Collection]]:
-    """Writes both suites and gives their collections; no document or query of the test suite is in the validation's."""
-    test = _build_suite(TEST_DATASETS, _split_rows(mined, "test"), _Texts())
-    validation = _build_suite(VALIDATION_DATASETS, _split_rows(mined, "validation"), _texts_of(test))
-    for name, datasets, collections in (
-        ("desk", TEST_DATASETS, test),
-        ("desk-validation", VALIDATION_DATASETS, validation),
-    ):
-        for collection in collections:
-            write_beir_folder(folder / "suites" / name / collection.retrieval.name, collection.retrieval)
-        write_suite(folder / "suites" / name, name, [(dataset.name, dataset.family) for dataset in datasets])
-        say(f"wrote the suite {name}: {sum(c.counts['num_queries'] for c in collections)} queries")
-    return test, validation
-
-
-class _Texts:
-    """Normalised texts that must not appear again."""
-
-    def __init__(self) -> None:
-        self.documents: set[str] = set()
-        self.queries: set[str] = set()
-
-
-def training_rows(rows: Iterable[Row], evaluated: _Texts, removed: Counter[str]) -> Iterator[Row]:
-    """Gives the rows that may be trained on, and counts the others.
-
-    A row is left out when its document or its query is in an evaluation collection, when its document came before
-    (anywhere), or when its query came before in the same domain; all comparisons are of normalised texts.
+    ValueError when a source is not installed or is not the text of its manifest.
     """
-    documents: set[str] = set()
-    queries: set[tuple[str, str]] = set()
-    for row in rows:
-        document, query = normalise(row.document), normalise(row.query)
-        if document in evaluated.documents or query in evaluated.queries:
-            removed["evaluated"] += 1
-        elif document in documents:
-            removed["repeated_document"] += 1
-        elif (row.domain, query) in queries:
-            removed["repeated_query_in_domain"] += 1
-        else:
-            documents.add(document)
-            queries.add((row.domain, query))
-            yield row
+    say = progress or _say_nothing
+    mined = _mine(say)
+    suites = build_suites(mined)
+    _write_suites(folder / "suites", suites, say)
+    removed: Counter[str] = Counter()
+    rows = map(_cut, _training_rows(mined))
+    kept = list(one_row_per_document(without_evaluated(rows, _evaluated(suites), removed), removed))
+    write_pairs(folder / "train.arrow", kept)
+    say(f"wrote {len(kept)} training pairs")
+    _write_report(folder, mined, _report_pairs(kept, removed), suites)
 
 
-def write_report(
-    folder: Path,
-    mined: Sequence[Mined],
-    rows: Sequence[Row],
-    *,
-    test: Sequence[Collection],
-    validation: Sequence[Collection],
-    removed: Counter[str],
-) -> None:
-    """Writes report.json: what was mined, removed, trained on and held out, all as counts."""
-    report = {
-        "mined": {
-            source.source: {
-                "num_rows": len(source.rows),
-                "num_domains": len({row.domain for row in source.rows}),
-                "removed": source.removed,
-            }
-            for source in mined
-        },
-        "train": {
-            "num_pairs": len(rows),
-            "num_pairs_by_source": dict(Counter(row.source for row in rows)),
-            "num_domains": len({(row.source, row.domain) for row in rows}),
-            "removed": dict(removed),
-        },
-        "desk": _report_suite(TEST_DATASETS, test),
-        "desk-validation": _report_suite(VALIDATION_DATASETS, validation),
-    }
-    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+def build_lab(folder: Path, progress: Progress | None = None) -> None:
+    """Writes train.arrow with every view of the training text, and report.json; its suites are `build_desk`'s."""
+    say = progress or _say_nothing
+    mined = _mine(say)
+    suites = build_suites(mined)
+    removed: Counter[str] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    evaluated = _evaluated(suites)
+    # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away.
+    rows = without_evaluated(_training_rows(mined), evaluated, removed)
+    every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
+    kept = distinct_pairs(without_evaluated(every_view, evaluated, removed), removed)
+    write_pairs(folder / "train.arrow", _counted(kept, sizes))
+    say(f"wrote {sum(sizes.values())} training pairs")
+    _write_report(folder, mined, _report_sizes(sizes, removed), suites)
 
 
-def _report_suite(datasets: Sequence[Dataset], collections: Sequence[Collection]) -> dict[str, object]:
-    families: dict[str, Counter[str]] = defaultdict(Counter)
-    for dataset, collection in zip(datasets, collections, strict=True):
-        families[dataset.family].update({"num_datasets": 1, **collection.counts})
-    total = sum(families.values(), Counter())
-    by_dataset = {collection.retrieval.name: collection.counts for collection in collections}
-    return {"total": dict(total), "families": {k: dict(v) for k, v in families.items()}, "datasets": by_dataset}
+Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
+
+
+def build_suites(mined: Sequence[Mined]) -> Suites:
+    """Gives the collections of the suites; no document or query of the test suite is in the validation suite."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for source in mined:
+        rows[source.source] += source.rows
+    test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
+    seen = EvaluatedTexts(collection.retrieval for _, collection in test)
+    return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
+
+
+def _build_suite(
+    datasets: Sequence[Dataset], rows: Mapping[str, Sequence[Row]], excluded: EvaluatedTexts
+) -> list[tuple[Dataset, Collection]]:
+    suite = []
+    for dataset in datasets:
+        own = [_cut(row) for row in rows[dataset.source] if matches(row.domain, dataset.domains)]
+        fresh = list(without_evaluated(own, excluded, Counter()))
+        suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
+    return suite
+
+
+def _write_suites(folder: Path, suites: Suites, say: Progress) -> None:
+    for name, suite in suites.items():
+        for dataset, collection in suite:
+            write_beir_folder(folder / name / dataset.name, collection.retrieval)
+        write_suite(folder / name, name, [(dataset.name, dataset.family) for dataset, _ in suite])
+        say(f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries")
 
 
 def _mine(say: Progress) -> list[Mined]:
     say("mining text from the installed packages")
     mined = mine_all()
+    verify(mined)
     say(f"mined {sum(len(source.rows) for source in mined)} rows")
     return mined
 
 
-def _split_rows(mined: Sequence[Mined], split: str) -> list[Row]:
-    """Gives the rows of a split, cut to what the desk scale reads."""
-    return [cut(row) for source in mined for row in source.rows if split_of(row.source, row.domain) == split]
+def _training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
+    """Gives the rows of the training domains; a domain name belongs to one source, so that it alone tells a domain."""
+    owners: dict[str, str] = {}
+    for source in mined:
+        for row in source.rows:
+            if split_of(row.source, row.domain) == "train":
+                owner = owners.setdefault(row.domain, row.source)
+                assert owner == row.source, f"the domain {row.domain!r} is in {owner!r} and in {row.source!r}"
+                yield row
 
 
-def cut(row: Row) -> Row:
-    """Cuts the document to `DESK_DOCUMENT_WORDS`."""
-    return row._replace(document=" ".join(row.document.split()[:DESK_DOCUMENT_WORDS]))
+def _evaluated(suites: Suites) -> EvaluatedTexts:
+    return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
 
 
-def _build_suite(datasets: Sequence[Dataset], rows: Sequence[Row], excluded: _Texts) -> list[Collection]:
-    by_source: dict[str, list[Row]] = defaultdict(list)
+def _cut(row: Row) -> Row:
+    return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
+
+
+def _counted(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
     for row in rows:
-        if normalise(row.document) not in excluded.documents and normalise(row.query) not in excluded.queries:
-            by_source[row.source].append(row)
-    return [
-        build_collection(
-            dataset.name,
-            [row for row in by_source[dataset.source] if matches(row.domain, dataset.domains)],
-            SuiteRules(),
-        )
-        for dataset in datasets
-    ]
+        sizes[row.source, row.domain] += 1
+        yield row
 
 
-def _texts_of(collections: Iterable[Collection]) -> _Texts:
-    texts = _Texts()
-    for collection in collections:
-        texts.documents.update(map(normalise, collection.retrieval.documents))
-        texts.queries.update(map(normalise, collection.retrieval.queries))
-    return texts
+def _report_pairs(rows: Sequence[Row], removed: Counter[str]) -> dict[str, Any]:
+    return _report_sizes(Counter((row.source, row.domain) for row in rows), removed)
+
+
+def _report_sizes(sizes: Counter[tuple[str, str]], removed: Counter[str]) -> dict[str, Any]:
+    by_source: Counter[str] = Counter()
+    for (source, _), size in sizes.items():
+        by_source[source] += size
+    return {
+        "num_pairs": sum(sizes.values()),
+        "num_domains": len(sizes),
+        "num_pairs_by_source": dict(by_source),
+        "removed": dict(removed),
+    }
+
+
+def _write_report(folder: Path, mined: Sequence[Mined], train: dict[str, Any], suites: Suites) -> None:
+    """Writes report.json: what was mined, removed, trained on and held out, all as counts."""
+    sources = {
+        source.source: {
+            "num_rows": len(source.rows),
+            "num_domains": len({row.domain for row in source.rows}),
+            "removed": source.removed,
+        }
+        for source in mined
+    }
+    report = {
+        "mined": sources,
+        "train": train,
+        "suites": {name: _report_suite(suite) for name, suite in suites.items()},
+    }
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]:
+    families: dict[str, Counter[str]] = defaultdict(Counter)
+    for dataset, collection in suite:
+        families[dataset.family].update({"num_datasets": 1, **collection.counts})
+    return {
+        "total": dict(sum(families.values(), Counter())),
+        "families": {family: dict(counts) for family, counts in families.items()},
+        "datasets": {dataset.name: collection.counts for dataset, collection in suite},
+    }
+
+
+def _say_nothing(line: str) -> None:
+    """The progress of one who did not ask."""

@@ -14,7 +14,7 @@ MAX_QUERY_WORDS = 40
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _TAG = re.compile(r"<[^<>]*>")
-_NOT_ALPHANUMERIC = re.compile(r"[^\w]+|_+")
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
 
 
 def phrase(identifier: str) -> str:
@@ -37,7 +37,7 @@ def strip_html(text: str) -> str:
 
 def normalise(text: str) -> str:
     """Gives the form in which two texts count as the same: case-folded letters and digits, single spaces."""
-    return _NOT_ALPHANUMERIC.sub(" ", text.casefold()).strip()
+    return " ".join(_ALPHANUMERIC.findall(text.casefold()))
 
 
 def has_fair_length(query: str, document: str) -> bool:

@@ -1,0 +1,48 @@
+"""Chooses a part of the training pairs so that large domains do not crowd out the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from repro.data.pairs import Pairs
+from repro.seeds import generator_for
+
+
+def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5) -> np.ndarray:
+    """Gives the sorted indices (int64) of `num_pairs` pairs, or of all when there are no more than that.
+
+    Each domain of n pairs gets a share proportional to n^alpha, never more than n (GTE's weights, table 10): alpha 1
+    keeps the proportions, alpha 0 gives every domain the same. Within a domain the choice is uniform.
+    """
+    if num_pairs < 1:
+        raise ValueError(f"num_pairs is {num_pairs}: it must be at least 1, or None in a run for all pairs")
+    codes = pairs.domain_codes
+    if num_pairs >= len(codes):
+        return np.arange(len(codes), dtype=np.int64)
+    names, sizes = np.unique(codes, return_counts=True)
+    quotas = shares(sizes, num_pairs, alpha)
+    order = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    chosen = []
+    for place, quota in enumerate(quotas.tolist()):
+        rng = generator_for(seed, "select pairs", pairs.domain_names[names[place]])
+        members = order[starts[place] : starts[place + 1]]
+        chosen.append(rng.choice(members, quota, replace=False))
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
+    """Splits `total` over domains in proportion to size^alpha, none above its size; integers that add up exactly."""
+    assert total <= sizes.sum(), "a share cannot be larger than its domain"
+    weights = sizes.astype(np.float64) ** alpha
+    low, high = 0.0, float((sizes / weights).max())
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if np.minimum(sizes, middle * weights).sum() > total else (middle, high)
+    exact = np.minimum(sizes, low * weights)
+    quotas = np.floor(exact).astype(np.int64)
+    # The parts lost to rounding go to the domains that lost most and have room.
+    room = quotas < sizes
+    order = np.lexsort((np.arange(len(sizes)), -(exact - quotas), ~room))
+    quotas[order[: total - quotas.sum()]] += 1
+    return quotas
