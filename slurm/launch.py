@@ -1,0 +1,243 @@
+"""Hands jobs to Slurm through submitit, which nothing else imports: stages first, runs in arrays that wait for them.
+
+Every stage is a job of its own. Runs that wait for the same stages (afterok) go together, in arrays no larger than the
+cluster allows, and all arrays of a launch together run no more jobs at once than the profile says.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from submitit import AutoExecutor, JobEnvironment
+from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
+from submitit.slurm.slurm import SlurmExecutor
+
+from repro.places import CHECKOUT, home
+from slurm.job import EXIT_INTERRUPTED, Job, Stop, Stopped, listening
+from slurm.notes import Note
+from slurm.profiles import Profile
+from slurm.scheduler import is_preempted
+from slurm.sweep import Task, submission_of, sweep_folder
+
+Report = Callable[[str], None]
+CARRIED = ("REPRO_DEAD_AFTER_SECONDS",)  # settings of the launcher that its jobs must share
+
+
+@dataclass(frozen=True)
+class SubmittedJob:
+    """A job as submitit carries it: it says where it runs, and asks for another turn when it was interrupted."""
+
+    job: Job
+
+    def __call__(self) -> str:
+        """Does the job. Interrupted by the time limit or by preemption, it checkpoints and is requeued."""
+        environment = JobEnvironment()
+        paths, stop = environment.paths, Stop()
+        where = Note(
+            state="running", job_id=environment.job_id, log=str(paths.stdout), script=str(paths.submission_file)
+        )
+        requeue = signal.getsignal(signal.SIGUSR2)  # submitit's: checkpoint(), pickle, scontrol requeue, exit
+        with listening(stop):
+            try:
+                return self.job(stop, where=where)
+            except Stopped as stopped:
+                print(f"stopped: {stopped}", flush=True)
+        if callable(requeue) and self._wants_another_turn(stop, environment.job_id):
+            requeue(signal.SIGUSR2, None)
+        sys.exit(EXIT_INTERRUPTED)
+
+    def checkpoint(self) -> DelayedSubmission:
+        """Gives the same job again; the training itself goes on from its own checkpoint."""
+        return DelayedSubmission(self)
+
+    def _wants_another_turn(self, stop: Stop, job_id: str) -> bool:
+        work = self.job.work
+        note = work.read()
+        if note is None or note.state != "interrupted":
+            return False
+        if note.num_interruptions > self.job.max_requeues:
+            reason = f"interrupted {note.num_interruptions} times, {self.job.max_requeues} are allowed; {note.reason}"
+            work.write(replace(note, state="failed", reason=reason))
+            return False
+        # SIGTERM alone means scancel, or a scheduler that requeues the job itself
+        return stop.signal_number == signal.SIGUSR2 or is_preempted(job_id)
+
+
+class ScriptWriter(SlurmExecutor):
+    """Writes the script submitit would submit, also where there is no Slurm."""
+
+    @classmethod
+    def affinity(cls) -> int:
+        """Says it can be used anywhere, since it submits nothing."""
+        return 2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one sbatch submits: tasks that wait for the same stages and, of many arrays, for an earlier array."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    num_at_once: int
+    after: int | None = None  # the number, among the batches of runs, of one that must have ended before
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it builds a stage."""
+        return self.tasks[0].work.kind == "stage"
+
+
+def batches_of(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
+    """Gives the batches in the order of submitting: a stage each, then the arrays of runs.
+
+    All arrays together keep `num_at_once`: each gets an equal share, and when there are more arrays than that, the
+    later ones wait for earlier ones to end.
+    """
+    stages = [Batch(task.name, (task,), 1) for task in tasks if task.work.kind == "stage"]
+    runs = sorted((task for task in tasks if task.work.kind == "run"), key=lambda task: sorted(task.needs))
+    chunks: list[tuple[Task, ...]] = []
+    for _, group in groupby(runs, key=lambda task: sorted(task.needs)):
+        members = tuple(group)
+        chunks += [members[start : start + max_array_size] for start in range(0, len(members), max_array_size)]
+    lanes = min(len(chunks), num_at_once)
+    arrays = [
+        Batch(
+            f"runs {number + 1} of {len(chunks)}",
+            chunk,
+            num_at_once // lanes,
+            number - lanes if number >= lanes else None,
+        )
+        for number, chunk in enumerate(chunks)
+    ]
+    return [*stages, *arrays]
+
+
+@dataclass
+class Launch:
+    """One launch to Slurm: what was handed over so far."""
+
+    profile: Profile
+    sweep: str
+    known: dict[str, str] = field(default_factory=dict)  # stages that earlier launches have in the queue: name -> job
+    cluster: str = "slurm"
+    arrays: list[str] = field(default_factory=list)  # the jobs of the arrays of runs, in order
+    submitted: dict[str, str] = field(default_factory=dict)  # work name -> job
+
+    @property
+    def folder(self) -> Path:
+        """Where submitit keeps scripts, pickles and logs: one folder for the whole sweep."""
+        return sweep_folder(self.sweep) / "jobs"
+
+    def submit(self, batches: Sequence[Batch], report: Report) -> None:
+        """Submits all; ValueError says what was refused, and what was and was not submitted before it."""
+        for number, batch in enumerate(batches):
+            try:
+                jobs = self._submit(batch)
+            except (FailedJobError, FailedSubmissionError) as error:
+                raise ValueError(_refusal(batches, number, error)) from error
+            report(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
+
+    def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
+        """Gives each batch's name and the exact script that would be submitted, with dependencies by name."""
+        for batch in batches:
+            writer = ScriptWriter(self.folder, max_num_timeout=self.profile.max_requeues + 1)
+            parameters = parameters_of(self.profile, batch, self.sweep)
+            parameters["slurm_dependency"] = self._dependency(batch, named=True)
+            generic = {
+                key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
+            }
+            own = {key.removeprefix("slurm_"): value for key, value in parameters.items() if key.startswith("slurm_")}
+            writer.update_parameters(
+                **writer._convert_parameters(generic), **{k: v for k, v in own.items() if v is not None}
+            )
+            if len(batch.tasks) > 1:
+                writer.parameters["map_count"] = len(batch.tasks)
+            if not batch.is_stage:
+                self.arrays.append(batch.name)
+            yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
+
+    def _submit(self, batch: Batch) -> list[str]:
+        executor = AutoExecutor(self.folder, cluster=self.cluster, slurm_max_num_timeout=self.profile.max_requeues + 1)
+        parameters = parameters_of(self.profile, batch, self.sweep)
+        executor.update_parameters(**parameters, slurm_dependency=self._dependency(batch))
+        jobs = executor.submit_array([SubmittedJob(task.job) for task in batch.tasks])
+        places = {
+            task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
+            for task, job in zip(batch.tasks, jobs, strict=True)
+        }
+        about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
+        submission_of(batch.tasks, places, **about).write()
+        self.submitted |= {name: place["job_id"] for name, place in places.items()}
+        if batch.is_stage:
+            self.known[batch.name] = jobs[0].job_id
+        else:
+            self.arrays.append(jobs[0].job_id.split("_")[0])
+        return [job.job_id for job in jobs]
+
+    def _dependency(self, batch: Batch, *, named: bool = False) -> str | None:
+        needs = [f"<job of {need}>" if named else self.known[need] for need in batch.tasks[0].needs]
+        words = [f"afterok:{':'.join(needs)}"] if needs else []
+        if batch.after is not None:
+            words.append(f"afterany:{self.arrays[batch.after]}")
+        return ",".join(words) or None
+
+
+def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
+    """Gives what submitit is told of one batch; None leaves a thing to the site."""
+    stage = batch.is_stage
+    cpus = (profile.stage_cpus if stage else None) or profile.cpus_per_run
+    gpus = profile.stage_gpus if stage else profile.gpus_per_run
+    more = {"requeue": True, "kill-on-invalid-dep": "yes", **profile.sbatch}
+    return {
+        "name": f"{sweep}-{'stage' if stage else 'runs'}",
+        "timeout_min": (profile.stage_time_minutes if stage else None) or profile.time_minutes,
+        "mem_gb": (profile.stage_memory_gb if stage else None) or profile.memory_gb,
+        "cpus_per_task": cpus,
+        "gpus_per_node": None if profile.gres and not stage else gpus or None,
+        "nodes": 1,
+        "tasks_per_node": 1,
+        "stderr_to_stdout": True,
+        "slurm_partition": (profile.stage_partition if stage else "") or profile.partition or None,
+        "slurm_account": profile.account or None,
+        "slurm_qos": profile.qos or None,
+        "slurm_constraint": profile.constraint or None,
+        "slurm_exclude": profile.exclude or None,
+        "slurm_gres": None if stage else profile.gres or None,
+        "slurm_signal_delay_s": profile.warning_seconds,
+        "slurm_array_parallelism": batch.num_at_once,
+        "slurm_setup": _setup(profile, cpus),
+        # since Slurm 22.05, srun no longer takes this from sbatch
+        "slurm_srun_args": [f"--cpus-per-task={cpus}"] if cpus else None,
+        "slurm_additional_parameters": more,
+    }
+
+
+def _setup(profile: Profile, cpus: int | None) -> list[str]:
+    lines = [f"module load {shlex.quote(module)}" for module in profile.modules]
+    lines += [
+        f"export REPRO_HOME={shlex.quote(str(home()))}",
+        f"export PYTHONPATH={shlex.quote(str(CHECKOUT))}:$PYTHONPATH",
+    ]
+    lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
+    lines += [f'export TMPDIR="{profile.scratch}"; mkdir -p "$TMPDIR"'] if profile.scratch else []
+    lines += [f"export OMP_NUM_THREADS={cpus} MKL_NUM_THREADS={cpus}"] if cpus else []
+    return [*lines, *profile.setup]
+
+
+def _refusal(batches: Sequence[Batch], number: int, error: Exception) -> str:
+    refused = batches[number]
+    before = ", ".join(batch.name for batch in batches[:number]) or "nothing"
+    names = ", ".join(task.name for batch in batches[number:] for task in batch.tasks)
+    lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
+    return (
+        f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {before}. "
+        f"Not submitted: {names}. Mend the cause and launch again: only these will be submitted"
+    )

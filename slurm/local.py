@@ -1,0 +1,233 @@
+"""The local queue: runs a sweep's jobs on this machine, as many at once as it has room for, each in its own process.
+
+A run has a GPU to itself, or its share of the cores. Children die with the queue; Ctrl-C asks each to write its
+checkpoint and end, so the same launch later goes on from there. Several queues over one folder share the work: a run
+that another queue is doing is left to it, and looked at again in case its owner dies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from repro.lease import EXIT_LOST, acquire, look
+from repro.places import CHECKOUT
+from slurm.job import EXIT_INTERRUPTED
+from slurm.notes import Note
+from slurm.profiles import Profile
+from slurm.sweep import Task, submission_of, sweep_folder
+
+GRACE_SECONDS = 90.0
+"""How long Ctrl-C waits for the checkpoints before it ends the children."""
+
+LOOK_EVERY_SECONDS = 1.0
+"""How often the disk is asked what other queues have done."""
+
+RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Room for one run: its GPUs by number (none: CPU), and its number of threads."""
+
+    gpus: tuple[str, ...]
+    num_threads: int
+
+    def environment(self) -> dict[str, str]:
+        """Gives the variables that keep a child within its room."""
+        threads = str(self.num_threads)
+        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+        return {**dict.fromkeys(names, threads), "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
+
+
+def visible_gpus() -> list[str]:
+    """Gives the numbers of the GPUs this process may use, without loading torch."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return [number for number in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if number not in ("", "-1")]
+    if shutil.which("nvidia-smi") is None:
+        return []
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+    return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
+
+
+def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
+    """Gives the places a machine has: GPUs are dealt out, cores divided.
+
+    ValueError when a run wants more GPUs than there are.
+    """
+    wanted = profile.gpus_per_run or (1 if gpus else 0)
+    if wanted > len(gpus):
+        raise ValueError(f"profile {profile.name} gives each run {wanted} GPUs, and this machine shows {list(gpus)}")
+    cores_each = profile.cpus_per_run or (1 if num_cores < 4 else 2)
+    most = len(gpus) // wanted if wanted else max(1, num_cores // cores_each)
+    num_slots = min(most, profile.num_at_once or most)
+    threads = profile.cpus_per_run or max(1, num_cores // num_slots)
+    dealt = [tuple(gpus[number * wanted : (number + 1) * wanted]) for number in range(num_slots)]
+    return [Slot(gpus_of_slot, threads) for gpus_of_slot in dealt]
+
+
+@dataclass
+class LocalQueue:
+    """The jobs of one launch and the children that are doing them."""
+
+    tasks: list[Task]
+    slots: list[Slot]
+    folder: Path
+    report: Report
+    children: dict[str, tuple[subprocess.Popen[bytes], Slot]] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)  # work name -> done, failed, cancelled, waiting in vain
+    attempts: Counter[str] = field(default_factory=Counter)
+    waiting_for: set[str] = field(default_factory=set)  # works that another queue is doing
+
+    def run(self) -> dict[str, str]:
+        """Works until every job has ended; gives how. KeyboardInterrupt goes on after the children have ended."""
+        looked = 0.0
+        try:
+            while len(self.ended) < len(self.tasks):
+                if self._reap() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
+                    looked = time.monotonic()
+                    self._settle()
+                    self._fill()
+                time.sleep(0.05)
+        finally:
+            self._end_children()
+        return self.ended
+
+    def log_of(self, task: Task) -> Path:
+        """Gives the log of a job: one file, whichever attempt writes it."""
+        return self.folder / "logs" / f"{task.name.replace('/', '-')}.log"
+
+    def _reap(self) -> bool:
+        """Takes back the room of children that have ended; says whether there were any."""
+        ended = [task for task in self.tasks if task.name in self.children and not _lives(self.children[task.name][0])]
+        for task in ended:
+            child, slot = self.children.pop(task.name)
+            self.slots.append(slot)
+            self.report(f"{task.name}: {_says(child.returncode)}")
+            self._note_unexplained(task, child.returncode)
+        return bool(ended)
+
+    def _note_unexplained(self, task: Task, status: int) -> None:
+        """Writes down the failure of a child that could not do so itself, so that it is not started for ever."""
+        note = task.work.read() or Note(state="done", log=str(self.log_of(task)))
+        may_go_on = status in (0, *RESTARTED) or status < 0
+        if note.state == "failed" or task.job.is_done:
+            return
+        if may_go_on and self.attempts[task.name] <= task.job.max_requeues:
+            return
+        reason = f"{_says(status)}, attempt {self.attempts[task.name]}"
+        task.work.write(replace(note, state="failed", reason=reason, at=time.time()))
+
+    def _settle(self) -> None:
+        """Finds out which jobs have ended, here or elsewhere."""
+        for task in self.tasks:
+            if task.name in self.ended or task.name in self.children:
+                continue
+            note = task.work.read()
+            if task.job.is_done:
+                self._end(task, "done")
+            elif task.work.is_cancelled:
+                self._end(task, "cancelled")
+            elif note is not None and note.state in ("failed", "cancelled"):
+                self._end(task, note.state, note.reason)
+            elif any(self.ended.get(need, "done") != "done" for need in task.needs):
+                self._end(task, "waiting in vain", f"for {', '.join(task.needs)}")
+
+    def _end(self, task: Task, how: str, reason: str = "") -> None:
+        self.ended[task.name] = how
+        left = len(self.tasks) - len(self.ended)
+        self.report(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {left} left")
+
+    def _fill(self) -> None:
+        for task in self.tasks:
+            if not self.slots:
+                return
+            if task.name in self.ended or task.name in self.children or not self._is_ready(task):
+                continue
+            self._start(task, self.slots.pop(0))
+
+    def _is_ready(self, task: Task) -> bool:
+        if any(self.ended.get(need) != "done" for need in task.needs):
+            return False
+        owner = look(task.work.lease_folder)
+        if owner is None or not owner.is_alive:
+            self.waiting_for.discard(task.name)
+            return True
+        if task.name not in self.waiting_for:
+            self.waiting_for.add(task.name)
+            self.report(f"{task.name}: left to {owner}")
+        return False
+
+    def _start(self, task: Task, slot: Slot) -> None:
+        log = self.log_of(task)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "jobs" / f"{os.getpid()}-{task.name.replace('/', '-')}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        where = Note(state="running", log=str(log), script=str(file))
+        file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
+        paths = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                [sys.executable, "-u", "-m", "slurm.children", str(file)],
+                env=os.environ | slot.environment() | {"PYTHONPATH": paths},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the queue alone, which then asks the children
+            )
+        self.children[task.name] = (child, slot)
+        self.attempts[task.name] += 1
+        where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
+        self.report(f"{task.name}: started{where_to}, {slot.num_threads} threads, log {log}")
+
+    def _end_children(self) -> None:
+        for child, _ in self.children.values():
+            child.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        try:
+            for child, _ in self.children.values():
+                child.wait(max(0.1, deadline - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            for child, _ in self.children.values():
+                child.kill()
+                child.wait()
+
+
+def _lives(child: subprocess.Popen[bytes]) -> bool:
+    return child.poll() is None
+
+
+def _says(status: int) -> str:
+    if status < 0:
+        return f"its process was killed ({signal.Signals(-status).name})"
+    known = {
+        0: "its process has ended",
+        EXIT_INTERRUPTED: "stopped at a checkpoint",
+        EXIT_LOST: "taken over by another",
+    }
+    return known.get(status, f"its process ended with status {status}")
+
+
+def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, report: Report) -> dict[str, str]:
+    """Does these jobs on this machine; gives, for each work, how it ended."""
+    slots = make_slots(profile, gpus=visible_gpus(), num_cores=len(os.sched_getaffinity(0)))
+    folder = sweep_folder(sweep)
+    queue = LocalQueue(list(tasks), slots, folder, report)
+    place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
+    lease = acquire(place)
+    assert lease is not None, "a queue's folder has its own name"
+    with lease:
+        jobs = {task.name: {"log": str(queue.log_of(task))} for task in tasks}
+        about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
+        submission_of(tasks, jobs, **about).write()
+        return queue.run()

@@ -1,0 +1,135 @@
+"""Profiles: what a site calls its queues and what one run gets there, read from profiles.toml and a user's own file."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+SHIPPED = Path(__file__).with_name("profiles.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One shape of job at one site. Every field is a key of the file; empty strings and None: the site's default."""
+
+    name: str
+    on: str = "slurm"  # local: a queue on this machine; slurm
+    description: str = ""
+    # what Slurm is told
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    gres: str = ""  # instead of gpus_per_run where a site counts GPUs by type, e.g. "gpu:a100:1"
+    exclude: str = ""
+    sbatch: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
+    # what one run gets
+    cpus_per_run: int | None = None
+    gpus_per_run: int = 0
+    processes_per_run: int | None = None  # data-parallel processes started by torchrun; None: one for each GPU
+    memory_gb: float | None = None
+    time_minutes: int = 60
+    # how a sweep behaves
+    num_at_once: int | None = None  # runs at one time; local and None: one for each GPU, or for every two cores
+    warning_seconds: int = 90  # before the time limit, so that a checkpoint can be written
+    max_requeues: int = 10  # interruptions a run may go through by itself before it counts as failed
+    # the surroundings
+    modules: tuple[str, ...] = ()  # for `module load`
+    setup: tuple[str, ...] = ()  # lines of shell before the run
+    scratch: str = ""  # TMPDIR of the jobs, e.g. "/scratch/$USER/$SLURM_JOB_ID"
+    # what a stage gets where that differs from a run
+    stage_partition: str = ""
+    stage_cpus: int | None = None
+    stage_gpus: int = 0
+    stage_memory_gb: float | None = None
+    stage_time_minutes: int | None = None
+
+    def __post_init__(self) -> None:
+        """ValueError for a value that means nothing."""
+        if self.on not in ("local", "slurm"):
+            raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
+        for name in ("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"profile {self.name}: {name}={value}; must be at least 1")
+        if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
+            raise ValueError(
+                f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "
+                f"time_minutes={self.time_minutes}; warn later or ask for more time"
+            )
+
+    @property
+    def num_processes(self) -> int:
+        """Data-parallel processes of one run."""
+        return self.processes_per_run or max(1, self.gpus_per_run)
+
+
+KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
+
+
+def user_file() -> Path:
+    """Gives the path of the user's own profiles, there or not."""
+    configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml")
+
+
+def profile_named(name: str) -> Profile:
+    """Gives a profile; ValueError lists the profiles there are, or what is wrong in the file."""
+    tables = _tables(user_file())
+    if name not in tables:
+        raise ValueError(f"unknown profile {name!r}; choose of {sorted(tables)}, or add one to {user_file()}")
+    return _profile(name, tables, ())
+
+
+def profiles() -> tuple[Profile, ...]:
+    """Gives every profile, shipped and the user's own."""
+    return tuple(profile_named(name) for name in _tables(user_file()))
+
+
+@cache
+def _tables(own: Path) -> dict[str, dict[str, Any]]:
+    found = _read(SHIPPED)
+    if own.is_file():
+        found |= _read(own)
+    elif os.environ.get("REPRO_PROFILES"):
+        raise ValueError(f"REPRO_PROFILES={own} is not a file; unset it or write the file")
+    return found
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from error
+
+
+def _profile(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...]) -> Profile:
+    return Profile(name=name, **_values(name, tables, seen))
+
+
+def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...]) -> dict[str, Any]:
+    own = dict(tables[name])
+    unknown = sorted(set(own) - set(KEYS))
+    if unknown:
+        raise ValueError(f"profile {name}: unknown key {unknown}; a profile has {list(KEYS)}")
+    parent = own.pop("extends", None)
+    if parent is not None and (parent not in tables or parent in (*seen, name)):
+        raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
+    inherited = _values(parent, tables, (*seen, name)) if parent else {}
+    return inherited | {key: _checked(name, key, value) for key, value in own.items()}
+
+
+def _checked(name: str, key: str, value: Any) -> Any:
+    wanted = str(get_type_hints(Profile)[key])
+    kinds: dict[str, type | tuple[type, ...]]
+    kinds = {"str": str, "int": int, "float": (int, float), "tuple": list, "dict": dict}
+    kind = next(kinds[word] for word in ("tuple", "dict", "float", "int", "str") if word in wanted)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(
+            f"profile {name}: {key}={value!r}; must be {wanted.replace('tuple[str, ...]', 'a list of str')}"
+        )
+    return tuple(value) if isinstance(value, list) else value

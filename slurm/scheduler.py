@@ -1,0 +1,84 @@
+"""What Slurm says when it is asked: its limits, the queue, what became of a job; None when it is silent."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+PATIENCE_SECONDS = 30
+PAUSES_SECONDS = (1.0, 4.0)  # a busy controller answers "Socket timed out"; asking again usually helps
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A job as the queue shows it: PENDING, RUNNING, COMPLETING, …, and the scheduler's reason."""
+
+    state: str
+    reason: str
+
+
+def ask(*words: str) -> str | None:
+    """Gives what a command of Slurm prints; None when it is not installed, fails, or does not answer."""
+    if shutil.which(words[0]) is None:
+        return None
+    for pause in (*PAUSES_SECONDS, None):
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode == 0:
+            return done.stdout
+        if pause is None or "timed out" not in done.stderr.lower():
+            return None
+        time.sleep(pause)
+    return None
+
+
+def max_array_size() -> int | None:
+    """Gives how many tasks a job array may have here; None when Slurm does not say."""
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "")
+    return int(found.group(1)) if found else None
+
+
+def queue() -> Mapping[str, Queued] | None:
+    """Gives our jobs in the queue by id (array tasks as 12_3); None when Slurm does not answer."""
+    text = ask("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
+    if text is None:
+        return None
+    rows = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
+    return {identifier.strip(): Queued(state.strip(), reason.strip()) for identifier, state, reason in rows}
+
+
+def fate(job_id: str) -> str | None:
+    """Gives what Slurm remembers of a job, in a line (state, reason, exit code); None when it remembers nothing."""
+    shown = ask("scontrol", "show", "job", "--oneliner", job_id)
+    if shown:
+        wanted = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
+        found = dict(re.findall(r"(\w+)=(\S*)", shown))
+        return ", ".join(f"{name}={found[name]}" for name in wanted if name in found)
+    accounted = ask("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--format=JobID,State,ExitCode,Reason")
+    lines = [line for line in (accounted or "").splitlines() if line.split("|")[0] == job_id]
+    return lines[0] if lines else None
+
+
+def is_preempted(job_id: str) -> bool:
+    """Says whether a running job that got SIGTERM is making room for another; a cancelled one is not."""
+    shown = ask("scontrol", "show", "job", "--oneliner", job_id) or ""
+    preempted = re.search(r"PreemptTime=(\S+)", shown)
+    return "JobState=RUNNING" in shown and preempted is not None and preempted.group(1) not in ("None", "N/A")
+
+
+def is_cancelled(job_id: str) -> bool:
+    """Says whether somebody has cancelled a job."""
+    return "JobState=CANCELLED" in (ask("scontrol", "show", "job", "--oneliner", job_id) or "")
+
+
+def cancel(job_ids: Iterable[str]) -> None:
+    """Cancels jobs; those that have ended already do not matter."""
+    wanted = sorted(set(job_ids))
+    if wanted:
+        ask("scancel", *wanted)

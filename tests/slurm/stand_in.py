@@ -1,0 +1,82 @@
+"""A stand-in for execute() and stages_of(): real records, checkpoints and stages, but a training that only counts.
+
+Each step takes STAND_IN_STEP_SECONDS. A run of seed 13 fails until a file `mended` is in the home folder. What was done
+is told by lines in home/trace.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from repro.identity import run_id
+from repro.places import home, local_records, run_folder
+from repro.spec import Run
+from repro.stages import Stage
+from repro.store import Record, write_record
+from slurm.job import Stopped as Interrupted
+from slurm.sweep import Hooks
+
+HOOKS = Hooks(execute="tests.slurm.stand_in:execute", stages_of="tests.slurm.stand_in:stages_of")
+
+
+def trace(line: str) -> None:
+    """Adds a line to the trace, whole, whoever else writes."""
+    with (home() / "trace").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def traced() -> list[str]:
+    """Gives the lines of the trace."""
+    path = home() / "trace"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def execute(run: Run, *, should_stop: Callable[[], bool], report: Callable[[str], None]) -> Record:
+    """Counts to num_steps, with a checkpoint when stopped; the record depends on every step having been done once."""
+    for stage in stages_of(run):
+        assert stage.is_built, f"{stage.name} should have been built before"
+    name, folder = run_id(run), run_folder(run_id(run))
+    if run.seed == 13 and not (home() / "mended").exists():
+        raise RuntimeError("seed 13 brings bad luck")
+    checkpoint = folder / "checkpoint.json"
+    state = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "value": name}
+    trace(f"begin {name} at {state['step']}")
+    assert run.num_steps is not None
+    while state["step"] < run.num_steps:
+        if should_stop():
+            checkpoint.write_text(json.dumps(state))
+            trace(f"stop {name} at {state['step']}")
+            raise Interrupted(f"stopped before step {state['step']}")
+        time.sleep(float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
+        text = f"{state['value']} {state['step']}"
+        state = {"step": state["step"] + 1, "value": hashlib.sha256(text.encode()).hexdigest()}
+        line = {"step": state["step"] - 1, "pairs_per_second": 100.0}
+        with (folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    report(f"counted to {state['step']}")
+    trace(f"end {name}")
+    value = int(state["value"][:8], 16)
+    return write_record(local_records(), run, metrics={"value": value}, arrays={"x": np.zeros(1)}, provenance={})
+
+
+def stages_of(run: Run) -> tuple[Stage, ...]:
+    """Gives a corpus for all runs, and clusters of it for those with sampler "cluster"."""
+
+    def make(name: str) -> Callable[[Path], None]:
+        def build(folder: Path) -> None:
+            trace(f"build {name}")
+            if (home() / f"break-{name}").exists():
+                raise OSError(f"no room for {name}")
+            time.sleep(float(os.environ.get("STAND_IN_STAGE_SECONDS", "0.1")))
+            (folder / "content").write_text(name)
+
+        return build
+
+    corpus = Stage("corpus", {"corpus": run.corpus}, make("corpus"))
+    clusters = Stage("clusters", {"size": run.cluster_size}, make("clusters"), (corpus,))
+    return (corpus, clusters) if run.sampler == "cluster" else (corpus,)

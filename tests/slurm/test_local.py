@@ -1,0 +1,202 @@
+"""The local queue: bounded, resumable, shared by several launchers, and never leaving a child behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.identity import run_id
+from repro.lease import owners
+from repro.places import CHECKOUT, local_records
+from repro.spec import Run, base, grid
+from repro.store import read_records
+from slurm.local import make_slots
+from slurm.notes import run_work
+from slurm.profiles import Profile
+from slurm.start import Wish, cancel, start
+from slurm.status import standings
+from tests.slurm.stand_in import HOOKS, traced
+
+HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
+RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
+
+LAUNCHER = """
+import json, sys
+from repro.spec import Run
+from slurm.profiles import Profile
+from slurm.start import Wish, start
+from tests.slurm.stand_in import HOOKS
+profile = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
+runs = [Run(**fields) for fields in json.loads(sys.argv[1])]
+start(runs, profile, sweep="test", wish=Wish(hooks=HOOKS), report=lambda line: print(line, flush=True))
+"""
+
+
+def launch(*runs: Run, retry: bool = False) -> list[str]:
+    """Launches in this process; gives what was reported."""
+    lines: list[str] = []
+    start(runs, HERE, sweep="test", wish=Wish(hooks=HOOKS, retry=retry), report=lines.append)
+    return lines
+
+
+def launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
+    """Launches in a process of its own."""
+    fields = json.dumps([vars(run) for run in runs])
+    env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, fields], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Waits for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"still not true after {seconds} s; trace: {traced()}"
+        time.sleep(0.02)
+
+
+def states(*runs: Run) -> list[str]:
+    """Where the runs stand."""
+    return [standing.state for standing in standings(runs)]
+
+
+def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
+    assert states(*RUNS) == ["missing"] * 3
+    launch(*RUNS)
+    assert states(*RUNS) == ["recorded"] * 3
+    before = traced()
+    assert before.count("build corpus") == 1
+    assert launch(*RUNS) == ["3 runs asked for, 0 to start"]
+    assert traced() == before
+
+
+def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Path) -> None:
+    bad = replace(RUNS[0], seed=13)
+    launch(*RUNS, bad)
+    [standing] = standings([bad])
+    assert (standing.state, standing.reason) == ("failed", "RuntimeError: seed 13 brings bad luck")
+    note = run_work(bad).read()
+    assert note is not None
+    assert "in execute" in note.trace
+    assert "bad luck" in Path(standing.log).read_text()
+    assert states(*RUNS) == ["recorded"] * 3
+    (own_home / "mended").touch()
+    assert launch(bad) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
+    launch(bad, retry=True)
+    assert states(bad) == ["recorded"]
+
+
+def test_runs_of_a_stage_that_fails_are_failed_by_it(own_home: Path) -> None:
+    run = replace(RUNS[0], sampler="cluster", cluster_size=8)
+    own_home.mkdir()
+    (own_home / "break-clusters").touch()
+    launch(run, RUNS[1])
+    [standing] = standings([run])
+    assert standing.state == "failed"
+    assert "no room for clusters" in standing.reason
+    assert states(RUNS[1]) == ["recorded"]
+    (own_home / "break-clusters").unlink()
+    launch(run)
+    assert traced().count("build clusters") == 1
+    launch(run, retry=True)
+    assert states(run) == ["recorded"]
+
+
+def test_two_launchers_do_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
+    runs = grid(base("smoke", num_steps=5), seed=tuple(range(6)))
+    both = [launcher(runs), launcher(runs)]
+    said = [process.communicate(timeout=60)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert states(*runs) == ["recorded"] * 6
+    assert sorted(line for line in traced() if line.startswith("begin")) == sorted(
+        f"begin {run_id(run)} at 0" for run in runs
+    )
+    assert all(len(owners(run_work(run).lease_folder)) == 1 for run in runs)
+    assert all("started" in words for words in said), "both should have had something to do"
+
+
+def test_a_killed_run_is_started_again_and_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
+    run = RUNS[0]
+    process = launcher((run,))
+    until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
+    os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGKILL)
+    said, _ = process.communicate(timeout=60)
+    assert "killed (SIGKILL)" in said
+    assert states(run) == ["recorded"]
+    assert len(owners(run_work(run).lease_folder)) == 2
+    assert standings([run])[0].num_interruptions == 1
+
+
+def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
+    run = RUNS[0]
+    work = run_work(run)
+    launch(*RUNS[1:])
+    from slurm.notes import Note
+
+    work.write(Note(state="interrupted", reason="its time was up", num_interruptions=HERE.max_requeues + 1))
+    launch(run)
+    [standing] = standings([run])
+    assert standing.state == "failed"
+    assert "interrupted 11 times, 10 are allowed; the last: its time was up" in standing.reason
+    launch(run, retry=True)
+    assert states(run) == ["recorded"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_children_end_with_the_queue_and_leave_a_checkpoint(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
+    runs = tuple(replace(run, num_steps=50) for run in RUNS[:2])
+    process = launcher(runs)
+    until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
+    time.sleep(0.5)
+    pids = [owners(run_work(run).lease_folder)[-1].pid for run in runs]
+    process.send_signal(end)
+    process.communicate(timeout=30)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10)
+    assert states(*runs) == ["interrupted"] * 2
+    assert len([line for line in traced() if line.startswith("stop")]) == 2
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.001")
+    launch(*runs)
+    assert states(*runs) == ["recorded"] * 2
+    values = [record.metrics["value"] for record in read_records(local_records())]
+    for run in runs:
+        (local_records() / f"{run_id(run)}.json").unlink()
+        (run_work(run).folder / "checkpoint.json").unlink()
+    launch(*runs)
+    assert [record.metrics["value"] for record in read_records(local_records())] == values
+
+
+def test_cancelling_stops_what_runs_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
+    runs = tuple(replace(run, num_steps=50) for run in RUNS)
+    process = launcher(runs)
+    until(lambda: states(*runs) == ["running", "running", "queued"])
+    assert len(cancel(runs)) == 3
+    process.communicate(timeout=30)
+    assert states(*runs) == ["cancelled"] * 3
+    assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled"]
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.001")
+    launch(*runs, retry=True)
+    assert states(*runs) == ["recorded"] * 3
+
+
+def test_gpus_are_dealt_out_and_cores_divided() -> None:
+    slots = make_slots(Profile(name="p", on="local"), gpus=["0", "1", "2", "3"], num_cores=16)
+    assert [(slot.gpus, slot.num_threads) for slot in slots] == [((number,), 4) for number in "0123"]
+    slots = make_slots(Profile(name="p", on="local", gpus_per_run=2), gpus=["0", "1", "5"], num_cores=8)
+    assert [slot.gpus for slot in slots] == [("0", "1")]
+    assert slots[0].environment()["CUDA_VISIBLE_DEVICES"] == "0,1"
+    slots = make_slots(Profile(name="p", on="local"), gpus=[], num_cores=8)
+    assert [(slot.gpus, slot.num_threads) for slot in slots] == [((), 2)] * 4
+    with pytest.raises(ValueError, match="gives each run 4 GPUs, and this machine shows"):
+        make_slots(Profile(name="p", on="local", gpus_per_run=4), gpus=["0"], num_cores=8)
