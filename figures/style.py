@@ -12,16 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-DASHES: tuple[tuple[int, ...] | str, ...] = (
-    "",
-    (4, 2),
-    (1, 1),
-    (5, 1, 1, 1),
-    (3, 1, 1, 1, 1, 1),
-    (2, 2),
-    (6, 2),
-    (1, 3),
-)
+DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2), (1, 1), (5, 1, 1, 1), (3, 1, 1, 1, 1, 1), (2, 2), (6, 2), (1, 3))
 
 
 def new_axes(width: float = 5.0, height: float = 3.2) -> tuple[Figure, Axes]:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from rich.table import Table as RichTable
 from repro.places import CHECKOUT, local_records
 from repro.registry import artefacts, experiment_of, experiments
 from repro.scales import ORDER, scale_named
-from repro.spec import Experiment, Run
+from repro.spec import Experiment, Figure, Run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -171,6 +172,27 @@ def show(
         ledgers = [claims_view(those, f"Claims at scale {scale}, {titles[whose]}") for whose, those in judged.items()]
         for view in artefact_views(experiment, scale) + (ledgers if experiment.claims else []):
             render(view, format)
+        for path in _draw_figures(experiment, scale):
+            print(f"drawn: {path}")
+
+
+def _draw_figures(experiment: Experiment, scale: str) -> list[Path]:
+    drawable = [shown for shown in experiment.shows if isinstance(shown, Figure)]
+    if not drawable:
+        return []
+    from figures.draw import draw
+    from repro.views import RECORDS, figure_rows, records_of
+
+    drawn, runs = [], experiment.runs(scale)
+    for figure in drawable:
+        labels = {"x": figure.x_label, "y": figure.y_label, "x_scale": "log" if figure.x_is_log else "linear"}
+        for whose in RECORDS:
+            rows = figure_rows(figure, runs, records_of(runs, whose))
+            if rows:
+                path = CHECKOUT / "figures" / "out" / f"{figure.name}-{scale}-{whose}"
+                labels["title"] = f"{figure.name}, scale {scale}, {whose} records"
+                drawn.append(draw(rows, path, kind=figure.kind, x=figure.x, y=figure.y, labels=labels))
+    return drawn
 
 
 @app.command()

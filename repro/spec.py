@@ -221,7 +221,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a table: which runs it averages over, and what the paper prints in the columns it has."""
+    """One row of a table or series of a figure: which runs, through which context, and what the paper prints."""
 
     label: str
     of: Pick
@@ -242,16 +242,18 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the paper: the kind of picture and which values go where."""
+    """A figure of the paper: the kind of picture, a field of the run against a metric, and which series are drawn."""
 
     name: str
     caption: str
     kind: str
     x: str
     y: str
-    hue: str = ""
-    x_label: str = ""
-    y_label: str = ""
+    x_label: str
+    y_label: str
+    series: tuple[Row, ...]
+    factor: float = 1.0  # of y
+    x_is_log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from repro.claims import Judgement, judge_all
 from repro.identity import run_id
 from repro.places import local_records, published_records
-from repro.report import View, table_view
-from repro.spec import Experiment, Run, Table
+from repro.report import View, metric_path, table_view
+from repro.spec import Experiment, Figure, Run, Table
 from repro.store import Record, has_record, read_record
 
 RECORDS = {"published": published_records, "yours": local_records}
@@ -35,3 +37,20 @@ def artefact_views(experiment: Experiment, scale: str) -> list[View]:
     runs = experiment.runs(scale)
     published, yours = records_of(runs, "published"), records_of(runs, "yours")
     return [table_view(shown, runs, published, yours) for shown in experiment.shows if isinstance(shown, Table)]
+
+
+def figure_rows(figure: Figure, runs: tuple[Run, ...], records: list[Record]) -> list[dict[str, Any]]:
+    """Gives what a figure plots, a row for each record of each series; a record without the metric is an error."""
+    have = {record.run: record for record in records}
+    return [
+        {
+            "series": series.label,
+            figure.x: getattr(run, figure.x),
+            "seed": run.seed,
+            figure.y: have[run].metrics[metric_path(figure.y, run, series.context)] * figure.factor,
+            "record": have[run].id,
+        }
+        for series in figure.series
+        for run in runs
+        if series.of.matches(run) and run in have
+    ]
