@@ -1,0 +1,159 @@
+"""One engine for the gradients of one or two stages, whatever of the batch fits in memory; equal to plain autograd.
+
+Direct, when all texts fit in one chunk: one graph, one backward. Otherwise, in two passes (§4.2):
+1. without graph, the first stage gives the context vectors, the second stage all representations; the state of the
+   random generators is kept for every chunk;
+2. the loss is taken at the representations, which gives their gradient;
+3. each chunk of texts runs again with graph, under its kept random state, and is sent the gradient of its
+   representations: that adds to the second stage's weights and to the gradient at the context vectors;
+4. each chunk of context documents runs again likewise, and is sent its part of that gradient.
+Everything that passes from one step to the next is an argument: no state outlives a call.
+
+Shapes: Q queries, M documents, C context vectors, D size of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from repro.model.texts import Pieces, Texts, cut_by_length
+from repro.train.loss import LossParts
+
+FirstStage = Callable[[Texts], Tensor]
+SecondStage = Callable[[Texts, Tensor | None], Tensor]
+Loss = Callable[[Tensor, Tensor], LossParts]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What is differentiated: `second(texts, contexts_CD)` gives (N, D), `first(texts)` gives (N × T, D)."""
+
+    second: SecondStage
+    loss: Loss
+    first: FirstStage | None = None
+
+
+@dataclass(frozen=True)
+class StepTexts:
+    """The texts of one step; `contexts` are documents for the first stage, None for a model of one stage."""
+
+    queries: Texts
+    documents: Texts
+    contexts: Texts | None = None
+
+
+@dataclass(frozen=True)
+class ChunkSizes:
+    """How many texts keep their graph at once, by stage, and how many of similar length are computed together."""
+
+    texts: int = 4096
+    contexts: int = 4096
+    piece: int = 64
+
+
+def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = ChunkSizes()) -> LossParts:
+    """Adds the gradient of the step's loss to the `.grad` of all weights; gives the loss without graph.
+
+    ValueError when contexts come without a first stage, or the other way round.
+    """
+    if (stages.first is None) != (step.contexts is None):
+        raise ValueError("a first stage and context documents belong together: give both or neither")
+    num_texts = step.queries.num_texts + step.documents.num_texts
+    num_contexts = step.contexts.num_texts if step.contexts is not None else 0
+    if num_texts <= sizes.texts and num_contexts <= sizes.contexts:
+        return _direct(stages, step, sizes)
+    return _cached(stages, step, sizes)
+
+
+def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
+    contexts_CD = None
+    if stages.first is not None and step.contexts is not None:
+        contexts = cut_by_length(step.contexts, min(sizes.piece, sizes.contexts))
+        contexts_CD = _join_documents(contexts, [stages.first(piece) for piece in contexts.pieces])
+    queries, documents = (cut_by_length(t, min(sizes.piece, sizes.texts)) for t in (step.queries, step.documents))
+    queries_QD = queries.join([stages.second(piece, contexts_CD) for piece in queries.pieces])
+    documents_MD = documents.join([stages.second(piece, contexts_CD) for piece in documents.pieces])
+    parts = stages.loss(queries_QD, documents_MD)
+    parts.loss.backward()
+    return parts.detach()
+
+
+def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
+    contexts, contexts_CD = None, None
+    first_states: list[RandomState] = []
+    if stages.first is not None and step.contexts is not None:
+        contexts = cut_by_length(step.contexts, sizes.contexts)
+        results, first_states = _without_graph(stages.first, contexts)
+        contexts_CD = _join_documents(contexts, results).requires_grad_()
+
+    def second(texts: Texts) -> Tensor:
+        return stages.second(texts, contexts_CD)
+
+    queries, documents = cut_by_length(step.queries, sizes.texts), cut_by_length(step.documents, sizes.texts)
+    query_results, query_states = _without_graph(second, queries)
+    document_results, document_states = _without_graph(second, documents)
+    queries_QD = queries.join(query_results).requires_grad_()
+    documents_MD = documents.join(document_results).requires_grad_()
+    parts = stages.loss(queries_QD, documents_MD)
+    parts.loss.backward()
+    _send_back(second, queries, queries_QD.grad, query_states)
+    _send_back(second, documents, documents_MD.grad, document_states)
+    if stages.first is not None and contexts is not None and contexts_CD is not None:
+        _send_back(stages.first, contexts, _by_document(contexts, contexts_CD.grad), first_states)
+    return parts.detach()
+
+
+def _join_documents(pieces: Pieces, results: Sequence[Tensor]) -> Tensor:
+    """Joins context vectors, T rows a document, into the order of the documents."""
+    pairs = zip(pieces.pieces, results, strict=True)
+    return pieces.join([result.unflatten(0, (piece.num_texts, -1)) for piece, result in pairs]).flatten(0, 1)
+
+
+def _by_document(pieces: Pieces, gradient_CD: Tensor | None) -> Tensor | None:
+    return None if gradient_CD is None else gradient_CD.unflatten(0, (len(pieces.back_N), -1))
+
+
+@torch.no_grad()
+def _without_graph(stage: FirstStage, pieces: Pieces) -> tuple[list[Tensor], list[RandomState]]:
+    results, states = [], []
+    for piece in pieces.pieces:
+        states.append(RandomState.now())
+        results.append(stage(piece))
+    return results, states
+
+
+def _send_back(stage: FirstStage, pieces: Pieces, gradient: Tensor | None, states: Sequence[RandomState]) -> None:
+    if gradient is None:
+        return
+    for piece, part, state in zip(pieces.pieces, pieces.split(gradient), states, strict=True):
+        with state.restored():
+            result = stage(piece)
+        result.backward(part.reshape(result.shape).to(result.dtype))
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The state of torch's global generators, CPU and current GPU, at one moment."""
+
+    cpu: Tensor
+    gpu: Tensor | None
+
+    @classmethod
+    def now(cls) -> RandomState:
+        """Takes it down."""
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Puts it back for the length of a block; the stream outside goes on undisturbed."""
+        devices = [] if self.gpu is None else [torch.cuda.current_device()]
+        with torch.random.fork_rng(devices=devices):
+            torch.set_rng_state(self.cpu)
+            if self.gpu is not None:
+                torch.cuda.set_rng_state(self.gpu)
+            yield

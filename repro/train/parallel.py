@@ -1,0 +1,90 @@
+"""Processes that train one model together: who this one is, and how representations and gradients are brought together.
+
+No wrapper around the model: after all backward passes of a step, gradients are all-reduced once as one flat vector, so
+every chunk of either stage counts. Two modes:
+1. own negatives (the paper): each process has its own batch, contexts and loss; the step's gradient is the mean;
+2. global negatives: each process computes its share of one global batch, all of them the same loss over the gathered
+   representations, whose other rows are constants; the step's gradient is the sum, as one process would have it.
+
+Shapes: N rows of this process, W processes, D size of a vector.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def rank() -> int:
+    """Gives the number of this process, 0 when it is alone."""
+    return dist.get_rank() if _together() else 0
+
+
+def num_processes() -> int:
+    """Gives W, 1 when this process is alone."""
+    return dist.get_world_size() if _together() else 1
+
+
+def join_processes(device: torch.device) -> None:
+    """Joins the group that `torchrun` describes in the environment; does nothing without one or a second time."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _together():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+
+def gather_with_gradient(local_ND: Tensor) -> Tensor:
+    """Gives the rows of all processes in order of rank, (W × N, D); only this process's rows carry a graph."""
+    if not _together():
+        return local_ND
+    parts = [torch.empty_like(local_ND) for _ in range(num_processes())]
+    dist.all_gather(parts, local_ND.detach().contiguous())
+    parts[rank()] = local_ND
+    return torch.cat(parts)
+
+
+def gather_documents(local_MD: Tensor, num_pairs: int) -> Tensor:
+    """Does the same for [positives, hard negatives] of each process; gives all positives, then all hard negatives."""
+    parts_WMD = gather_with_gradient(local_MD).unflatten(0, (num_processes(), -1))
+    return torch.cat([parts_WMD[:, :num_pairs].flatten(0, 1), parts_WMD[:, num_pairs:].flatten(0, 1)])
+
+
+@torch.no_grad()
+def finish_gradients(parameters: Iterable[nn.Parameter], *, summed: bool = False) -> None:
+    """Makes every gradient dense (zero where there was none) and, among processes, their mean or sum."""
+    weights = [weight for weight in parameters if weight.requires_grad]
+    for weight in weights:
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)
+        elif weight.grad.is_sparse:
+            weight.grad = weight.grad.to_dense()
+    if not _together():
+        return
+    flat = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
+    dist.all_reduce(flat)
+    if not summed:
+        flat /= num_processes()
+    for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
+        weight.grad = part.view_as(weight)
+
+
+def same_everywhere(weights: Iterable[Tensor]) -> None:
+    """Gives every process the weights of rank 0."""
+    if _together():
+        for weight in weights:
+            dist.broadcast(weight.detach(), 0)
+
+
+def any_process(flag: bool, device: torch.device) -> bool:
+    """Says whether the flag is up in any process."""
+    if not _together():
+        return flag
+    up = torch.tensor([int(flag)], device=device)
+    dist.all_reduce(up, dist.ReduceOp.MAX)
+    return bool(up.item())
+
+
+def _together() -> bool:
+    return dist.is_available() and dist.is_initialized()
