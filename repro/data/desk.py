@@ -66,20 +66,22 @@ Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
     """Gives the collections of the suites; no document or query of the test suite is in the validation suite."""
-    rows: dict[str, list[Row]] = defaultdict(list)
+    rows: dict[str, dict[str, list[Row]]] = {source.source: defaultdict(list) for source in mined}
     for source in mined:
-        rows[source.source] += source.rows
+        for row in source.rows:
+            rows[source.source][row.domain].append(row)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
     seen = EvaluatedTexts(collection.retrieval for _, collection in test)
     return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
 
 
 def _build_suite(
-    datasets: Sequence[Dataset], rows: Mapping[str, Sequence[Row]], excluded: EvaluatedTexts
+    datasets: Sequence[Dataset], rows: Mapping[str, Mapping[str, Sequence[Row]]], excluded: EvaluatedTexts
 ) -> list[tuple[Dataset, Collection]]:
     suite = []
     for dataset in datasets:
-        own = [_cut(row) for row in rows[dataset.source] if matches(row.domain, dataset.domains)]
+        domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
+        own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
         fresh = list(without_evaluated(own, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
     return suite

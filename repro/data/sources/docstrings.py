@@ -52,6 +52,7 @@ _MARKUP = (
     (re.compile(r"^\s*(>>>|\.\.\. |\.\. |[-=~^*+#]{3,}\s*$).*$", re.MULTILINE), " "),
     (re.compile(r":[\w:+-]+:`~?([^`]*)`"), r"\1"),
     (re.compile(r"``?|\*\*"), ""),
+    (re.compile(r"\*(\w+)\*"), r"\1"),
     (re.compile(r"^:(param|type|return|returns|rtype|raises)\b ?", re.MULTILINE), r"\1 "),
     (re.compile(r"\[[0-9]+\]_"), ""),
 )

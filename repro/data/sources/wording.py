@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def strip_html(text: str) -> str:
     return re.sub(r" ([.,;:)])", r"\1", one_line(plain))
 
 
+@lru_cache(maxsize=256)  # One row passes several rules one after the other.
 def normalise(text: str) -> str:
     """Gives the form in which two texts count as the same: case-folded letters and digits, single spaces."""
     return " ".join(_ALPHANUMERIC.findall(text.casefold()))
