@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from repro.data.pairs import Row
 from repro.data.suites import SuiteRules, build_collection, has_near_duplicate
 
-WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), min_size=1, max_size=8).map(" ".join)
+WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), min_size=1, max_size=8).map(
+    " ".join
+)
 
 
 def row(number: int, query: str, document: str) -> Row:

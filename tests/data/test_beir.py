@@ -1,0 +1,95 @@
+"""BEIR folders: equal to what the beir library reads, and refused with file and line when malformed."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from beir.datasets.data_loader import GenericDataLoader
+
+from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+
+SMALL = Retrieval(
+    name="small",
+    document_ids=("d1", "d2", "d3"),
+    documents=("One “quoted” text.", "Two\ttabs", "Three"),
+    query_ids=("q1", "q2"),
+    queries=("first?", "second"),
+    judgements={"q1": {"d1": 2, "d3": 0}, "q2": {"d2": 1}},
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_beir_folder(tmp_path / "small", SMALL)
+    return tmp_path / "small"
+
+
+def test_what_is_written_is_read_back(folder: Path) -> None:
+    assert load_beir(folder) == SMALL
+
+
+def test_the_beir_library_reads_the_same_collection(folder: Path) -> None:
+    logging.getLogger("beir").setLevel(logging.ERROR)
+    corpus, queries, judgements = GenericDataLoader(str(folder)).load(split="test")
+    assert {key: row["text"] for key, row in corpus.items()} == dict(
+        zip(SMALL.document_ids, SMALL.documents, strict=True)
+    )
+    assert queries == dict(zip(SMALL.query_ids, SMALL.queries, strict=True))
+    assert judgements == SMALL.judgements
+
+
+def test_title_and_text_are_joined(folder: Path) -> None:
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": "d1", "title": "Head", "text": "body"}\n{"_id": "d2", "text": "x"}\n{"_id": "d3", "title": "y"}\n'
+    )
+    assert load_beir(folder).documents == ("Head body", "x", "y")
+
+
+def test_queries_of_other_splits_are_left_out(folder: Path) -> None:
+    (folder / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td2\t1\n")
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    assert load_beir(folder).query_ids == ("q1",)
+    assert load_beir(folder, "dev").query_ids == ("q2",)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("corpus.jsonl", '{"_id": "d1", "text": "a"}\n{"_id": broken\n', r"corpus\.jsonl, line 2: expected a JSON"),
+        ("corpus.jsonl", '{"text": "a"}\n', r"corpus\.jsonl, line 1"),
+        ("corpus.jsonl", "[1]\n", r"corpus\.jsonl, line 1"),
+        ("corpus.jsonl", '{"_id": "d1"}\n{"_id": "d1"}\n', r"line 2: the id 'd1' is there twice"),
+        ("corpus.jsonl", "", r"corpus\.jsonl is empty"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td9\t1\n", r"line 2: the document 'd9' is not in corpus"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n", r"line 2: the query 'q9' is not in queries"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tgood\n", r"line 2: expected query-id, corpus-id and a"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\n", r"line 2: expected query-id, corpus-id and a whole"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", r"judges nothing"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\n", r"1 queries have no judged document.*'q2'"),
+    ],
+)
+def test_a_malformed_folder_is_refused_with_its_file_and_line(
+    folder: Path, file: str, content: str, message: str
+) -> None:
+    (folder / file).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        load_beir(folder)
+
+
+def test_missing_files_are_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"dev\.tsv is missing: the splits there are \['test'\]"):
+        load_beir(folder, "dev")
+    (folder / "queries.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"queries\.jsonl is missing"):
+        load_beir(folder)
+
+
+def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
+    write_suite(folder.parent, "mine", [("small", "family")])
+    assert load_suite(folder.parent).datasets == (("small", "family", folder),)
+    write_suite(folder.parent, "mine", [("small", "family"), ("gone", "family")])
+    with pytest.raises(ValueError, match=r"without a folder: \['gone'\]"):
+        load_suite(folder.parent)
+    (folder.parent / "suite.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"suite\.json is malformed"):
+        load_suite(folder.parent)

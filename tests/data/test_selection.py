@@ -1,0 +1,61 @@
+"""Choosing pairs: exact in number, fair between domains, a function of the seed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
+from repro.data.selection import select_pairs, shares
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    sizes = {"small": 5, "middle": 100, "large": 900}
+    rows = [Row(f"{name}-{i}", "q", "d", name, "s") for name, size in sizes.items() for i in range(size)]
+    path: Path = tmp_path_factory.mktemp("pairs") / "train.arrow"
+    write_pairs(path, rows)
+    return read_pairs(path)
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=20),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_shares_add_up_and_never_exceed_a_domain(sizes: list[int], part: float, alpha: float) -> None:
+    total = round(part * sum(sizes))
+    quotas = shares(np.array(sizes), total, alpha)
+    assert quotas.sum() == total
+    assert (quotas >= 0).all()
+    assert (quotas <= sizes).all()
+
+
+def test_alpha_goes_from_equal_to_proportional_shares() -> None:
+    sizes = np.array([100, 400, 1600])
+    assert shares(sizes, 210, 0.0).tolist() == [70, 70, 70]
+    assert shares(sizes, 210, 0.5).tolist() == [30, 60, 120]
+    assert shares(sizes, 210, 1.0).tolist() == [10, 40, 160]
+
+
+def test_the_selection_is_unique_sorted_and_repeatable(pairs: Pairs) -> None:
+    chosen = select_pairs(pairs, 300, seed=0)
+    assert len(np.unique(chosen)) == 300
+    assert (np.diff(chosen) > 0).all()
+    assert np.array_equal(chosen, select_pairs(pairs, 300, seed=0))
+    assert not np.array_equal(chosen, select_pairs(pairs, 300, seed=1))
+
+
+def test_small_domains_are_taken_whole_before_large_ones_are(pairs: Pairs) -> None:
+    chosen = pairs.take(select_pairs(pairs, 300, seed=0))
+    counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes), strict=True))
+    assert counts["small"] == 5
+    assert counts["large"] / counts["middle"] == pytest.approx(3.0, abs=0.1)
+
+
+def test_asking_for_more_than_there_is_gives_all(pairs: Pairs) -> None:
+    assert select_pairs(pairs, 10_000, seed=0).tolist() == list(range(1005))
+    with pytest.raises(ValueError, match="num_pairs is 0"):
+        select_pairs(pairs, 0, seed=0)
