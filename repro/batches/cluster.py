@@ -13,6 +13,8 @@ Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimension
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,7 @@ NUM_ITERATIONS = 100
 NUM_ATTEMPTS = 3
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
+LARGE_DOMAIN = 100_000
 
 
 @dataclass(frozen=True)
@@ -65,19 +68,24 @@ def cluster_pairs(
     A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
     threads; K-means on a GPU is not repeatable, which is one reason why the result is stored.
     """
-    counts = np.unique(domain_codes_N, return_counts=True)[1]
+    domains, counts = np.unique(domain_codes_N, return_counts=True)
     _check(cluster_size, counts)
-    assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
-    centroids: list[np.ndarray] = []
-    domain_of_cluster: list[int] = []
-    for domain in np.unique(domain_codes_N):
-        rows = np.flatnonzero(domain_codes_N == domain)
+    order_N = np.argsort(domain_codes_N, kind="stable")
+    rows_of_domain = np.split(order_N, np.cumsum(counts)[:-1])
+
+    def cluster(place: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = rows_of_domain[place]
         paired_nW = _side_by_side(query_embeddings_ND[rows], document_embeddings_ND[rows])
-        found_KW, nearest_n = _cluster_domain(paired_nW, cluster_size, derive(seed, "clusters", int(domain)))
-        assignment_N[rows] = nearest_n + len(domain_of_cluster)
-        centroids.append(found_KW)
-        domain_of_cluster += [int(domain)] * len(found_KW)
-    return Clusters(assignment_N, np.concatenate(centroids), np.array(domain_of_cluster, dtype=np.int32))
+        return _cluster_domain(paired_nW, cluster_size, derive(seed, "clusters", int(domains[place])))
+
+    found = _run_for_domains(cluster, counts)
+    num_clusters = np.array([len(centroids_KW) for centroids_KW, _ in found])
+    firsts = np.cumsum(num_clusters) - num_clusters
+    assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
+    for rows, first, (_, nearest_n) in zip(rows_of_domain, firsts, found, strict=True):
+        assignment_N[rows] = first + nearest_n
+    centroids_KD = np.concatenate([centroids_KW for centroids_KW, _ in found])
+    return Clusters(assignment_N, centroids_KD, np.repeat(domains, num_clusters).astype(np.int32))
 
 
 def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
@@ -105,6 +113,24 @@ def _check(cluster_size: int, counts: np.ndarray) -> None:
         raise ValueError(
             f"cluster_size is {cluster_size}, and the largest domain has {counts.max()} pairs: choose at most that many"
         )
+
+
+def _run_for_domains(
+    cluster: Callable[[int], tuple[np.ndarray, np.ndarray]], counts: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Runs `cluster` for every domain: small domains side by side with one thread each, large ones with all threads.
+
+    Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy.
+    """
+    num_workers = 1 if faiss.get_num_gpus() else faiss.omp_get_max_threads()
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    is_large = counts >= LARGE_DOMAIN
+    with ThreadPoolExecutor(num_workers, initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
+        small = np.flatnonzero(~is_large).tolist()
+        found |= zip(small, pool.map(cluster, small), strict=True)
+    for place in np.flatnonzero(is_large).tolist():
+        found[place] = cluster(place)
+    return [found[place] for place in range(len(counts))]
 
 
 def _side_by_side(queries_nD: np.ndarray, documents_nD: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ import faiss
 import numpy as np
 import pytest
 
+from repro.batches import cluster
 from repro.batches.cluster import cluster_pairs, load_clusters, paired_kmeans
 from tests.batches.planted import planted_pairs, unit
 
@@ -58,7 +59,9 @@ def test_stopping_early_gives_what_a_hundred_iterations_give():
     np.testing.assert_allclose(again.centroids, start, atol=1e-6)
 
 
-def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads():
+@pytest.mark.parametrize("large_domain", [0, 100_000])
+def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads(large_domain, monkeypatch):
+    monkeypatch.setattr(cluster, "LARGE_DOMAIN", large_domain)
     queries, documents, _ = planted_pairs([100] * 15, noise=2.0, dimensions=64)
     threads_before, found = faiss.omp_get_max_threads(), []
     for num_threads in (1, 2, 3):

@@ -1,0 +1,193 @@
+"""Surrogate embeddings: every text once through a fixed encoder, for clusters, filter and difficulty (§4.1, §5).
+
+Steps:
+1. Repeated texts are embedded once. The rest is sorted by length and handed on in blocks.
+2. A block becomes unit vectors. `minilm`: all-MiniLM-L6-v2, mean over tokens; batches of a fixed number of tokens, so
+   that little is padding. `minilm-words`: the mean of MiniLM's word vectors, rare words weighing more; no attention,
+   hundreds of times faster, about three points of NDCG@10 worse. Any other name: a sentence-transformers model.
+3. Vectors go into a memory-mapped .npy that appears by rename when it is complete.
+
+Shapes: N texts, U distinct texts of a block, D dimensions, S tokens of a text, V words of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
+from repro.writing import whole_file
+
+if TYPE_CHECKING:
+    import torch
+
+NAMES = ("minilm", "minilm-words")
+TEXTS_PER_BLOCK = 4096
+CPU_TOKENS_PER_BATCH = 4096
+GPU_TOKENS_PER_BATCH = 131_072
+NUM_SPECIAL_WORDS = 999
+FIRST_RANKED_WORD = 1996
+"""MiniLM's vocabulary: special and unused words, then characters, then words by falling frequency."""
+HALF_WEIGHT_SHARE = 1e-3
+"""A word that is this share of all text has half the weight of the rarest ones (a of Arora et al.)."""
+
+
+class Surrogate(Protocol):
+    """A fixed encoder."""
+
+    num_dimensions: int
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Gives unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
+        ...
+
+
+def load_surrogate(name: str) -> Surrogate:
+    """Gives a surrogate by name, or the sentence-transformers model of a local folder or hub id."""
+    if name == "minilm":
+        return MiniLM()
+    if name == "minilm-words":
+        return MiniLMWords()
+    return _SentenceTransformerSurrogate(name)
+
+
+def embed_texts(
+    surrogate: Surrogate,
+    texts: Sequence[str],
+    path: Path,
+    *,
+    max_tokens: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """Writes the embeddings of `texts` to `path`, float16 (N, D) in their order, and gives them memory-mapped.
+
+    `progress(done, of)` is called after each block of distinct texts.
+    """
+    if not texts:
+        raise ValueError("there are no texts to embed")
+    # Equal texts become neighbours, and the longest come first, so that a lack of memory shows at once.
+    order = sorted(range(len(texts)), key=lambda n: (len(texts[n]), texts[n]), reverse=True)
+    with whole_file(path) as part:
+        vectors_ND = np.lib.format.open_memmap(
+            part, mode="w+", dtype=np.float16, shape=(len(texts), surrogate.num_dimensions)
+        )
+        for start in range(0, len(order), TEXTS_PER_BLOCK):
+            rows = order[start : start + TEXTS_PER_BLOCK]
+            place = {text: number for number, text in enumerate(dict.fromkeys(texts[n] for n in rows))}
+            vectors_UD = surrogate.embed(list(place), max_tokens)
+            vectors_ND[rows] = vectors_UD[[place[texts[n]] for n in rows]]
+            if progress is not None:
+                progress(start + len(rows), len(order))
+        vectors_ND.flush()
+    return np.load(path, mmap_mode="r")
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2 from its wheel: the mean of its last states over tokens, float32 on a CPU, bfloat16 on a GPU."""
+
+    num_dimensions = 384
+
+    def __init__(self) -> None:
+        import torch
+
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model = _load_minilm().to(self._device)
+        self._tokenizer = load_tokenizer("minilm")
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Gives unit vectors, float32 (N, D)."""
+        tokens = tokenize(texts, self._tokenizer, max_tokens)
+        budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
+        vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
+        for rows in _batches_of_tokens(tokens.lengths, budget):
+            vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
+        return vectors_ND
+
+    def _embed_batch(self, ids_NS: np.ndarray, mask_NS: np.ndarray) -> np.ndarray:
+        import torch
+
+        ids = torch.from_numpy(ids_NS).to(self._device)
+        mask = torch.from_numpy(mask_NS).to(self._device)
+        is_gpu = self._device.type == "cuda"
+        with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=is_gpu):
+            states_NSD = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        sums_ND = (states_NSD * mask[..., None]).sum(1)
+        return torch.nn.functional.normalize(sums_ND, dim=1).cpu().numpy()
+
+
+class MiniLMWords:
+    """The mean of MiniLM's word vectors, weighted by how rare a word is in general: a/(a + p), p by Zipf's law.
+
+    Weights are those of Arora et al., "A simple but tough-to-beat baseline for sentence embeddings" (ICLR 2017).
+    """
+
+    num_dimensions = 384
+
+    def __init__(self) -> None:
+        from safetensors.numpy import load_file
+
+        words_VD = load_file(minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+        ids_V = np.arange(len(words_VD))
+        share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
+        weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
+        centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
+        self._weighted_VD = (weight_V[:, None] * centred_VD).astype(np.float32)
+        self._tokenizer = load_tokenizer("minilm")
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Gives unit vectors, float32 (N, D); the zero vector for a text without a word."""
+        from scipy.sparse import csr_array
+
+        tokens = tokenize(texts, self._tokenizer, max_tokens)
+        counts_NV = csr_array(
+            (np.ones(len(tokens.ids), np.float32), tokens.ids, tokens.offsets),
+            shape=(len(texts), len(self._weighted_VD)),
+        )
+        sums_ND = counts_NV @ self._weighted_VD
+        return sums_ND / np.maximum(np.linalg.norm(sums_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+class _SentenceTransformerSurrogate:
+    def __init__(self, name: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            self._model = SentenceTransformer(name)
+        except OSError as error:
+            raise ValueError(
+                f"unknown surrogate {name!r}: it is none of {list(NAMES)}, and no model of that name is on this "
+                f"machine or can be fetched ({type(error).__name__})"
+            ) from error
+        self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Gives unit vectors, float32 (N, D)."""
+        self._model.max_seq_length = max_tokens
+        return self._model.encode(
+            list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        ).astype(np.float32)
+
+
+def _load_minilm() -> torch.nn.Module:
+    from safetensors.torch import load_file
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig.from_pretrained(minilm_folder(), attn_implementation="sdpa")
+    model = BertModel(config, add_pooling_layer=False)
+    missing, unexpected = model.load_state_dict(load_file(minilm_folder() / "model.safetensors"), strict=False)
+    assert not missing, f"weights missing for {missing}"
+    assert all(name.startswith("pooler.") or name.endswith("position_ids") for name in unexpected), unexpected
+    return model.eval()
+
+
+def _batches_of_tokens(lengths_N: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Gives batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
+    order = np.argsort(-lengths_N, kind="stable")
+    start = 0
+    while start < len(order):
+        num_rows = max(1, budget // int(lengths_N[order[start]]))
+        yield order[start : start + num_rows]
+        start += num_rows
