@@ -55,7 +55,7 @@ class Backbone(nn.Module):
         return self._run(texts.mask_NS, inputs_embeds=words_NSD)
 
     def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
-        """Gives the text's states, (N, S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
+        """Gives all states, (N, C + P + S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
         num_contexts, num_prefix = contexts_NCD.shape[1], contexts_NCD.shape[1] + prompts_PD.shape[0]
         text_NSD = self.embed(texts.ids_NS)
         positions_1L = self._positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)
@@ -69,7 +69,7 @@ class Backbone(nn.Module):
             dim=1,
         )
         mask_NL = torch.cat([texts.mask_NS.new_ones(num_texts, num_prefix), texts.mask_NS], dim=1)
-        return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_1L)[:, num_prefix:]
+        return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_1L)
 
     def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
         if self.kind != "modernbert":  # one row, broadcast: the class would look row 0 up for every token

@@ -37,6 +37,8 @@ class ModelConfig:
     sequence_dropout: float = 0.005  # 0: the model has no null vector
     residual: bool = False  # adds the pooled vector to the output projection
     text_normalised_twice: bool = False  # ModernBERT as the second release was trained
+    instruction_end: int | None = None  # token id: tokens up to its first one after the start are left out of the mean
+    prefix_is_pooled: bool = False  # contexts and soft prompts enter the mean too, as in some public training code
     # text
     tokenizer: str = "minilm"
     max_tokens: int = 40

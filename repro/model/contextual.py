@@ -3,7 +3,8 @@
 1. The first stage turns each context document into T vectors; they are shared by all texts of a batch.
 2. The second stage reads [contexts | soft prompts | text] with weights of its own.
 3. In training each context slot of each text is replaced, with probability p, by one learned null vector.
-4. States are averaged over the text's tokens only, then Linear – ReLU – Linear, plus the average itself if `residual`.
+4. States are averaged over the text's tokens only (less its instruction, where the config names one), then go through
+   Linear – ReLU – Linear, plus the average itself if `residual`.
 Queries and documents share all weights and see the same documents as context. Paper: §4.2, eq. 5 and 6.
 
 Shapes: N texts, S tokens, C context vectors (documents × T), P soft prompts, D hidden size.
@@ -22,7 +23,7 @@ from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.encoding import TextEncoder
-from repro.model.pooling import mean_pool
+from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
 from repro.seeds import generator_for
 
@@ -49,8 +50,7 @@ class SecondStage(nn.Module):
         contexts_NCD = contexts_CD[None, : self.config.num_context_vectors]
         if self.training and self.config.sequence_dropout > 0:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
-        states_NSD = self.backbone.forward_behind(contexts_NCD, self._soft_prompts(), texts)
-        pooled_ND = mean_pool(states_NSD, texts.mask_NS)
+        pooled_ND = self._pool(self.backbone.forward_behind(contexts_NCD, self._soft_prompts(), texts), texts)
         output_ND: Tensor = self.output_projection(pooled_ND)
         return output_ND + pooled_ND if self.config.residual else output_ND
 
@@ -59,6 +59,14 @@ class SecondStage(nn.Module):
         if self.config.sequence_dropout == 0:
             raise ValueError("this model has no null context: it was built with sequence_dropout=0; set a real context")
         return self.sequence_dropout_null_embedding.expand(self.config.num_context_vectors, -1)
+
+    def _pool(self, states_NLD: Tensor, texts: Texts) -> Tensor:
+        num_prefix, mask_NS = states_NLD.shape[1] - texts.ids_NS.shape[1], texts.mask_NS
+        if self.config.instruction_end is not None:
+            mask_NS = without_instruction(texts.ids_NS, mask_NS, self.config.instruction_end)
+        if not self.config.prefix_is_pooled:
+            return mean_pool(states_NLD[:, num_prefix:], mask_NS)
+        return mean_pool(states_NLD, torch.cat([mask_NS.new_ones(texts.num_texts, num_prefix), mask_NS], dim=1))
 
     def _drop(self, contexts_1CD: Tensor, num_texts: int) -> Tensor:
         shape_NC1 = (num_texts, contexts_1CD.shape[1], 1)

@@ -1,0 +1,48 @@
+"""Weights from other people's files: safetensors only, checked before anything is believed, never a pickle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+PICKLE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+COMPILED = "_orig_mod."  # what torch.compile and FSDP put into names
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """Gives the tensors of a safetensors file in float32, by name, without `_orig_mod.` segments.
+
+    ValueError when it is missing, a pickle, truncated, has a header that does not fit its content, two names that
+    become one, or a weight that is not finite.
+    """
+    _check_is_safetensors(path)
+    try:
+        stored = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is damaged or no safetensors file ({error}): copy or download it again") from error
+    weights = {name.replace(COMPILED, ""): value.float() for name, value in stored.items()}
+    if len(weights) != len(stored):
+        twice = sorted(name for name in stored if COMPILED in name and name.replace(COMPILED, "") in stored)
+        raise ValueError(f"{path} holds weights twice, with and without {COMPILED!r}: {twice[:3]}")
+    odd = [name for name, value in weights.items() if not bool(torch.isfinite(value).all())]
+    if odd:
+        raise ValueError(f"{path} holds numbers that are not finite in {odd[:3]} ({len(odd)} tensors)")
+    return weights
+
+
+def _check_is_safetensors(path: Path) -> None:
+    if path.suffix in PICKLE_ENDINGS:
+        raise ValueError(f"{path} is a pickle by its name; only .safetensors files are read, a pickle can run code")
+    if not path.is_file():
+        beside = sorted(other.name for other in path.parent.glob("*") if other.suffix in PICKLE_ENDINGS)
+        why = f"; {beside} would be pickles, which can run code and are never read" if beside else ""
+        raise ValueError(f"{path} is missing{why}")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start.startswith(PICKLE_STARTS):
+        raise ValueError(f"{path} is a pickle under another name; only safetensors are read, a pickle can run code")

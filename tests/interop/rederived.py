@@ -1,0 +1,142 @@
+"""The authors' forward passes for one unpadded text, in float64 with explicit matrices, from their own weight names.
+
+Written from the specification (reference document, §0 to §1.9); nothing of the program under test is used.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import erf
+
+HEADS = 2
+NUM_PROMPTS = 8
+
+
+def gelu(x):
+    return x * (1 + erf(x / np.sqrt(2))) / 2
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def norm(x, weight, bias=0.0, eps=1e-12):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * weight + bias
+
+
+def rotation(size, place, base):
+    """The matrix that turns the pair (i, i + size/2) by place / base^(2i / size)."""
+    matrix = np.zeros((size, size))
+    for i in range(size // 2):
+        angle, j = place / base ** (2 * i / size), i + size // 2
+        matrix[i, i] = matrix[j, j] = np.cos(angle)
+        matrix[i, j], matrix[j, i] = -np.sin(angle), np.sin(angle)
+    return matrix
+
+
+def attention(x, wqkv, turn, visible):
+    """Multi-head attention; `turn(head, place)` is the matrix put on queries and keys, `visible[i, j]` who sees."""
+    width = x.shape[1]
+    size = width // HEADS
+    queries, keys, values = x @ wqkv[:width].T, x @ wqkv[width : 2 * width].T, x @ wqkv[2 * width :].T
+    out = np.zeros_like(x)
+    for head in range(HEADS):
+        part = slice(head * size, (head + 1) * size)
+        q = np.stack([turn(head, place) @ row for place, row in enumerate(queries[:, part])])
+        k = np.stack([turn(head, place) @ row for place, row in enumerate(keys[:, part])])
+        scores = np.where(visible, q @ k.T / np.sqrt(size), -np.inf)
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        out[:, part] = weights / weights.sum(1, keepdims=True) @ values[:, part]
+    return out
+
+
+def nomic_layers(x, w, at, turn):
+    """`x` holds the sums of embeddings, before their normalisation."""
+    x = norm(x, w[at + "emb_ln.weight"], w[at + "emb_ln.bias"])
+    everything, n = np.ones((len(x), len(x)), bool), 0
+    while f"{at}encoder.layers.{n}.attn.Wqkv.weight" in w:
+        p = f"{at}encoder.layers.{n}."
+        seen = attention(x, w[p + "attn.Wqkv.weight"], turn, everything) @ w[p + "attn.out_proj.weight"].T
+        x = norm(x + seen, w[p + "norm1.weight"], w[p + "norm1.bias"])
+        inner = silu(x @ w[p + "mlp.fc12.weight"].T) * (x @ w[p + "mlp.fc11.weight"].T)
+        x = norm(x + inner @ w[p + "mlp.fc2.weight"].T, w[p + "norm2.weight"], w[p + "norm2.bias"])
+        n += 1
+    return x
+
+
+def modernbert_layers(x, w, at, window):
+    """`x` holds embeddings before the normalisation that the backbone itself applies."""
+    size, n = x.shape[1] // HEADS, 0
+    x = norm(x, w[at + "embeddings.norm.weight"], eps=1e-5)
+    distance = np.abs(np.arange(len(x))[:, None] - np.arange(len(x))[None])
+    while f"{at}layers.{n}.attn.Wqkv.weight" in w:
+        p, is_global = f"{at}layers.{n}.", n % 3 == 0
+        visible = distance <= (len(x) if is_global else window // 2)
+        base = 160_000.0 if is_global else 10_000.0
+        before = norm(x, w[p + "attn_norm.weight"], eps=1e-5) if n else x
+        seen = attention(before, w[p + "attn.Wqkv.weight"], lambda _, place, b=base: rotation(size, place, b), visible)
+        x = x + seen @ w[p + "attn.Wo.weight"].T
+        value, gate = np.split(norm(x, w[p + "mlp_norm.weight"], eps=1e-5) @ w[p + "mlp.Wi.weight"].T, 2, axis=1)
+        x = x + (gelu(value) * gate) @ w[p + "mlp.Wo.weight"].T
+        n += 1
+    return norm(x, w[at + "final_norm.weight"], eps=1e-5)
+
+
+def head(x, w, at, activation):
+    hidden = activation(x @ w[f"{at}.0.weight"].T + w[f"{at}.0.bias"])
+    return hidden @ w[f"{at}.2.weight"].T + w[f"{at}.2.bias"]
+
+
+def first_stage(w, ids, kind, forward, *, window=8):
+    """The vector of one context document."""
+    at = "first_stage_model.embedder."
+    if kind == "nomic":
+        size = w[at + "emb_ln.weight"].shape[0] // HEADS
+        words = w[at + "embeddings.word_embeddings.weight"][ids] + w[at + "embeddings.token_type_embeddings.weight"][0]
+        by_head = forward == "h1"
+        states = nomic_layers(words, w, at, lambda head, place: rotation(size, head if by_head else place, 1000.0))
+    else:
+        states = modernbert_layers(w[at + "embeddings.tok_embeddings.weight"][ids], w, at, window)
+    return head(states.mean(0), w, "first_stage_model.mlp", gelu)
+
+
+def second_stage(w, ids, contexts, forward, kind, *, window=8, instruction_end=None, pools_prefix=False, shift=0):
+    """The vector of one text; `contexts` is (C, width); `shift` moves soft prompts and text by some places."""
+    width, num_contexts = contexts.shape[1], len(contexts)
+    prompts = head(np.ones(width), w, "second_stage_model.prompt_projection", relu).reshape(NUM_PROMPTS, width)
+    prefix, at = np.concatenate([contexts, prompts]), "second_stage_model.backbone."
+    if kind == "modernbert":
+        words = w[at + "embeddings.tok_embeddings.weight"][ids]
+        words = norm(words, w[at + "embeddings.norm.weight"], eps=1e-5)  # and once more with everything else
+        states = modernbert_layers(np.concatenate([prefix, words]), w, at, window)
+    else:
+        types = w[at + "embeddings.token_type_embeddings.weight"][0]
+        words, size = w[at + "embeddings.word_embeddings.weight"][ids] + types, width // HEADS
+        if forward == "h1":
+            prefix, words = prefix + types, words + types
+
+        def turn(number, place):
+            if place < num_contexts:
+                return np.eye(size)
+            return rotation(size, number if forward == "h1" else place + shift, 1000.0)
+
+        states = nomic_layers(np.concatenate([prefix, words]), w, at, turn)
+    return project(w, states, ids, forward, instruction_end, pools_prefix)
+
+
+def project(w, states, ids, forward, instruction_end, pools_prefix):
+    """Pooling, output projection, residual."""
+    num_prefix = len(states) - len(ids)
+    kept = np.full(len(states), True)
+    kept[:num_prefix] = pools_prefix
+    ends = [place for place, word in enumerate(ids) if word == instruction_end and place > 0]
+    if ends:
+        kept[num_prefix : num_prefix + ends[0] + 1] = False
+    pooled = states[kept].mean(0) if kept.any() else np.zeros(states.shape[1])
+    output = head(pooled, w, "second_stage_model.output_projection", relu)
+    return output + pooled if forward == "t2" else output

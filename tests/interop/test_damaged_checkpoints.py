@@ -1,0 +1,159 @@
+"""Promises about checkpoints that are damaged, dangerous or not what they say: one clear error, nothing run."""
+
+import json
+import os
+import pickle
+import struct
+
+import pytest
+import torch
+
+from repro.interop.official import find_folder, load_official
+from repro.interop.safe_weights import read_safetensors
+from tests.interop.checkpoints import random_weights, write_checkpoint
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (os.mkdir, (self.path,))
+
+
+def refused(folder, words, **options):
+    with pytest.raises(ValueError, match=words) as caught:
+        load_official(folder, **options)
+    assert "\n" not in str(caught.value)
+
+
+def with_header(path, header, body=b"\0" * 64):
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_no_pickle_is_ever_loaded(tmp_path, name):
+    write_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / name).write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
+    refused(tmp_path, "pickle")
+    with pytest.raises(ValueError, match="pickle"):
+        read_safetensors(tmp_path / name)
+    torch.save({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
+    refused(tmp_path, "pickle")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_truncated_file_is_named(tmp_path):
+    write_checkpoint(tmp_path)
+    path = tmp_path / "model.safetensors"
+    whole = path.read_bytes()
+    for length in (0, 5, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        refused(tmp_path, r"model\.safetensors is damaged")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1_000_000]}},
+        {"a": {"dtype": "F32", "shape": [400], "data_offsets": [0, 64]}},
+        {
+            "a": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]},
+            "b": {"dtype": "F32", "shape": [8], "data_offsets": [16, 48]},
+        },
+        {"a": {"dtype": "F99", "shape": [16], "data_offsets": [0, 64]}},
+        {"a": {"dtype": "F32", "shape": [-16], "data_offsets": [0, 64]}},
+        ["a"],
+    ],
+    ids=["beyond the end", "shape too big", "overlap", "unknown type", "negative", "no object"],
+)
+def test_a_header_that_lies_is_refused(tmp_path, header):
+    write_checkpoint(tmp_path)
+    with_header(tmp_path / "model.safetensors", header)
+    refused(tmp_path, r"model\.safetensors is damaged")
+
+
+def test_a_header_longer_than_the_file_is_refused(tmp_path):
+    write_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
+    refused(tmp_path, r"model\.safetensors is damaged")
+
+
+def test_missing_extra_and_misshapen_weights_are_named(tmp_path):
+    weights = random_weights("nomic")
+    weights.pop("first_stage_model.mlp.0.bias")
+    weights["second_stage_model.input_ln.weight"] = torch.zeros(16)
+    weights["second_stage_model.backbone.emb_ln.bias"] = torch.zeros(17)
+    write_checkpoint(tmp_path, weights=weights)
+    refused(
+        tmp_path, r"1 missing, 1 extra, 1 of another shape.*mlp\.0\.bias.*input_ln.*emb_ln\.bias is \[17\], not \[16\]"
+    )
+
+
+def test_names_of_compiled_models_are_stripped(tmp_path):
+    weights = {
+        name.replace("_stage_model.", "_stage_model._orig_mod.", 1): value
+        for name, value in random_weights("nomic").items()
+    }
+    write_checkpoint(tmp_path, weights=weights)
+    load_official(tmp_path)
+    weights["first_stage_model.mlp.0.bias"] = torch.zeros(16)
+    write_checkpoint(tmp_path, weights=weights)
+    refused(tmp_path, "twice")
+
+
+def test_weights_that_are_no_numbers_are_named(tmp_path):
+    weights = random_weights("nomic")
+    weights["first_stage_model.mlp.0.bias"][3] = float("nan")
+    write_checkpoint(tmp_path, weights=weights)
+    refused(tmp_path, r"not finite in \['first_stage_model\.mlp\.0\.bias'\]")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"embedder": "meta-llama/Llama-3.2-1B", "base_model": None}, "base_model"),
+        ({"autoregressive_backbone": True}, "autoregressive_backbone"),
+        ({"dataset_backbone": "bert-base-uncased"}, "dataset_backbone"),
+        ({"transductive_tie_token_embeddings": True}, "transductive_tie"),
+        ({"pooling_strategy": "last_token"}, "pooling_strategy"),
+        ({"transductive_tokens_per_document": 2}, "tokens_per_document"),
+        ({"disable_transductive_rotary_embedding": False}, "rotary"),
+        ({"forward": "t9"}, "t9.*'t1', 't2', 'h1'"),
+    ],
+)
+def test_configs_that_cannot_be_computed_name_the_field(tmp_path, fields, words):
+    write_checkpoint(tmp_path, **fields)
+    refused(tmp_path, words)
+
+
+def test_an_unknown_embedder_lists_the_known_ones(tmp_path):
+    write_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"embedder": "bert-base-uncased"}')
+    refused(tmp_path, "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base")
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"{", "not JSON"), (b"[]", "list"), (b"\xff\xfe{", "not JSON")])
+def test_a_config_that_is_no_object_is_named(tmp_path, content, words):
+    write_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_bytes(content)
+    refused(tmp_path, words)
+
+
+def test_modernbert_has_one_forward_pass(tmp_path):
+    write_checkpoint(tmp_path, "modernbert")
+    refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
+
+
+def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ValueError, match=r"could not be downloaded .*hf download jxm/cde-small-v1"):
+        find_folder("jxm/cde-small-v1")
+    with pytest.raises(ValueError, match="neither a folder nor a hub id"):
+        find_folder("/no/such folder/anywhere")

@@ -1,0 +1,219 @@
+"""Promises of loading the authors' checkpoints: the same function, for every forward pass, and the same bytes back."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from repro.interop.official import PARAMETERS, export_official, is_official, load_official
+from repro.interop.official_config import read_official_config
+from repro.interop.official_keys import key_table, num_parameters
+from repro.model.start import build_model
+from repro.model.texts import Texts
+from tests.interop.checkpoints import EMBEDDERS, NULL, V1, V2, checkpoint_shapes, random_weights, write_checkpoint
+from tests.interop.rederived import first_stage, second_stage
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+COLON = 1024
+FORWARDS = [("nomic", "t1"), ("nomic", "t2"), ("nomic", "h1"), ("modernbert", "t2")]
+
+
+def batch(num_texts=6, longest=14, seed=0, end=None):
+    """Right-padded texts of unequal lengths; with `end`, some hold that word at the start, once, twice, last, never."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(4, longest + 1, (num_texts,), generator=generator)
+    lengths[:2] = torch.tensor([longest, 1])[:num_texts]
+    mask = (torch.arange(longest)[None] < lengths[:, None]).long()
+    ids = torch.randint(1, 1000, mask.shape, generator=generator) * mask
+    if end is not None:
+        ids[0, [3, 7]], ids[2, 0], ids[3, [0, 2]], ids[4, lengths[4] - 1] = end, end, end, end
+    return Texts(ids, mask)
+
+
+def rows(texts):
+    return [ids[: int(mask.sum())].numpy() for ids, mask in zip(texts.ids_NS, texts.mask_NS, strict=True)]
+
+
+def loaded(folder, kind="nomic", forward=None, **fields):
+    weights = write_checkpoint(folder, kind, **fields)
+    return load_official(folder, forward=forward, tokenizer="minilm"), weights
+
+
+def run(model, texts, contexts):
+    with torch.no_grad():
+        return model.second_stage(texts, torch.tensor(contexts, dtype=torch.float32)).numpy()
+
+
+@pytest.mark.parametrize(("kind", "forward"), FORWARDS)
+def test_the_first_stage_equals_its_specification(tmp_path, kind, forward):
+    model, weights = loaded(tmp_path, kind, forward)
+    texts = batch()
+    with torch.no_grad():
+        found = model.first_stage(texts).numpy()
+    np.testing.assert_allclose(found, [first_stage(weights, ids, kind, forward) for ids in rows(texts)], **CLOSE)
+
+
+@pytest.mark.parametrize(("kind", "forward"), FORWARDS)
+@pytest.mark.parametrize("num_contexts", [1, 5, 40])
+def test_the_second_stage_equals_its_specification(tmp_path, kind, forward, num_contexts):
+    model, weights = loaded(tmp_path, kind, forward, transductive_corpus_size=num_contexts)
+    end = COLON if kind == "modernbert" else None
+    texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(num_contexts, 16))
+    expected = [second_stage(weights, ids, contexts, forward, kind, instruction_end=end) for ids in rows(texts)]
+    np.testing.assert_allclose(run(model, texts, contexts), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["nomic", "modernbert"])
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("pools", [False, True])
+def test_pooling_follows_the_config(tmp_path, kind, drops, pools):
+    fields = {"pool_ignore_instruction_tokens": drops, "pool_ignore_contextual_tokens": not pools}
+    model, weights = loaded(tmp_path, kind, "t2", **fields)
+    texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
+    options = {"instruction_end": COLON if drops else None, "pools_prefix": pools}
+    expected = [second_stage(weights, ids, contexts, "t2", kind, **options) for ids in rows(texts)]
+    np.testing.assert_allclose(run(model, texts, contexts), expected, **CLOSE)
+
+
+def test_forward_passes_differ(tmp_path):
+    write_checkpoint(tmp_path)
+    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
+    t1, t2, h1 = (run(load_official(tmp_path, forward=name), texts, contexts) for name in ("t1", "t2", "h1"))
+    assert min(np.abs(t1 - t2).max(), np.abs(t1 - h1).max(), np.abs(t2 - h1).max()) > 1e-2
+    np.testing.assert_array_equal(run(load_official(tmp_path), texts, contexts), t1)
+
+
+@pytest.mark.parametrize(("kind", "forward"), FORWARDS)
+def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path, kind, forward):
+    model, _ = loaded(tmp_path, kind, forward)
+    texts, contexts = batch(1), np.random.default_rng(0).normal(size=(5, 16))
+    turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
+    moved = np.abs(run(model, turned, contexts) - run(model, texts, contexts)).max()
+    with torch.no_grad():
+        moved_first = (model.first_stage(turned) - model.first_stage(texts)).abs().max()
+    assert (moved < 1e-5 and moved_first < 1e-5) if forward == "h1" else (moved > 1e-3 and moved_first > 1e-3)
+
+
+@pytest.mark.parametrize(("kind", "forward"), FORWARDS)
+def test_contexts_have_an_order_for_modernbert_only(tmp_path, kind, forward):
+    model, _ = loaded(tmp_path, kind, forward)
+    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
+    moved = np.abs(run(model, texts, contexts[::-1].copy()) - run(model, texts, contexts)).max()
+    assert moved > 1e-3 if kind == "modernbert" else moved < 1e-5
+
+
+@pytest.mark.parametrize("num_contexts", [2, 5])
+def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path, num_contexts):
+    """Attention between contexts (angle 0) and text depends on the absolute place, so a shift by one must show."""
+    model, weights = loaded(tmp_path, transductive_corpus_size=num_contexts)
+    texts, contexts = batch(1), np.random.default_rng(0).normal(size=(num_contexts, 16))
+    seen = []
+    real = model.second_stage_model.backbone.model.forward
+
+    def spy(*args, **kwargs):
+        seen.append(kwargs["position_ids"][0].tolist())
+        return real(*args, **kwargs)
+
+    model.second_stage_model.backbone.model.forward = spy
+    found = run(model, texts, contexts)
+    places = seen[0]
+    assert places[:num_contexts] == [0] * num_contexts and places[num_contexts + 8] == num_contexts + 8
+    shifted = second_stage(weights, rows(texts)[0], contexts, "t1", "nomic", shift=1)
+    assert np.abs(found[0] - shifted).max() > 1e-4
+
+
+def test_contexts_beyond_the_configured_number_are_ignored(tmp_path):
+    model, _ = loaded(tmp_path)
+    texts, contexts = batch(), np.random.default_rng(0).normal(size=(9, 16))
+    np.testing.assert_array_equal(run(model, texts, contexts), run(model, texts, contexts[:5]))
+
+
+def test_the_null_vector_stands_for_every_context(tmp_path):
+    model, weights = loaded(tmp_path, transductive_sequence_dropout_prob=0.01)
+    model.set_context(None)
+    np.testing.assert_allclose(model.context_CD.numpy(), np.repeat(weights[NULL][None], 5, axis=0), **CLOSE)
+    assert model.config.sequence_dropout == 0.01
+
+
+def test_a_checkpoint_may_lack_the_null_vector(tmp_path):
+    write_checkpoint(tmp_path, weights=random_weights("nomic", null=False), transductive_sequence_dropout_prob=0.005)
+    model = load_official(tmp_path)
+    with pytest.raises(ValueError, match="no null context"):
+        model.set_context(None)
+
+
+@pytest.mark.parametrize("kind", ["nomic", "modernbert"])
+@pytest.mark.parametrize("null", [False, True])
+@pytest.mark.parametrize("depths", [(2, 2), (4, 1)])
+def test_load_save_load_save_gives_identical_bytes(tmp_path, kind, null, depths):
+    layers, first = depths
+    limits = {"base": {"num_layers": max(depths)}, "limit_layers": layers, "limit_layers_first_stage": first}
+    weights = random_weights(kind, layers=layers, first_layers=first, null=null)
+    write_checkpoint(tmp_path / "theirs", kind, weights, **limits)
+    for source, target in (("theirs", "once"), ("once", "twice")):
+        export_official(load_official(tmp_path / source, tokenizer="minilm"), tmp_path / target)
+    read = [load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "once", "twice")]
+    for name, value in read[0].items():
+        assert value.numpy().tobytes() == read[1][name].numpy().tobytes()
+    assert read[0].keys() == read[1].keys()
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "twice" / file).read_bytes()
+    with safe_open(tmp_path / "once" / "model.safetensors", "pt") as opened:
+        assert opened.metadata() == {"format": "pt"}
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_a_model_of_ours_survives_the_authors_format(tmp_path, residual):
+    from repro.model.config import ModelConfig
+
+    config = ModelConfig(
+        architecture="contextual", num_soft_prompts=8, hidden_size=16, num_heads=2, intermediate_size=24,
+        vocab_size=1100, num_contexts=5, prompts="task", residual=residual, num_first_stage_layers=1,
+    )  # fmt: skip
+    model = build_model(config).eval()
+    export_official(model, tmp_path)
+    again = load_official(tmp_path)
+    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
+    np.testing.assert_array_equal(run(again, texts, contexts), run(model, texts, contexts))
+    assert is_official(tmp_path) and again.config.residual == residual
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "total"), [("nomic", V1, 281_140_992), ("modernbert", V2, 305_706_240)], ids=["v1", "v2"]
+)
+@pytest.mark.parametrize("null", [False, True])
+def test_full_size_names_shapes_and_totals_are_the_published_ones(kind, sizes, total, null):
+    values = {"embedder": EMBEDDERS[kind], "transductive_corpus_size": 512}
+    config = read_official_config(values, has_null_vector=null, forward=None, tokenizer="minilm", instruction_end=COLON)
+    assert {row.theirs for row in key_table(config)} == set(checkpoint_shapes(kind, **sizes, null=null))
+    assert num_parameters(config) == total + 768 * null
+    shapes = checkpoint_shapes(kind, **sizes, null=null)
+    assert sum(int(np.prod(shape)) for shape in shapes.values()) == total + 768 * null
+    assert total in PARAMETERS.values()
+
+
+def test_config_defaults_are_the_documented_ones(tmp_path):
+    v1 = {"embedder": "nomic-ai/nomic-bert-2048", "dataset_backbone": None, "logit_scale": 50, "cache_dir": "x"}
+    config = read_official_config(v1, has_null_vector=False, forward=None, tokenizer="minilm", instruction_end=COLON)
+    assert (config.num_contexts, config.max_tokens, config.residual, config.instruction_end) == (1, 512, False, None)
+    assert (config.prompts, config.num_soft_prompts, config.sequence_dropout) == ("task", 8, 0.0)
+    v2 = {"embedder": "answerdotai/ModernBERT-base", "transductive_corpus_size": 512}
+    config = read_official_config(v2, has_null_vector=True, forward=None, tokenizer="minilm", instruction_end=COLON)
+    assert config.residual and config.text_normalised_twice and config.instruction_end == COLON
+    assert (config.num_contexts, config.prefix_is_pooled, config.sequence_dropout) == (512, False, 0.005)
+
+
+def test_the_twin_is_not_saved_as_ours(tmp_path):
+    model, _ = loaded(tmp_path / "a", forward="h1")
+    with pytest.raises(ValueError, match="h1"):
+        model.save_pretrained(tmp_path / "b")
+
+
+def test_a_loaded_checkpoint_saved_as_ours_computes_the_same(tmp_path):
+    from repro.model.start import load_model
+
+    model, _ = loaded(tmp_path / "a", "modernbert")
+    model.save_pretrained(tmp_path / "b")
+    texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
+    np.testing.assert_array_equal(run(load_model(tmp_path / "b"), texts, contexts), run(model, texts, contexts))

@@ -1,0 +1,91 @@
+"""The released weights give the numbers their authors published: runs where weights and data are, says so where not.
+
+REPRO_CDE_V1, REPRO_CDE_V2: folders of the checkpoints. REPRO_NATURAL_QUESTIONS: a jsonl or parquet copy, in its order,
+of sentence-transformers/natural-questions (columns query, answer).
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from repro.interop.official import load_official
+from repro.model.texts import Texts
+from tests.interop import rederived
+from tests.interop.checkpoints import V1, checkpoint_shapes, write_checkpoint
+
+TOP_VALUES = """
+0.5495 0.5426 0.5423 0.5292 0.5286 0.6357 0.6334 0.6177 0.5862 0.5794 0.7648 0.5452 0.5000 0.4959 0.4881
+0.6802 0.5225 0.5178 0.5160 0.5075 0.6947 0.5843 0.5619 0.5344 0.5298 0.7742 0.7742 0.7742 0.7231 0.6224
+0.8853 0.6667 0.5829 0.5795 0.5769 0.6911 0.6127 0.6003 0.5986 0.5936 0.6796 0.6053 0.6000 0.5911 0.5884
+0.7624 0.5589 0.5428 0.5278 0.5275
+"""
+TOP_PLACES = """
+0 296 234 1651 1184 1542 466 438 1207 1911 2 1562 632 1852 382 3 694 932 1765 662 4 35 747 26 432 534 175 5 1495 575
+6 1802 1875 747 21 7 1913 1936 640 6 8 747 167 1318 1743 9 1583 1145 219 357
+"""
+V2_SCORES = [[0.8778, 0.7851, 0.7810, 0.7781, 0.7966], [0.7916, 0.8648, 0.7845, 0.7865, 0.8136]]
+
+
+def present(name: str) -> Path:
+    """The path that a variable names; skips with the reason when it is not set."""
+    if name not in os.environ:
+        pytest.skip(f"{name} is not set: the published numbers need the released weights and their data")
+    return Path(os.environ[name])
+
+
+def questions_and_answers() -> tuple[list[str], list[str]]:
+    import pandas as pd
+
+    path = present("REPRO_NATURAL_QUESTIONS")
+    table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_json(path, lines=True)
+    return table["query"].tolist(), table["answer"].tolist()
+
+
+def scores(folder: Path, forward: str, num_queries: int, num_documents: int) -> np.ndarray:
+    queries, answers = questions_and_answers()
+    model = load_official(folder, forward=forward)
+    model.set_context(answers[-model.config.num_contexts :])
+    return model.encode(queries[:num_queries], "query") @ model.encode(answers[:num_documents], "document").T
+
+
+@pytest.mark.slow
+def test_v1_gives_the_table_of_its_readme_in_one_of_its_forward_passes():
+    folder = present("REPRO_CDE_V1")
+    expected = np.array(TOP_VALUES.split(), float).reshape(10, 5)
+    places = np.array(TOP_PLACES.split(), int).reshape(10, 5)
+    differences = {}
+    for forward in ("t1", "h1"):
+        found = scores(folder, forward, 10, 2000)
+        differences[forward] = np.abs(np.take_along_axis(found, places, 1) - expected).max()
+    print(f"largest difference from the printed table: {differences}")
+    assert min(differences.values()) < 5e-3, differences
+
+
+@pytest.mark.slow
+def test_v2_gives_the_similarities_that_sentence_transformers_expects():
+    found = scores(present("REPRO_CDE_V2"), "t2", 2, 5)
+    np.testing.assert_allclose(found, V2_SCORES, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_full_size_twin_of_v1_equals_its_specification(tmp_path, monkeypatch):
+    monkeypatch.setattr(rederived, "HEADS", 12)
+    generator = torch.Generator().manual_seed(0)
+    weights = {
+        name: torch.randn(shape, generator=generator) * 0.03 + ("norm" in name or "emb_ln" in name)
+        for name, shape in checkpoint_shapes("nomic", **V1).items()
+    }
+    base = {"num_layers": 12, "hidden_size": 768, "num_heads": 12, "intermediate_size": 3072, "vocab_size": 30528}
+    arrays = write_checkpoint(tmp_path, "nomic", weights, base=base)
+    model = load_official(tmp_path)
+    ids = torch.tensor([[7592, 2088, 102], [30527, 0, 0]])
+    texts, contexts = Texts(ids, (ids > 0).long()), torch.randn(3, 768, generator=generator)
+    with torch.no_grad():
+        found_first, found = model.first_stage(texts).numpy(), model.second_stage(texts, contexts).numpy()
+    for row, words in enumerate((ids[0].numpy(), ids[1, :1].numpy())):
+        np.testing.assert_allclose(found_first[row], rederived.first_stage(arrays, words, "nomic", "t1"), atol=1e-5)
+        expected = rederived.second_stage(arrays, words, contexts.double().numpy(), "t1", "nomic")
+        np.testing.assert_allclose(found[row], expected, atol=1e-5)
