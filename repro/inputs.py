@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from repro.spec import Run
 from repro.stages import Stage
 
 Report = Callable[[str], None]
-CLUSTER_SEED = 0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
+SELECTION_SEED = CLUSTER_SEED = (
+    0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
+)
 SIDES: tuple[Side, ...] = ("query", "document")
 TRAINED = ("biencoder", "contextual")
 
@@ -79,11 +81,13 @@ def corpus_stage(name: str) -> Stage:
     return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, corpus.make)
 
 
+@cache
 def _origin(name: str) -> str:
-    """Gives a hash of what decides a mined corpus: the committed manifests, and the code that mines and splits."""
+    """Gives a hash of what decides a corpus: the code that makes it, and the manifests of what is mined."""
     folder = Path(__file__).parent / "data"
-    files = sorted([*folder.rglob("*.py"), *folder.rglob("manifests/*.json")]) if name in ("desk", "lab") else []
-    files = files or [folder / "planted.py", folder / "pairs.py"]
+    mined = [folder / f"{module}.py" for module in ("mining", "splits", "suites", "training", "views", "desk")]
+    mined += sorted([*folder.glob("sources/*.py"), *folder.glob("manifests/*.json")])
+    files = mined if name in ("desk", "lab") else [folder / "planted.py"]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
@@ -109,10 +113,12 @@ def _selection_stage(run: Run) -> Stage:
     corpus = corpus_stage(run.corpus)
 
     def make(folder: Path) -> None:
-        from repro.data.desk import select_pairs
+        from repro.data.selection import select_pairs
 
         pairs = read_pairs(corpus.path / "train.arrow")
-        rows = np.arange(len(pairs)) if run.num_pairs is None else select_pairs(pairs, run.num_pairs, seed=0)
+        rows = (
+            np.arange(len(pairs)) if run.num_pairs is None else select_pairs(pairs, run.num_pairs, seed=SELECTION_SEED)
+        )
         np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
     return Stage("selection", {"num_pairs": run.num_pairs}, make, (corpus,))
@@ -142,12 +148,12 @@ def _embeddings_stage(run: Run) -> Stage:
     selection = _selection_stage(run)
 
     def make(folder: Path) -> None:
-        from repro.batches.surrogate import embed_texts
+        from repro.batches.surrogate import embed_texts, load_surrogate
 
-        pairs = selected_pairs(run)
+        pairs, surrogate = selected_pairs(run), load_surrogate(run.surrogate)
         for side in SIDES:
             texts = pairs.texts(side, np.arange(len(pairs)))
-            embed_texts(texts, folder / f"{side}.npy", surrogate=run.surrogate, max_tokens=run.max_tokens)
+            embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
 
     return Stage("embeddings", {"surrogate": run.surrogate, "max_tokens": run.max_tokens}, make, (selection,))
 

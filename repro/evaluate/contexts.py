@@ -1,0 +1,57 @@
+"""Which documents a contextual model is conditioned on when it is scored, and how they were drawn, for the record.
+
+`own`: a seeded sample of the searched corpus, never its queries (§5). `wrong`: the same of another corpus of another
+family, each corpus serving once. `null`: the model's null vector in every place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro.data.beir import Retrieval, SuiteDataset
+from repro.seeds import generator_for
+
+KINDS = ("own", "wrong", "null")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Context documents (None: the null context) and what the record keeps of them."""
+
+    texts: list[str] | None
+    provenance: dict[str, Any]
+
+
+def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed: int) -> Context:
+    """Draws the context from `source` without repeats while its documents last; ValueError for an unknown kind."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown context {kind!r}; choose of {list(KINDS)}")
+    if kind == "null":
+        return Context(None, {"kind": kind})
+    assert source is not None, f"context {kind!r} is drawn from a corpus"
+    generator = generator_for(seed, "evaluation context", source.name)
+    places = generator.permutation(len(source.documents))[:num_contexts]
+    ids = [source.document_ids[place] for place in places]
+    digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+    found = {"kind": kind, "corpus": source.name, "seed": seed, "num_documents": len(ids), "ids_sha256": digest}
+    return Context([source.documents[place] for place in places], found)
+
+
+def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
+    """Gives for each dataset another one, of another family where there is one; each serves once.
+
+    Datasets are laid in a ring, family after family, and each takes the one half a ring away (or the first later one
+    of another family).
+    """
+    ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
+    half = max(1, len(ring) // 2)
+    for shift in (half, *range(1, len(ring))):
+        pairs = {ring[place].name: ring[(place + shift) % len(ring)] for place in range(len(ring))}
+        if all(pairs[dataset.name].family != dataset.family for dataset in ring):
+            break
+    else:
+        pairs = {ring[place].name: ring[(place + half) % len(ring)] for place in range(len(ring))}
+    return {name: other.name for name, other in pairs.items()}

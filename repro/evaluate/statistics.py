@@ -1,0 +1,88 @@
+"""Intervals for differences of systems: a paired bootstrap over seeds and queries, and Holm's correction."""
+
+A metric is the mean over strata (datasets) of the mean over units (queries). A resample draws, with replacement, the
+seeds (when there are two or more) and, inside every stratum, the units; both systems get the same draw, so what they
+share cancels. The draw of units is kept as counts, so a resample is one row of a matrix product.
+
+Shapes: S seeds, Q units, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from statsmodels.stats.multitest import multipletests
+
+from repro.seeds import generator_for
+
+RESAMPLES_PER_BLOCK = 250
+
+
+def paired_bootstrap(
+    better: Sequence[np.ndarray],
+    worse: Sequence[np.ndarray],
+    strata_Q: np.ndarray,
+    *,
+    num_samples: int = 2000,
+    seed: int = 0,
+) -> np.ndarray:
+    """Gives resampled differences better − worse, float64 (R,).
+
+    Each system is a list over seeds of arrays (Q,), paired by place. The same seed and shapes give the same draws, so
+    two calls can be compared resample by resample. ValueError when the two do not pair up.
+    """
+    if len(better) != len(worse) or not better:
+        raise ValueError(f"{len(better)} and {len(worse)} seeds do not pair up")
+    shapes = {np.shape(values) for values in (*better, *worse, strata_Q)}
+    if len(shapes) != 1:
+        raise ValueError(f"units do not pair up: shapes {sorted(shapes)}")
+    differences_SQ = np.stack([np.subtract(b, w, dtype=np.float64) for b, w in zip(better, worse, strict=True)])
+    generator = generator_for(seed, "bootstrap")
+    num_seeds = len(differences_SQ)
+    seed_weights_RS = np.full((num_samples, num_seeds), 1 / num_seeds)
+    if num_seeds > 1:
+        seed_weights_RS = generator.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), num_samples) / num_seeds
+    blocks = [weights_RQ @ differences_SQ.T for weights_RQ in _unit_weights(strata_Q, num_samples, generator)]
+    return (np.concatenate(blocks) * seed_weights_RS).sum(axis=1)
+
+
+def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
+    """Gives the mean over strata of the mean over their units."""
+    return float(np.mean([values_Q[strata_Q == stratum].mean() for stratum in np.unique(strata_Q)]))
+
+
+def _unit_weights(strata_Q: np.ndarray, num_samples: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
+    """Gives what each unit counts in each resample, in blocks of rows; a row sums to 1."""
+    names = np.unique(strata_Q)
+    members = [np.flatnonzero(strata_Q == name) for name in names]
+    for start in range(0, num_samples, RESAMPLES_PER_BLOCK):
+        size = min(RESAMPLES_PER_BLOCK, num_samples - start)
+        weights_RQ = np.zeros((size, len(strata_Q)))
+        for places in members:
+            count = len(places)
+            draws_RQ = generator.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
+            counts_RQ = np.bincount(draws_RQ.ravel(), minlength=size * count).reshape(size, count)
+            weights_RQ[:, places] = counts_RQ / (count * len(names))
+        yield weights_RQ
+
+
+def holm_levels(p_values: Sequence[float], alpha: float = 0.05) -> list[float]:
+    """Gives the level each p-value is compared with under Holm's step-down procedure, in the order given.
+
+    A test is significant when its p-value is at or below its level. Once one fails, all larger ones fail too: their
+    level becomes that of the first that failed.
+    """
+    if not len(p_values):
+        return []
+    order = np.argsort(p_values, kind="stable")
+    levels = np.empty(len(p_values))
+    level, failed = 0.0, False
+    for place, test in enumerate(order):
+        if not failed:
+            level = alpha / (len(p_values) - place)
+            failed = p_values[test] > level
+        levels[test] = level
+    rejected = multipletests(p_values, alpha=alpha, method="holm")[0]
+    assert np.array_equal(rejected, np.asarray(p_values) <= levels), "Holm's procedure, checked against statsmodels"
+    return [float(level) for level in levels]
