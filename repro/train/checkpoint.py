@@ -1,0 +1,74 @@
+"""A training put on disk and taken up again: one safetensors file, weights and optimiser together, written by rename.
+
+Its header carries, as JSON, whose run it is, how many steps are done and where the sampler stands. No pickle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from repro.model.encoding import write_tensors
+
+CHECKPOINT_FILE = "checkpoint.safetensors"
+WEIGHT, STATE = "model/", "optimizer/"
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """How far a training is: steps done, seconds spent on them over all sittings, the sampler's state after them."""
+
+    run_id: str
+    step: int = 0
+    seconds: float = 0.0
+    sampler: Sequence[int] = ()
+    num_processes: int = 1
+
+
+def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Writes the checkpoint; OSError in one line when it cannot be written, and the one before stays."""
+    tensors: dict[str, Tensor] = {WEIGHT + name: value for name, value in model.state_dict().items()}
+    for name, weight in model.named_parameters():
+        for key, value in optimizer.state.get(weight, {}).items():
+            tensors[f"{STATE}{key}/{name}"] = value
+    write_tensors(tensors, folder / CHECKPOINT_FILE, {"state": json.dumps(asdict(state))})
+
+
+def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
+    """Puts a checkpoint into model and optimiser and gives its state; None when there is none.
+
+    ValueError when it is another run's, or damaged, or does not fit the model; then nothing was put anywhere.
+    """
+    path = folder / CHECKPOINT_FILE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            state = TrainState(**json.loads(file.metadata()["state"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
+    if state.run_id != run_id:
+        raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
+    _restore(tensors, model, optimizer, path)
+    return state
+
+
+def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
+    weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
+    wanted = {name: value.shape for name, value in model.state_dict().items()}
+    if wanted != {name: value.shape for name, value in weights.items()}:
+        differing = sorted(set(wanted) ^ set(weights)) or "shapes"
+        raise ValueError(f"{path} does not fit this model: {differing} differ; remove it to start this run again")
+    model.load_state_dict(weights)
+    by_name = dict(model.named_parameters())
+    for label, value in tensors.items():
+        if label.startswith(STATE):
+            key, name = label.removeprefix(STATE).split("/", 1)
+            optimizer.state[by_name[name]][key] = value.to(by_name[name].device)

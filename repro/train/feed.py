@@ -1,0 +1,136 @@
+"""What one step trains on: the batch's queries, documents and context documents, and what the filter says of them.
+
+1. The sampler names the pairs of the step. 2. Each process takes its share of them; contexts and filter are of that
+share when it has negatives of its own, and of the whole batch when negatives are global. 3. Documents are the
+positives, then the hard negatives of the first pair, of the second, … 4. Context documents are drawn from those,
+without repeats while they last, by a generator of (seed, step): queries and documents see the same ones (eq. 6).
+
+Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents, C context documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.data.tokens import Tokens
+from repro.model.texts import Texts, texts_from
+from repro.seeds import generator_for
+from repro.train.gradcache import StepTexts
+from repro.train.parallel import num_processes, rank
+
+
+class Batches(Protocol):
+    """Which pairs meet: a pure function of the step, counted from 0; `repro.batches.sampler.BatchSampler` is one."""
+
+    def at(self, step: int) -> np.ndarray:
+        """Gives pair indices, int64 (B,)."""
+        ...
+
+
+class Filtered(NamedTuple):
+    """What the surrogate says of a batch: entries that are no negatives, bool (B, M) or None, and its difficulty."""
+
+    masked_BM: np.ndarray | None
+    difficulty: float | None
+
+
+@dataclass(frozen=True)
+class TrainData:
+    """The training pairs as token ids, prompts included, and what brings them together.
+
+    `filter` gets the pair indices of a batch (B,) and answers for its documents in the order described above.
+    Hard negatives of pair n are the rows `negative_rows_NH[n]` of `negatives`.
+    """
+
+    queries: Tokens
+    documents: Tokens
+    batches: Batches
+    filter: Callable[[np.ndarray], Filtered] | None = None
+    negatives: Tokens | None = None
+    negative_rows_NH: np.ndarray | None = None
+
+
+class Feed(NamedTuple):
+    """One step of one process; `pairs_B` and `masked_BM` are of the batch that the loss is over."""
+
+    texts: StepTexts
+    pairs_B: np.ndarray
+    num_own_pairs: int
+    masked_BM: Tensor | None
+    difficulty: float | None
+
+    @property
+    def batch_hash(self) -> str:
+        """16 hex digits of the pair indices in their order."""
+        return hashlib.sha256(np.asarray(self.pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
+
+
+def feed_step(
+    data: TrainData, step: int, *, seed: int, num_contexts: int, global_negatives: bool, device: torch.device
+) -> Feed:
+    """Gives the texts of a step (counted from 0); `num_contexts` 0 for a model without context.
+
+    ValueError when a batch cannot be shared equally by the processes.
+    """
+    whole_B = np.asarray(data.batches.at(step), dtype=np.int64)
+    own_B = _share(whole_B)
+    loss_B = whole_B if global_negatives else own_B
+    contexts = None
+    if num_contexts:
+        places_C = draw_contexts(len(_document_rows(data, loss_B)), num_contexts, seed=seed, step=step)
+        contexts = _pad_documents(data, _document_rows(data, loss_B)[places_C]).to(device)
+    filtered = data.filter(loss_B) if data.filter else Filtered(None, None)
+    masked_BM = None if filtered.masked_BM is None else torch.from_numpy(filtered.masked_BM).to(device)
+    texts = StepTexts(
+        queries=texts_from(*data.queries.pad(own_B)).to(device),
+        documents=_pad_documents(data, _document_rows(data, own_B)).to(device),
+        contexts=contexts,
+    )
+    return Feed(texts, loss_B, len(own_B), masked_BM, filtered.difficulty)
+
+
+def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, step: int) -> np.ndarray:
+    """Gives places among a step's documents, int64 (C,): all different, unless there are too few of them."""
+    generator = generator_for(seed, "contexts", step)
+    if num_documents >= num_contexts:
+        return generator.choice(num_documents, num_contexts, replace=False)
+    extra = generator.choice(num_documents, num_contexts - num_documents, replace=True)
+    return np.concatenate([np.arange(num_documents), extra])
+
+
+def _share(whole_B: np.ndarray) -> np.ndarray:
+    if len(whole_B) % num_processes():
+        raise ValueError(f"a batch of {len(whole_B)} cannot be shared equally by {num_processes()} processes")
+    return whole_B.reshape(num_processes(), -1)[rank()]
+
+
+def _document_rows(data: TrainData, pairs_B: np.ndarray) -> np.ndarray:
+    """Gives the batch's documents in order: a positive as its row, hard negative n as -1 - n."""
+    if data.negative_rows_NH is None:
+        return pairs_B
+    return np.concatenate([pairs_B, -1 - np.asarray(data.negative_rows_NH)[pairs_B].reshape(-1)])
+
+
+def _pad_documents(data: TrainData, rows_M: np.ndarray) -> Texts:
+    is_negative_M = rows_M < 0
+    if data.negatives is None or not is_negative_M.any():
+        return texts_from(*data.documents.pad(rows_M))
+    parts = [data.documents.pad(rows_M[~is_negative_M]), data.negatives.pad(-1 - rows_M[is_negative_M])]
+    width = max(ids.shape[1] for ids, _ in parts)
+    ids_MS, mask_MS = (np.zeros((len(rows_M), width), dtype=np.int64) for _ in range(2))
+    for place, (ids, mask) in zip((~is_negative_M, is_negative_M), parts, strict=True):
+        ids_MS[place, : ids.shape[1]], mask_MS[place, : mask.shape[1]] = ids, mask
+    return texts_from(ids_MS, mask_MS)
+
+
+def sampler_state(batches: Batches, num_steps: int) -> Sequence[int]:
+    """Gives what a checkpoint keeps of a sampler that has a state to tell; nothing for one that has none."""
+    state_at = getattr(batches, "state_at", None)
+    return tuple(int(value) for value in state_at(num_steps)) if state_at else ()

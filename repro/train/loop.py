@@ -1,0 +1,223 @@
+"""The training loop: batches in, weights, a log and checkpoints out; stopped anywhere, it goes on to the same numbers.
+
+A step (§4.2, §5): 1. `feed` gives its texts; 2. the engine adds the gradients of InfoNCE; 3. processes bring them
+together, they are clipped, AdamW takes its step; 4. one line is logged. Whatever is random in a step is a function of
+(seed, step), so nothing but weights, optimiser and the number of steps has to be kept. Float32 on CPU; on a GPU the
+stages run under bfloat16 autocast, weights, loss and gradients stay float32.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+from repro.model.texts import Texts
+from repro.seeds import derive
+from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
+from repro.train.feed import Feed, TrainData, feed_step, sampler_state
+from repro.train.gradcache import ChunkSizes, Stages, add_gradients
+from repro.train.loss import LossParts, info_nce
+from repro.train.metrics import MetricsLog
+from repro.train.optimizer import build_optimizer, learning_rate_at, set_learning_rate
+from repro.train.parallel import (
+    any_process,
+    finish_gradients,
+    gather_documents,
+    gather_with_gradient,
+    num_processes,
+    rank,
+    same_everywhere,
+)
+
+Model = Biencoder | ContextualModel
+
+
+class Interrupted(RuntimeError):  # noqa: N818 — no mistake was made
+    """A training was asked to stop; its checkpoint is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How to train; the last group cannot change a result (but for rounding)."""
+
+    run_id: str
+    seed: int
+    num_steps: int
+    learning_rate: float
+    num_warmup_steps: int
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    temperature: float = 0.02
+    global_negatives: bool = False  # several processes: one batch that all share, or a batch each (the paper)
+    checkpoint_every_seconds: float = 120.0
+    checkpoint_every_steps: int | None = None
+    chunks: ChunkSizes = field(default_factory=ChunkSizes)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.num_warmup_steps < self.num_steps:
+            raise ValueError(f"num_warmup_steps={self.num_warmup_steps}: must be below num_steps={self.num_steps}")
+
+
+def train(
+    model: Model,
+    data: TrainData,
+    settings: TrainSettings,
+    *,
+    folder: Path,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_step: Callable[[dict[str, Any]], None] = lambda line: None,
+) -> TrainState:
+    """Trains the model in place and gives the final state; goes on from the checkpoint in `folder` when there is one.
+
+    `on_step` gets each line of the log. `Interrupted` after `should_stop` said so in any process; ValueError for a
+    checkpoint of another run; OSError when the disk is full, the last checkpoint being whole.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    same_everywhere(model.parameters())
+    optimizer = build_optimizer(model, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay)
+    state = _take_up(folder, settings, data, model, optimizer)
+    kept_at = time.monotonic()
+    model.train()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _open_log(folder, state.step) as log:
+        while state.step < settings.num_steps:
+            state, line = _advance(model, optimizer, data, settings, state)
+            if log is not None:
+                log.append(line)
+            on_step(line)
+            stop = any_process(should_stop(), model.device) and state.step < settings.num_steps
+            if stop or _is_due(settings, state.step, time.monotonic() - kept_at):
+                _keep(folder, state, model, optimizer)
+                kept_at = time.monotonic()
+            if stop:
+                raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
+    return state
+
+
+def _take_up(
+    folder: Path, settings: TrainSettings, data: TrainData, model: Model, optimizer: torch.optim.Optimizer
+) -> TrainState:
+    state = read_checkpoint(folder, settings.run_id, model, optimizer)
+    if state is None:
+        return TrainState(settings.run_id, num_processes=num_processes())
+    sampler = sampler_state(data.batches, state.step)
+    if tuple(state.sampler) != tuple(sampler):
+        raise ValueError(
+            f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
+            "the data, the batch size or the seed is another one; remove the folder to start again"
+        )
+    if state.num_processes != num_processes() and not settings.global_negatives:
+        raise ValueError(
+            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: with "
+            " negatives of their own these are different trainings; start as many as before"
+        )
+    return state
+
+
+def _advance(
+    model: Model, optimizer: torch.optim.Optimizer, data: TrainData, settings: TrainSettings, state: TrainState
+) -> tuple[TrainState, dict[str, Any]]:
+    """Does one step; gives the new state and the step's line."""
+    started, step = time.monotonic(), state.step + 1
+    torch.manual_seed(derive(settings.seed, "dropout", step, rank()))
+    is_contextual = isinstance(model, ContextualModel)
+    feed = feed_step(
+        data,
+        state.step,
+        seed=settings.seed,
+        num_contexts=model.config.num_contexts if is_contextual else 0,
+        global_negatives=settings.global_negatives,
+        device=model.device,
+    )
+    parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
+    learning_rate = _update(model, optimizer, settings, step)
+    seconds = time.monotonic() - started
+    line = {
+        "step": step,
+        "loss": float(parts.loss),
+        "accuracy": float(parts.accuracy),
+        "masked_fraction": float(parts.masked_fraction),
+        "difficulty": feed.difficulty,
+        "learning_rate": learning_rate,
+        "batch": feed.batch_hash,
+        "pairs_per_second": round(feed.num_own_pairs * num_processes() / seconds, 1),
+        "memory_bytes": memory_bytes(model.device),
+    }
+    sampler = sampler_state(data.batches, step)
+    return replace(state, step=step, seconds=state.seconds + seconds, sampler=sampler), line
+
+
+def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
+    """Gives the stages and the loss of a step as the engine takes them, under the precision of the model's device."""
+    is_gpu = model.device.type == "cuda"
+
+    def narrow() -> torch.autocast:
+        return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_gpu)
+
+    def first(texts: Texts) -> Tensor:
+        assert isinstance(model, ContextualModel), "only a contextual model is given context documents"
+        with narrow():
+            return _wide(model.first_stage(texts))
+
+    def second(texts: Texts, contexts_CD: Tensor | None) -> Tensor:
+        with narrow():
+            if isinstance(model, ContextualModel):
+                assert contexts_CD is not None, "a contextual model is always given context documents"
+                return _wide(model.second_stage(texts, contexts_CD))
+            return _wide(model.embed_texts(texts))
+
+    def loss(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:
+        if settings.global_negatives:
+            queries_QD = gather_with_gradient(queries_QD)
+            documents_MD = gather_documents(documents_MD, feed.num_own_pairs)
+        return info_nce(queries_QD, documents_MD, temperature=settings.temperature, masked_QM=feed.masked_BM)
+
+    return Stages(second, loss, first if feed.texts.contexts is not None else None)
+
+
+def _wide(vectors_ND: Tensor) -> Tensor:
+    return vectors_ND.to(torch.promote_types(vectors_ND.dtype, torch.float32))
+
+
+def _update(model: Model, optimizer: torch.optim.Optimizer, settings: TrainSettings, step: int) -> float:
+    """Finishes the gradients and takes the optimiser's step; gives its learning rate."""
+    finish_gradients(model.parameters(), summed=settings.global_negatives)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+    learning_rate = learning_rate_at(
+        step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
+    )
+    set_learning_rate(optimizer, learning_rate)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return learning_rate
+
+
+def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:
+    every = settings.checkpoint_every_steps
+    by_steps = every is not None and step % every == 0
+    return by_steps or seconds >= settings.checkpoint_every_seconds or step == settings.num_steps
+
+
+def _keep(folder: Path, state: TrainState, model: Model, optimizer: torch.optim.Optimizer) -> None:
+    if rank() == 0:
+        write_checkpoint(folder, state, model, optimizer)
+
+
+def _open_log(folder: Path, step: int) -> AbstractContextManager[MetricsLog | None]:
+    return MetricsLog(folder, step) if rank() == 0 else nullcontext()
+
+
+def memory_bytes(device: torch.device) -> int:
+    """Gives the most memory used so far: of the GPU if the model is on one, else of this process."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

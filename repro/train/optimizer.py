@@ -1,0 +1,33 @@
+"""The optimiser and its schedule: AdamW, linear warm-up, linear decay to zero.
+
+The step number is counted from 1. Weight decay acts on matrices, word vectors among them; biases, norms and the null
+vector are left alone, as is usual for these backbones. Paper: §5 ("Adam", warm-up 1000 steps, linear decay).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def build_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
+    """Gives AdamW over all weights of the model, fused where the device has it."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
+
+
+def learning_rate_at(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:
+    """Gives the learning rate of a step: `peak` at the end of warm-up, one decay unit above zero at the last step."""
+    if step <= num_warmup_steps:
+        return peak * step / num_warmup_steps
+    return peak * (num_steps - step + 1) / (num_steps - num_warmup_steps)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Sets the learning rate of the next step."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate

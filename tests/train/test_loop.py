@@ -1,0 +1,202 @@
+"""Promises of the training loop."""
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import load_file
+
+from repro.train.checkpoint import CHECKPOINT_FILE
+from repro.train.gradcache import ChunkSizes
+from repro.train.loop import Interrupted, train
+from repro.train.metrics import read_metrics
+from repro.train.optimizer import build_optimizer, learning_rate_at
+from tests.model.samples import small_model
+from tests.train.fixtures import settings, small_data
+
+TIMED = ("pairs_per_second", "memory_bytes")
+
+
+def run(folder, model=None, data=None, **changes):
+    hooks = {name: changes.pop(name) for name in ("should_stop", "on_step") if name in changes}
+    model = model or small_model()
+    state = train(model, data or small_data(), settings(**changes), folder=folder, **hooks)
+    return model, state
+
+
+def lines(folder):
+    return [{name: value for name, value in line.items() if name not in TIMED} for line in read_metrics(folder)]
+
+
+def assert_same_weights(first, second):
+    for name, value in first.state_dict().items():
+        torch.testing.assert_close(second.state_dict()[name], value, rtol=0, atol=0, msg=name)
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_training_lowers_the_loss(tmp_path, architecture):
+    run(tmp_path, small_model(architecture=architecture), num_steps=60)
+    losses = [line["loss"] for line in read_metrics(tmp_path)]
+    assert sum(losses[-10:]) < 0.85 * sum(losses[:10])
+
+
+def test_a_training_stopped_and_taken_up_gives_the_same_batches_losses_and_weights(tmp_path):
+    whole, _ = run(tmp_path / "whole")
+    asked = []
+    with pytest.raises(Interrupted, match="after step 4 of 10"):
+        run(tmp_path / "cut", should_stop=lambda: asked.append(1) or len(asked) == 4)
+    taken_up, state = run(tmp_path / "cut")
+    assert state.step == 10 and lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    assert_same_weights(whole, taken_up)
+
+
+def killed_at(folder, step):
+    def kill(line):
+        if line["step"] == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.set_num_threads(1)
+    run(folder, checkpoint_every_steps=3, on_step=kill)
+
+
+def test_a_training_killed_between_checkpoints_goes_on_from_the_last_one(tmp_path):
+    whole, _ = run(tmp_path / "whole")
+    child = multiprocessing.get_context("fork").Process(target=killed_at, args=(tmp_path / "cut", 8))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL and len(lines(tmp_path / "cut")) == 8
+    with (tmp_path / "cut" / "metrics.jsonl").open("a") as log:
+        log.write('{"step": 9, "lo')  # a line cut short
+    again = []
+    taken_up, _ = run(tmp_path / "cut", on_step=lambda line: again.append(line["step"]))
+    assert again == [7, 8, 9, 10], "it went on after step 6, the last checkpoint"
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    assert_same_weights(whole, taken_up)
+
+
+def test_a_finished_training_is_not_trained_again(tmp_path):
+    whole, _ = run(tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    again, state = run(tmp_path, on_step=lambda line: pytest.fail("a step was done"))
+    assert state.step == 10 and state.seconds > 0
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    assert_same_weights(whole, again)
+
+
+def test_chunk_sizes_do_not_change_the_training(tmp_path):
+    whole, _ = run(tmp_path / "whole", small_model(sequence_dropout=0.0).double())
+    chunked, _ = run(tmp_path / "chunked", small_model(sequence_dropout=0.0).double(), chunks=ChunkSizes(3, 2))
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(chunked.state_dict()[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_a_line_says_what_the_step_was(tmp_path):
+    run(tmp_path)
+    line = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[2])
+    assert line["step"] == 3 and len(line["batch"]) == 16
+    assert 0 < line["masked_fraction"] < 1 and line["difficulty"] > 0 and 0 <= line["accuracy"] <= 1
+    assert line["memory_bytes"] > 1e6 and line["pairs_per_second"] > 0
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    run(tmp_path)
+    with pytest.raises(ValueError, match="of run abc, not of xyz"):
+        run(tmp_path, run_id="xyz")
+
+
+def test_a_checkpoint_over_other_data_is_refused(tmp_path):
+    run(tmp_path)
+    with pytest.raises(ValueError, match="left its sampler at"):
+        run(tmp_path, data=small_data(seed=5), num_steps=20)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    run(tmp_path)
+    with pytest.raises(ValueError, match="does not fit this model"):
+        run(tmp_path, small_model(num_layers=1), num_steps=20)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    run(tmp_path)
+    path = tmp_path / CHECKPOINT_FILE
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged"):
+        run(tmp_path)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path):
+    """A limit on the size of files stands for the full disk: writing fails half-way, as there."""
+    with pytest.raises(Interrupted):
+        run(tmp_path, should_stop=lambda: True)
+    before, limits = (tmp_path / CHECKPOINT_FILE).read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"could not write .*untouched"):
+            run(tmp_path, checkpoint_every_steps=4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / CHECKPOINT_FILE).read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT_FILE, "metrics.jsonl"]
+    run(tmp_path)
+
+
+def test_training_leaves_the_global_generator_alone(tmp_path):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    run(tmp_path, num_steps=3)
+    torch.testing.assert_close(torch.rand(2), expected)
+
+
+def test_no_decay_for_biases_norms_and_the_null_vector():
+    model = small_model()
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    decayed, spared = build_optimizer(model, learning_rate=1.0, weight_decay=0.1).param_groups
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+    assert all(
+        name.endswith((".bias", "null_embedding")) or "norm" in name.lower()
+        for name in (names[id(weight)] for weight in spared["params"])
+    )
+    assert not any("norm" in names[id(weight)].lower() for weight in decayed["params"])
+    assert len(decayed["params"]) + len(spared["params"]) == len(names)
+
+
+def test_the_learning_rate_warms_up_and_decays_linearly():
+    rates = [learning_rate_at(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert rates[4:] == pytest.approx([1 - place / 8 for place in range(8)])
+    assert learning_rate_at(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
+
+
+def test_a_warm_up_longer_than_the_training_is_refused():
+    with pytest.raises(ValueError, match="num_warmup_steps=10"):
+        settings(num_warmup_steps=10)
+
+
+def in_group(number, folder):
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    run(folder / "two", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
+    dist.destroy_process_group()
+
+
+SHARED = {"global_negatives": True, "chunks": ChunkSizes(3, 2), "num_steps": 6}
+
+
+@pytest.mark.enable_socket
+def test_two_processes_train_as_one_with_the_same_batch(tmp_path):
+    run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
+    mp.start_processes(in_group, (tmp_path,), nprocs=2, start_method="fork")
+    one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
+    for alone, together in zip(lines(tmp_path / "one"), lines(tmp_path / "two"), strict=True):
+        assert together.pop("batch") == alone.pop("batch") and together.pop("difficulty") == alone.pop("difficulty")
+        assert together == pytest.approx(alone, rel=1e-6)
