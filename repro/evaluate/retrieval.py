@@ -1,0 +1,187 @@
+"""Exact search, BM25 and reranking, their measures per query, and their TREC run files.
+
+A run maps query ids to document ids to scores. Scores are compared at six decimals, so that documents with equal
+vectors tie whatever kernel multiplied them; a tie goes to the smaller id, here and in every measure.
+
+Shapes: Q queries, D documents, H dimensions, C candidates of a query.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import ir_measures
+import numpy as np
+import Stemmer
+
+from repro.data.beir import Retrieval
+from repro.writing import whole_file
+
+Run = dict[str, dict[str, float]]
+Judgements = Mapping[str, Mapping[str, int]]
+
+QUERIES_PER_BLOCK = 128
+DECIMALS = 6
+MEASURES: dict[str, Any] = {
+    "ndcg_at_10": ir_measures.nDCG @ 10,
+    "recall_at_100": ir_measures.R @ 100,
+    "mrr_at_10": ir_measures.RR @ 10,
+}
+BM25_PARAMETERS: dict[str, Any] = {
+    "k1": 0.9,
+    "b": 0.4,
+    "method": "lucene",
+    "stemmer": "english (Snowball)",
+    "stop_words": "en",
+}
+"""k1 and b are those of the BEIR paper's baseline."""
+
+
+def search(
+    query_vectors_QH: np.ndarray,
+    document_vectors_DH: np.ndarray,
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    k: int,
+    candidates: Mapping[str, Sequence[str]] | None = None,
+) -> Run:
+    """Gives the k best documents of every query by inner product in float32.
+
+    With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage). ValueError
+    for vectors without ids, an empty corpus, numbers that are not finite, a candidate that is no document.
+    """
+    _check_vectors("queries", query_vectors_QH, query_ids)
+    _check_vectors("documents", document_vectors_DH, document_ids)
+    order = np.argsort(np.asarray(document_ids, dtype=object), kind="stable")
+    ids = [document_ids[place] for place in order]
+    sorted_DH = np.asarray(document_vectors_DH, dtype=np.float32)[order]
+    queries_QH = np.asarray(query_vectors_QH, dtype=np.float32)
+    if candidates is not None:
+        return _rerank(queries_QH, sorted_DH, query_ids, ids, candidates, k)
+    run: Run = {}
+    for start in range(0, len(query_ids), QUERIES_PER_BLOCK):
+        scores_QD = queries_QH[start : start + QUERIES_PER_BLOCK] @ sorted_DH.T
+        for query_id, scores_D in zip(query_ids[start : start + QUERIES_PER_BLOCK], scores_QD, strict=True):
+            run[query_id] = _top(scores_D, ids, k)
+    return run
+
+
+def without_self_hits(run: Run, k: int) -> Run:
+    """Gives the k best of every query without the document of the query's own id; search for k + 1 first."""
+    return {query_id: dict([hit for hit in ranked(hits) if hit[0] != query_id][:k]) for query_id, hits in run.items()}
+
+
+def ranked(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Gives documents and scores, best first, the smaller id first in a tie."""
+    return sorted(hits.items(), key=lambda hit: (-round(hit[1], DECIMALS), hit[0]))
+
+
+def score(run: Run, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES)) -> dict[str, np.ndarray]:
+    """Gives each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
+
+    A judged query that the run lacks scores 0. ValueError for an unknown measure, and for a query that nothing judges.
+    """
+    unknown = [name for name in measures if name not in MEASURES]
+    if unknown:
+        raise ValueError(f"unknown measure {unknown}; choose of {list(MEASURES)}")
+    unjudged = sorted({*run, *judgements} - {query_id for query_id, grades in judgements.items() if grades})
+    if unjudged:
+        raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")
+    # The evaluator has its own rule for ties, so it gets positions instead of scores.
+    positions = {
+        query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(ranked(hits))}
+        for query_id, hits in run.items()
+    }
+    place_of = {query_id: place for place, query_id in enumerate(sorted(judgements))}
+    values = {name: np.zeros(len(place_of), dtype=np.float32) for name in measures}
+    name_of = {MEASURES[name]: name for name in measures}
+    for metric in ir_measures.iter_calc(list(name_of), judgements, positions):
+        values[name_of[metric.measure]][place_of[metric.query_id]] = metric.value
+    return values
+
+
+def bm25_search(retrieval: Retrieval, k: int) -> tuple[Run, dict[str, Any]]:
+    """Gives the BM25 run of a collection, without documents that share no word with a query, and its parameters."""
+    stemmer = Stemmer.Stemmer("english")
+    order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
+    ids = [retrieval.document_ids[place] for place in order]
+    index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
+    options = {"stopwords": BM25_PARAMETERS["stop_words"], "stemmer": stemmer, "show_progress": False}
+    index.index(bm25s.tokenize([retrieval.documents[place] for place in order], **options), show_progress=False)
+    queries = bm25s.tokenize(list(retrieval.queries), return_ids=False, **options)
+    run: Run = {}
+    for query_id, words in zip(retrieval.query_ids, queries, strict=True):
+        known = [word for word in words if word in index.vocab_dict]
+        hits = _top(index.get_scores(known), ids, k) if known else {}
+        run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
+    return run, {**BM25_PARAMETERS, "bm25s": version("bm25s")}
+
+
+def write_run(path: Path, run: Run, *, tag: str) -> None:
+    """Writes a gzipped TREC run file by rename; the same run gives the same bytes."""
+    lines = []
+    for query_id, hits in run.items():
+        for rank, (document_id, value) in enumerate(ranked(hits), 1):
+            fields = (query_id, "Q0", document_id, str(rank), f"{value:.{DECIMALS}f}", tag)
+            if any(len(field.split()) != 1 for field in fields):
+                raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {fields}")
+            lines.append(" ".join(fields) + "\n")
+    with whole_file(path) as part:
+        part.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+
+
+def read_run(path: Path) -> Run:
+    """Reads a gzipped TREC run file; ValueError names the line that is not one."""
+    run: Run = {}
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                query_id, _, document_id, _, value, _ = line.split()
+                run.setdefault(query_id, {})[document_id] = float(value)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error
+    return run
+
+
+def _check_vectors(what: str, vectors: np.ndarray, ids: Sequence[str]) -> None:
+    if not len(ids):
+        raise ValueError(f"there are no {what} to search")
+    if len(vectors) != len(ids) or len(set(ids)) != len(ids):
+        raise ValueError(f"{what}: {len(vectors)} vectors, {len(ids)} ids, {len(set(ids))} of them distinct")
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"{what}: {int((~np.isfinite(vectors)).any(axis=1).sum())} vectors hold NaN or infinity")
+
+
+def _rerank(
+    queries_QH: np.ndarray,
+    documents_DH: np.ndarray,
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    candidates: Mapping[str, Sequence[str]],
+    k: int,
+) -> Run:
+    place_of = {document_id: place for place, document_id in enumerate(document_ids)}
+    run: Run = {}
+    for query_id, query_H in zip(query_ids, queries_QH, strict=True):
+        wanted = sorted(set(candidates.get(query_id, ())))
+        unknown = [document_id for document_id in wanted if document_id not in place_of]
+        if unknown:
+            raise ValueError(f"query {query_id!r} has candidates that are no documents, first {unknown[0]!r}")
+        scores_C = documents_DH[[place_of[document_id] for document_id in wanted]] @ query_H
+        run[query_id] = _top(scores_C, wanted, k)
+    return run
+
+
+def _top(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
+    """Gives the k best of documents in the order of their ids; all that tie with the k-th are weighed before the cut."""
+    rounded_D = np.round(scores_D.astype(np.float64), DECIMALS)
+    places = np.arange(len(rounded_D))
+    if k < len(rounded_D):
+        places = np.flatnonzero(rounded_D >= np.partition(rounded_D, -k)[-k])
+    best = places[np.argsort(-rounded_D[places], kind="stable")][:k]
+    return {sorted_ids[place]: float(rounded_D[place]) for place in best}

@@ -1,0 +1,118 @@
+"""Search, measures and run files, against full sorting, pytrec-eval and arithmetic by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import pytrec_eval
+
+from repro.data.beir import Retrieval
+from repro.evaluate.retrieval import bm25_search, ranked, read_run, score, search, without_self_hits, write_run
+
+QUERY_IDS = [f"q{n}" for n in range(5)]
+DOCUMENT_IDS = [f"d{n}" for n in np.random.default_rng(9).permutation(40)]
+
+
+def vectors(count, seed):
+    found = np.random.default_rng(seed).normal(size=(count, 6))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_search_is_the_full_sort():
+    queries, documents = vectors(5, 0), vectors(40, 1)
+    run = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 7)
+    exact = queries.astype(np.float64) @ documents.T.astype(np.float64)
+    for query_id, scores in zip(QUERY_IDS, exact, strict=True):
+        assert list(run[query_id]) == [DOCUMENT_IDS[place] for place in np.argsort(-scores)[:7]]
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 100])
+def test_ties_go_to_the_smaller_id_also_at_the_cut(k):
+    documents = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (6, 1))
+    ids = ["e", "b", "f", "a", "d", "c"]
+    run = search(documents[:1], documents, ["q"], ids, k)
+    assert list(run["q"]) == sorted(ids)[:k]
+
+
+def test_reranking_looks_only_at_the_candidates():
+    queries, documents = vectors(5, 0), vectors(40, 1)
+    candidates = {query_id: DOCUMENT_IDS[n : n + 9] for n, query_id in enumerate(QUERY_IDS)}
+    full = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 40)
+    run = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 4, candidates)
+    for query_id in QUERY_IDS:
+        assert list(run[query_id]) == [d for d in full[query_id] if d in candidates[query_id]][:4]
+
+
+def test_a_query_does_not_find_itself():
+    run = {"a": {"a": 1.0, "b": 0.5, "c": 0.4}, "x": {"a": 0.1, "b": 0.5}}
+    assert without_self_hits(run, 1) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
+
+
+def test_ndcg_is_what_a_hand_computes():
+    run = {"q": {"x": 3.0, "y": 2.0, "z": 1.0}}
+    values = score(run, {"q": {"y": 2, "z": 1, "w": 1}})
+    gained = 2 / math.log2(3) + 1 / math.log2(4)
+    best = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
+    assert values["ndcg_at_10"] == pytest.approx(gained / best)
+    assert values["recall_at_100"] == pytest.approx(2 / 3)
+    assert values["mrr_at_10"] == pytest.approx(1 / 2)
+
+
+def test_measures_agree_with_pytrec_eval():
+    run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 40)
+    rng = np.random.default_rng(2)
+    judgements = {q: {d: int(rng.integers(0, 3)) for d in rng.choice(DOCUMENT_IDS, 6, False)} for q in QUERY_IDS}
+    found = score(run, judgements)
+    reference = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    for ours, theirs in (("ndcg_at_10", "ndcg_cut_10"), ("recall_at_100", "recall_100")):
+        np.testing.assert_allclose(found[ours], [reference[q][theirs] for q in sorted(judgements)], atol=1e-6)
+
+
+def test_measures_break_ties_by_the_smaller_id():
+    assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
+    assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}})["mrr_at_10"] == pytest.approx(0.5)
+
+
+def test_scores_stand_in_the_order_of_query_ids_and_a_missing_query_scores_nothing():
+    values = score({"b": {"x": 1.0}, "a": {"y": 1.0}}, {"c": {"x": 1}, "b": {"x": 1}, "a": {"x": 1}})
+    assert values["ndcg_at_10"].tolist() == [0, 1, 0]
+    assert values["ndcg_at_10"].dtype == np.float32
+
+
+def test_bm25_finds_the_document_that_shares_rare_words():
+    documents = ("the bucket is listed", "the table is deleted", "listing the listed lists")
+    retrieval = Retrieval("x", ("c", "b", "a"), documents, ("q", "none"), ("list bucket", "zebra"), {})
+    run, parameters = bm25_search(retrieval, 10)
+    assert ranked(run["q"])[0][0] == "c"
+    assert "b" not in run["q"]
+    assert run["none"] == {}
+    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(parameters)
+
+
+def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path):
+    run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 7)
+    for name in ("one", "two"):
+        write_run(tmp_path / f"{name}.trec.gz", run, tag="test")
+    assert read_run(tmp_path / "one.trec.gz") == run
+    assert (tmp_path / "one.trec.gz").read_bytes() == (tmp_path / "two.trec.gz").read_bytes()
+
+
+def test_bad_input_is_one_clear_line(tmp_path):
+    documents = vectors(2, 0)
+    bad = documents.copy()
+    bad[0, 0] = np.nan
+    cases = [
+        (lambda: search(documents, documents[:0], ["a", "b"], [], 3), "no documents to search"),
+        (lambda: search(documents, documents, ["a", "b"], ["x"], 3), "2 vectors, 1 ids"),
+        (lambda: search(documents, documents, ["a", "b"], ["x", "x"], 3), "1 of them distinct"),
+        (lambda: search(bad, documents, ["a", "b"], ["x", "y"], 3), "1 vectors hold NaN"),
+        (lambda: search(documents, documents, ["a", "b"], ["x", "y"], 3, {"a": ["z"]}), "first 'z'"),
+        (lambda: score({"a": {}}, {"a": {}}), "no judged document, first 'a'"),
+        (lambda: score({"a": {}}, {}), "no judged document, first 'a'"),
+        (lambda: score({}, {"a": {"x": 1}}, ["map"]), r"unknown measure \['map'\]"),
+        (lambda: write_run(tmp_path / "r.gz", {"a": {"x y": 1.0}}, tag="t"), "one with a space"),
+    ]
+    for call, message in cases:
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert not list(tmp_path.iterdir())
