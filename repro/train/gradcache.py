@@ -26,6 +26,7 @@ from repro.train.loss import LossParts
 
 FirstStage = Callable[[Texts], Tensor]
 SecondStage = Callable[[Texts, Tensor | None], Tensor]
+CPU_PIECE, GPU_PIECE = 64, 1024
 Loss = Callable[[Tensor, Tensor], LossParts]
 
 
@@ -53,7 +54,11 @@ class ChunkSizes:
 
     texts: int = 4096
     contexts: int = 4096
-    piece: int = 64
+    piece: int | None = None  # None: what suits the device
+
+    def piece_on(self, device: torch.device) -> int:
+        """Gives the texts of one piece: a CPU wants them to fit its cache, a GPU wants many at once."""
+        return self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
 
 
 def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = ChunkSizes()) -> LossParts:
@@ -71,11 +76,11 @@ def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = ChunkSize
 
 
 def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
-    contexts_CD = None
+    contexts_CD, piece_size = None, sizes.piece_on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
-        contexts = cut_by_length(step.contexts, min(sizes.piece, sizes.contexts))
+        contexts = cut_by_length(step.contexts, min(piece_size, sizes.contexts))
         contexts_CD = _join_documents(contexts, [stages.first(piece) for piece in contexts.pieces])
-    queries, documents = (cut_by_length(t, min(sizes.piece, sizes.texts)) for t in (step.queries, step.documents))
+    queries, documents = (cut_by_length(t, min(piece_size, sizes.texts)) for t in (step.queries, step.documents))
     queries_QD = queries.join([stages.second(piece, contexts_CD) for piece in queries.pieces])
     documents_MD = documents.join([stages.second(piece, contexts_CD) for piece in documents.pieces])
     parts = stages.loss(queries_QD, documents_MD)
