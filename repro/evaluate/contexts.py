@@ -1,7 +1,8 @@
 """Which documents a contextual model is conditioned on when it is scored, and how they were drawn, for the record.
 
-`own`: a seeded sample of the searched corpus, never its queries (§5). `wrong`: the same of another corpus of another
-family, each corpus serving once. `null`: the model's null vector in every place.
+`own`: a seeded sample of the searched corpus, never its queries (§5). `wrong`: the same of another corpus, of another
+family as far as there are enough, each corpus serving once. `random`: a seeded sample of general text, such as the
+training documents. `null`: the model's null vector in every place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from repro.data.beir import Retrieval, SuiteDataset
 from repro.seeds import generator_for
 
-KINDS = ("own", "wrong", "null")
+KINDS = ("own", "wrong", "random", "null")
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,19 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
 
 
 def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
-    """Gives for each dataset another one, of another family where there is one; each serves once.
+    """Gives for each dataset another one; each serves once. ValueError when there is only one.
 
-    Datasets are laid in a ring, family after family, and each takes the one half a ring away (or the first later one
-    of another family).
+    Datasets are laid in a ring, family after family, and each takes the one some places on: the number of places that
+    gives the fewest datasets one of their own family, and of such numbers the one nearest to half the ring.
     """
+    if len(datasets) < 2:
+        raise ValueError("a suite of one dataset has no wrong corpus: evaluate it without the context 'wrong'")
     ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
-    half = max(1, len(ring) // 2)
-    for shift in (half, *range(1, len(ring))):
-        pairs = {ring[place].name: ring[(place + shift) % len(ring)] for place in range(len(ring))}
-        if all(pairs[dataset.name].family != dataset.family for dataset in ring):
-            break
-    else:
-        pairs = {ring[place].name: ring[(place + half) % len(ring)] for place in range(len(ring))}
-    return {name: other.name for name, other in pairs.items()}
+
+    def badness(shift: int) -> tuple[int, int]:
+        others = ring[shift:] + ring[:shift]
+        num_kin = sum(one.family == other.family for one, other in zip(ring, others, strict=True))
+        return num_kin, abs(2 * shift - len(ring))
+
+    best = min(range(1, len(ring)), key=badness)
+    return {one.name: other.name for one, other in zip(ring, ring[best:] + ring[:best], strict=True)}

@@ -9,7 +9,7 @@ Shapes: Q queries, D documents, H dimensions, C candidates of a query.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def search(
     query_ids: Sequence[str],
     document_ids: Sequence[str],
     k: int,
-    candidates: Mapping[str, Sequence[str]] | None = None,
+    candidates: Mapping[str, Iterable[str]] | None = None,
 ) -> Run:
     """Gives the k best documents of every query by inner product in float32.
 
@@ -162,7 +162,7 @@ def _rerank(
     documents_DH: np.ndarray,
     query_ids: Sequence[str],
     document_ids: Sequence[str],
-    candidates: Mapping[str, Sequence[str]],
+    candidates: Mapping[str, Iterable[str]],
     k: int,
 ) -> Run:
     place_of = {document_id: place for place, document_id in enumerate(document_ids)}
@@ -178,7 +178,7 @@ def _rerank(
 
 
 def _top(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
-    """Gives the k best of documents in the order of their ids; all that tie with the k-th are weighed before the cut."""
+    """Gives the k best of documents in the order of their ids; all that tie with the k-th are weighed first."""
     rounded_D = np.round(scores_D.astype(np.float64), DECIMALS)
     places = np.arange(len(rounded_D))
     if k < len(rounded_D):

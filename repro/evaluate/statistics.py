@@ -1,4 +1,4 @@
-"""Intervals for differences of systems: a paired bootstrap over seeds and queries, and Holm's correction."""
+"""Intervals for differences of systems: a paired bootstrap over seeds and queries, and Holm's correction.
 
 A metric is the mean over strata (datasets) of the mean over units (queries). A resample draws, with replacement, the
 seeds (when there are two or more) and, inside every stratum, the units; both systems get the same draw, so what they
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.stats import rankdata
 from statsmodels.stats.multitest import multipletests
 
 from repro.seeds import generator_for
@@ -65,6 +66,41 @@ def _unit_weights(strata_Q: np.ndarray, num_samples: int, generator: np.random.G
             counts_RQ = np.bincount(draws_RQ.ravel(), minlength=size * count).reshape(size, count)
             weights_RQ[:, places] = counts_RQ / (count * len(names))
         yield weights_RQ
+
+
+def percentile_interval(samples: np.ndarray, level: float = 0.05) -> tuple[float, float]:
+    """Gives the interval that leaves out a share `level` of the resamples, half on each side."""
+    low, high = np.quantile(samples, [level / 2, 1 - level / 2])
+    return float(low), float(high)
+
+
+def two_sided_p(samples: np.ndarray) -> float:
+    """Gives twice the share of resampled differences on the rarer side of zero; never 0, as resamples are finite."""
+    rarer = min(int((samples <= 0).sum()), int((samples >= 0).sum()))
+    return min(1.0, 2 * (rarer + 1) / (len(samples) + 1))
+
+
+def correlation_bootstrap(
+    x: np.ndarray, y: np.ndarray, *, kind: str = "pearson", num_samples: int = 2000, seed: int = 0
+) -> tuple[float, np.ndarray]:
+    """Gives the correlation of paired values (one pair a run) and its resamples over the pairs, float64 (R,).
+
+    `kind` is "pearson", or "spearman": Pearson's of the ranks, which each resample ranks anew. A resample in which a
+    side does not vary has no correlation and is left out. ValueError for under three pairs or a side that is constant.
+    """
+    if kind not in ("pearson", "spearman"):
+        raise ValueError(f"unknown correlation {kind!r}; choose one of ['pearson', 'spearman']")
+    if np.shape(x) != np.shape(y) or len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        raise ValueError(f"{len(x)} and {len(y)} values have no correlation: it takes three pairs, not all equal")
+    draws = generator_for(seed, "bootstrap of a correlation").integers(0, len(x), (num_samples, len(x)))
+    rows_RN = [np.vstack([side, np.asarray(side)[draws]]).astype(np.float64) for side in (x, y)]
+    if kind == "spearman":
+        rows_RN = [rankdata(side, axis=1) for side in rows_RN]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centred = [side - side.mean(axis=1, keepdims=True) for side in rows_RN]
+        norms = np.sqrt((centred[0] ** 2).sum(axis=1) * (centred[1] ** 2).sum(axis=1))
+        correlations = np.where(norms > 0, (centred[0] * centred[1]).sum(axis=1) / norms, np.nan)
+    return float(correlations[0]), correlations[1:][np.isfinite(correlations[1:])]
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = 0.05) -> list[float]:

@@ -6,7 +6,7 @@ another context than the corpus' own stand under `desk+wrong/…` and `desk+null
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from repro.data.beir import Retrieval, Suite, load_beir
-from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.retrieval import bm25_search, score, search, write_run
+from repro.evaluate.contexts import Context, draw_context, wrong_corpora
+from repro.evaluate.retrieval import Run, bm25_search, score, search, write_run
 
 HEADLINE = "ndcg_at_10"
 TOP_K = 100
-Search = Callable[[Retrieval, str], Any]
+Search = Callable[[Retrieval, str], Run]
 
 
 class Encoder(Protocol):
@@ -31,6 +31,25 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Gives unit vectors, float32 (N, D)."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How an encoder is scored: under which contexts, and against all documents or only candidates."""
+
+    contexts: Sequence[str] = ("own",)
+    num_contexts: int = 0  # 0: the encoder has no context
+    seed: int = 0
+    candidates: Mapping[str, Run] | None = None  # by dataset: a first stage's run, to rerank (the truncated protocol)
+    pool: Retrieval | None = None  # the texts of the context "random"
+
+    def __post_init__(self) -> None:
+        if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
+            raise ValueError(
+                f"contexts {list(self.contexts)} with num_contexts=0: without documents there is only 'own'"
+            )
+        if "random" in self.contexts and self.pool is None:
+            raise ValueError("the context 'random' is drawn from a pool of general text: give one")
 
 
 @dataclass(frozen=True)
@@ -52,25 +71,32 @@ def evaluate_suite(
     folder: Path | None = None,
 ) -> Evaluation:
     """Scores an encoder by exact search under each context; TREC run files go to `folder`."""
+    return evaluate_setting(encoder, suite, Setting(contexts=contexts, num_contexts=num_contexts, seed=seed), folder)
+
+
+def evaluate_setting(encoder: Encoder, suite: Suite, setting: Setting, folder: Path | None = None) -> Evaluation:
+    """The same with everything that can be set, reranking included."""
     retrievals = {dataset.name: load_beir(dataset.path) for dataset in suite.datasets}
-    others = wrong_corpora(suite.datasets) if "wrong" in contexts else {}
+    others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts else {}
     drawn: list[dict[str, Any]] = []
 
-    def search_with(retrieval: Retrieval, kind: str) -> Any:
-        if num_contexts:
-            source = retrievals[others[retrieval.name]] if kind == "wrong" else retrieval
-            context = draw_context(kind, source, num_contexts=num_contexts, seed=seed)
-            encoder.set_context(context.texts, seed)
+    def context_of(retrieval: Retrieval, kind: str) -> Context:
+        source = {"wrong": retrievals.get(others.get(retrieval.name, "")), "random": setting.pool}.get(kind, retrieval)
+        return draw_context(kind, source, num_contexts=setting.num_contexts, seed=setting.seed)
+
+    def search_with(retrieval: Retrieval, kind: str) -> Run:
+        if setting.num_contexts:
+            context = context_of(retrieval, kind)
+            encoder.set_context(context.texts, setting.seed)
             drawn.append({"dataset": retrieval.name, **context.provenance})
         queries, documents = encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, "document")
-        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, TOP_K)
+        candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
+        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, TOP_K, candidates)
 
-    evaluation = _score_all(suite, retrievals, contexts, search_with, folder)
-    return Evaluation(
-        evaluation.metrics,
-        evaluation.per_query,
-        {**evaluation.provenance, "protocol": "full search", "contexts": drawn},
-    )
+    evaluation = _score_all(suite, retrievals, setting.contexts, search_with, folder)
+    protocol = "full search" if setting.candidates is None else "reranking of a first stage"
+    provenance = {**evaluation.provenance, "protocol": protocol, "contexts": drawn}
+    return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
 
 def evaluate_bm25(suite: Suite, *, folder: Path | None = None) -> Evaluation:
@@ -78,7 +104,7 @@ def evaluate_bm25(suite: Suite, *, folder: Path | None = None) -> Evaluation:
     retrievals = {dataset.name: load_beir(dataset.path) for dataset in suite.datasets}
     parameters: dict[str, Any] = {}
 
-    def search_with(retrieval: Retrieval, kind: str) -> Any:
+    def search_with(retrieval: Retrieval, kind: str) -> Run:
         run, used = bm25_search(retrieval, TOP_K)
         parameters.update(used)
         return run
@@ -115,6 +141,9 @@ def _averages(name: str, suite: Suite, metrics: dict[str, float]) -> dict[str, f
     measures = sorted({path.rpartition("/")[2] for path in metrics if path.startswith(f"{name}/")})
     groups = {family: [d.name for d in suite.datasets if d.family == family] for family in _families(suite)}
     groups["mean"] = [dataset.name for dataset in suite.datasets]
+    clashes = sorted({dataset.name for dataset in suite.datasets} & set(groups))
+    if clashes:
+        raise ValueError(f"suite {suite.name}: {clashes} name both a dataset and a mean over datasets: rename them")
     return {
         f"{name}/{group}/{measure}": float(np.mean([metrics[f"{name}/{member}/{measure}"] for member in members]))
         for group, members in groups.items()
