@@ -28,7 +28,7 @@ EXIT_NOT_RUN = 2
 
 def main() -> None:
     """Runs the command line; the reader's mistakes end in one line and exit code 2."""
-    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+    sys.exit(_guarded(lambda: app(prog_name="repro", standalone_mode=False)))
 
 
 def open_door(name: str) -> int:
@@ -36,7 +36,7 @@ def open_door(name: str) -> int:
     if name not in artefacts():
         print(f"error: unknown artefact {name!r}; choose of {list(artefacts())}", file=sys.stderr)
         return EXIT_NOT_RUN
-    return _guarded(lambda: app(["run", name, *sys.argv[1:]], standalone_mode=False))
+    return _guarded(lambda: app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False))
 
 
 def _guarded(action: Callable[[], int | None]) -> int:
