@@ -24,7 +24,7 @@ from repro.spec import Run
 from repro.stages import Stage
 from repro.store import has_record
 from slurm.notes import Note, Work, run_work, stage_work
-from slurm.scheduler import is_cancelled
+from slurm.scheduler import why_told_to_end
 
 EXIT_INTERRUPTED = 75
 """Exit status of a job that stopped before its end and can go on from its checkpoint."""
@@ -140,13 +140,13 @@ class Job:
                 raise Stopped(stop.reason or "its processes stopped")
             return
         try:
-            from repro.train.loop import Interrupted
-        except ModuleNotFoundError:
-            Interrupted = Stopped
-        try:
             named(self.execute)(Run(**self.run), should_stop=stop, report=say)
-        except Interrupted as interruption:
-            raise Stopped(str(interruption)) from interruption
+        except RuntimeError as error:
+            from repro.train.loop import Interrupted
+
+            if isinstance(error, Interrupted):
+                raise Stopped(str(error)) from error
+            raise
 
 
 def named(path: str) -> Callable[..., Any]:
@@ -215,7 +215,7 @@ class _WrittenDown:
         self.work.write(replace(ended, at=time.time()))
 
     def _interrupted(self, reason: str) -> Note:
-        if self.work.is_cancelled or (self.note.job_id and is_cancelled(self.note.job_id)):
+        if self.work.is_cancelled or (self.note.job_id and why_told_to_end(self.note.job_id) == "cancelled"):
             return replace(self.note, state="cancelled", reason="it was cancelled")
         num_interruptions = self.note.num_interruptions + 1
         return replace(self.note, state="interrupted", reason=reason, num_interruptions=num_interruptions)

@@ -24,7 +24,7 @@ from repro.places import CHECKOUT, home
 from slurm.job import EXIT_INTERRUPTED, Job, Stop, Stopped, listening
 from slurm.notes import Note
 from slurm.profiles import Profile
-from slurm.scheduler import is_preempted
+from slurm.scheduler import why_told_to_end
 from slurm.sweep import Task, submission_of, sweep_folder
 
 Report = Callable[[str], None]
@@ -67,8 +67,8 @@ class SubmittedJob:
             reason = f"interrupted {note.num_interruptions} times, {self.job.max_requeues} are allowed; {note.reason}"
             work.write(replace(note, state="failed", reason=reason))
             return False
-        # SIGTERM alone means scancel, or a scheduler that requeues the job itself
-        return stop.signal_number == signal.SIGUSR2 or is_preempted(job_id)
+        # after any other SIGTERM the job was cancelled, or is requeued already
+        return stop.signal_number == signal.SIGUSR2 or why_told_to_end(job_id) == "preempted"
 
 
 class ScriptWriter(SlurmExecutor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -65,16 +66,28 @@ def fate(job_id: str) -> str | None:
     return lines[0] if lines else None
 
 
-def is_preempted(job_id: str) -> bool:
-    """Says whether a running job that got SIGTERM is making room for another; a cancelled one is not."""
-    shown = ask("scontrol", "show", "job", "--oneliner", job_id) or ""
-    preempted = re.search(r"PreemptTime=(\S+)", shown)
-    return "JobState=RUNNING" in shown and preempted is not None and preempted.group(1) not in ("None", "N/A")
+def why_told_to_end(job_id: str) -> str:
+    """Gives, inside a job that got SIGTERM, who did it: "preempted", "requeued", "cancelled", or "" for something else.
+
+    While a job is ending, Slurm shows the same state for all of these, so they are told apart by what else it shows.
+    """
+    found = dict(re.findall(r"(\w+)=(\S*)", ask("scontrol", "show", "job", "--oneliner", job_id) or ""))
+    if found.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
+        return "preempted"
+    if int(found.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0)):
+        return "requeued"
+    is_ending = found.get("JobState") in ("COMPLETING", "CANCELLED")
+    is_over = is_ending and _seconds(found["RunTime"]) >= _seconds(found["TimeLimit"])
+    return "cancelled" if is_ending and not is_over else ""
 
 
-def is_cancelled(job_id: str) -> bool:
-    """Says whether somebody has cancelled a job."""
-    return "JobState=CANCELLED" in (ask("scontrol", "show", "job", "--oneliner", job_id) or "")
+def _seconds(span: str) -> float:
+    """Gives the seconds of Slurm's [days-]hours:minutes:seconds; infinity for UNLIMITED."""
+    days, _, clock = span.rpartition("-")
+    if not re.fullmatch(r"[\d:]+", clock):
+        return float("inf")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def cancel(job_ids: Iterable[str]) -> None:

@@ -1,0 +1,35 @@
+"""Tests marked slurm run on the Slurm that answers, and say why not where none does."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+DEV_CLUSTER = Path(
+    os.environ.get("REPRO_DEV_CLUSTER", Path(tempfile.gettempdir()) / f"repro-dev-cluster-{os.getuid()}")
+)
+
+
+def pytest_configure() -> None:
+    """Finds the developer's cluster when it is up and nothing else is configured."""
+    if "SLURM_CONF" not in os.environ and (DEV_CLUSTER / "slurm.conf").is_file():
+        os.environ["SLURM_CONF"] = str(DEV_CLUSTER / "slurm.conf")
+
+
+def no_slurm() -> str:
+    """Gives why there is no Slurm here; empty when it answers."""
+    if shutil.which("sbatch") is None:
+        return "no sbatch here; `slurm/dev-cluster.sh up` installs and starts a Slurm"
+    asked = subprocess.run(["scontrol", "ping"], capture_output=True, text=True)
+    return "" if asked.returncode == 0 and "UP" in asked.stdout else "Slurm does not answer; `slurm/dev-cluster.sh up`"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips the tests marked slurm with the reason."""
+    marked = [item for item in items if item.get_closest_marker("slurm")]
+    reason = no_slurm() if marked else ""
+    for item in marked if reason else []:
+        item.add_marker(pytest.mark.skip(reason=reason))

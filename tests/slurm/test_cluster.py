@@ -1,0 +1,248 @@
+"""On a real Slurm: stages first, interruptions survived, nothing done twice, and the disk tells the truth."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.identity import run_id
+from repro.lease import owners
+from repro.places import CHECKOUT, local_records
+from repro.spec import Run, base, grid
+from repro.store import read_records
+from slurm.notes import run_work, sweeps_folder
+from slurm.profiles import Profile, profile_named
+from slurm.scheduler import queue
+from slurm.start import Wish, cancel, start
+from slurm.status import Sight, standings, why
+from slurm.sweep import read_submissions
+from tests.slurm.stand_in import HOOKS, traced
+
+pytestmark = pytest.mark.slurm
+
+PROFILE = replace(profile_named("dev-cluster"), memory_gb=0.5)
+RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 2))
+SLOW = grid(base("smoke", num_steps=40), seed=(0,))
+
+
+@pytest.fixture(autouse=True)
+def shared_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A home that outlives the test's processes, emptied of jobs at the end."""
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.25")
+    yield tmp_path
+    jobs = [place["job_id"].split("_")[0] for entry in read_submissions() for place in entry.jobs.values()]
+    if jobs:
+        subprocess.run(["scancel", *set(jobs)], check=False)
+
+
+def launch(*runs: Run, profile: Profile = PROFILE, retry: bool = False) -> list[str]:
+    """Launches to Slurm; gives what was reported."""
+    lines: list[str] = []
+    start(runs, profile, sweep="test", wish=Wish(hooks=HOOKS, retry=retry), report=lines.append)
+    return lines
+
+
+def until(condition: Callable[[], object], seconds: float = 90) -> None:
+    """Waits for something to become true; says what stood where when it does not."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        known = {name: Run(**values) for entry in read_submissions() for name, values in entry.runs.items()}
+        assert time.monotonic() < deadline, [traced(), queue(), [why(run) for run in known.values()]]
+        time.sleep(0.1)
+
+
+def states(*runs: Run) -> list[str]:
+    """Where the runs stand."""
+    return [standing.state for standing in standings(runs)]
+
+
+def recorded(*runs: Run) -> Callable[[], bool]:
+    """Whether all are recorded, as a condition to wait for."""
+    return lambda: states(*runs) == ["recorded"] * len(runs)
+
+
+def begun(run: Run, times: int = 1) -> Callable[[], bool]:
+    """Whether a run has begun that many times, as a condition to wait for."""
+    return lambda: sum(line.startswith(f"begin {run_id(run)}") for line in traced()) >= times
+
+
+def job_of(run: Run) -> str:
+    """The number of a run's job."""
+    return standings([run])[0].job_id
+
+
+def undisturbed(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> float:
+    """The number a run gives when nobody disturbs it."""
+    from tests.slurm.stand_in import execute, stages_of
+
+    monkeypatch.setenv("REPRO_HOME", str(home / "undisturbed"))
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0")
+    (home / "undisturbed").mkdir()
+    for stage in stages_of(run):
+        stage.build()
+    run_work(run).folder.mkdir(parents=True)
+    return execute(run, should_stop=lambda: False, report=print).metrics["value"]
+
+
+def test_an_array_waits_for_its_stages_and_a_second_launch_adds_nothing() -> None:
+    runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
+    launch(*runs)
+    assert set(states(*runs)) <= {"queued", "running"}
+    assert launch(*runs) == ["6 runs asked for, 0 to start"]
+    until(recorded(*runs))
+    done = traced()
+    assert [done.count("build corpus"), done.count("build clusters")] == [1, 1]
+    assert done.index("build clusters") < min(done.index(f"begin {run_id(run)} at 0") for run in runs[3:])
+    assert sum(line.startswith("begin") for line in done) == 6
+    assert [path.name for path in sweeps_folder().iterdir() if not path.name.startswith(".")] == ["test"]
+    assert launch(*runs) == ["6 runs asked for, 0 to start"]
+
+
+def test_a_requeued_run_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    [run] = SLOW
+    launch(run)
+    until(begun(run))
+    time.sleep(1)
+    subprocess.run(["scontrol", "requeue", job_of(run)], check=True)
+    until(lambda: states(run) == ["interrupted"])
+    assert standings([run])[0].live_on == "slurm"
+    assert launch(run) == ["1 runs asked for, 0 to start"]
+    until(recorded(run))
+    begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
+    assert len(begins) == 2
+    assert begins[1] > 0
+    [record] = read_records(local_records())
+    assert record.metrics["value"] == undisturbed(run, monkeypatch, tmp_path)
+
+
+def test_a_run_warned_of_its_time_limit_is_requeued_by_itself() -> None:
+    # Slurm looks at its clocks every half minute, so the warning comes 10 to 40 s after the start, of 45 s of work
+    [run] = (replace(SLOW[0], num_steps=180),)
+    launch(run, profile=replace(PROFILE, time_minutes=1, warning_seconds=50))
+    until(begun(run))
+    until(begun(run, 2), 150)
+    said = Path(standings([run])[0].log).read_text()
+    assert "Requeued job" in said
+    until(recorded(run), 200)
+    assert standings([run])[0].num_interruptions >= 1
+
+
+def test_a_run_requeued_too_often_has_failed() -> None:
+    [run] = SLOW
+    launch(run, profile=replace(PROFILE, max_requeues=0))
+    until(begun(run))
+    subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
+    until(lambda: states(run) == ["failed"])
+    assert "interrupted 1 times, 0 are allowed" in standings([run])[0].reason
+    assert launch(run) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
+
+
+@pytest.mark.parametrize("with_our_verb", [True, False])
+def test_a_cancelled_run_stays_so_until_it_is_retried(with_our_verb: bool) -> None:
+    [run] = SLOW
+    launch(run)
+    until(begun(run))
+    if with_our_verb:
+        assert [standing.state for standing in cancel([run])] == ["running"]
+    else:
+        subprocess.run(["scancel", job_of(run)], check=True)
+    until(lambda: states(run) == ["cancelled"])
+    assert launch(run) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
+    launch(run, retry=True)
+    until(recorded(run))
+    assert "begin" in traced()[0] or len(owners(run_work(run).lease_folder)) == 2
+
+
+def test_a_killed_job_is_told_from_the_disk_and_launched_again() -> None:
+    [run] = SLOW
+    launch(run)
+    until(begun(run))
+    os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGKILL)
+    until(lambda: standings([run])[0].state == "interrupted" and not standings([run])[0].live_on)
+    assert "died without a word" in standings([run])[0].reason
+    launch(run)
+    until(recorded(run))
+
+
+def test_a_failed_run_and_a_failed_stage_say_why(tmp_path: Path) -> None:
+    home = Path(os.environ["REPRO_HOME"])
+    home.mkdir(parents=True)
+    (home / "break-clusters").touch()
+    bad, blocked = replace(RUNS[0], seed=13), replace(RUNS[0], sampler="cluster", cluster_size=8)
+    launch(bad, blocked)
+    until(lambda: states(bad, blocked) == ["failed", "failed"])
+    told = why(bad)
+    assert "seed 13 brings bad luck" in told["traceback"]
+    assert "seed 13 brings bad luck" in "\n".join(told["last_lines"])
+    assert Path(told["script"]).read_text().startswith("#!/bin/bash")
+    assert "no room for clusters" in why(blocked)["reason"]
+    (home / "break-clusters").unlink()
+    (home / "mended").touch()
+    launch(bad, blocked, retry=True)
+    until(recorded(bad, blocked))
+
+
+def test_two_launchers_at_once_submit_each_run_once() -> None:
+    code = (
+        "from tests.slurm.test_cluster import RUNS, launch\nimport sys\n"
+        "print('\\n'.join(launch(*RUNS)), file=sys.stderr)"
+    )
+    both = [subprocess.Popen(["python", "-c", code], cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60)[1] for process in both]
+    assert sorted("3 runs asked for, 3 to start" in words for words in said) == [False, True], said
+    until(recorded(*RUNS))
+    assert len(read_submissions()) == 2  # the stage, and one array
+    assert sum(line.startswith("begin") for line in traced()) == 3
+
+
+@pytest.fixture
+def own_cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A developer's cluster of the test's own, which it may break; arrays of 3."""
+    script = CHECKOUT / "slurm" / "dev-cluster.sh"
+    if shutil.which("slurmctld") is None or os.getuid() != 0:
+        pytest.skip("starting a cluster needs slurmctld here, and root")
+    folder = tmp_path_factory.mktemp("cluster", numbered=True)
+    monkeypatch.setenv("REPRO_DEV_CLUSTER", str(folder))
+    monkeypatch.setenv("REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE", "3")
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    subprocess.run([script, "up"], check=True, stdout=subprocess.DEVNULL)
+    yield script
+    subprocess.run([script, "down"], check=True)
+
+
+def test_eight_runs_go_in_arrays_of_at_most_three(own_cluster: Path) -> None:
+    runs = grid(base("smoke", num_steps=1), seed=tuple(range(8)))
+    launch(*runs)
+    arrays = [entry for entry in read_submissions() if entry.runs]
+    assert sorted(len(entry.jobs) for entry in arrays) == [2, 3, 3]
+    until(recorded(*runs))
+    assert sum(line.startswith("begin") for line in traced()) == 8
+
+
+def test_runs_outlive_a_killed_slurmd(own_cluster: Path) -> None:
+    runs = tuple(replace(run, num_steps=20) for run in RUNS)
+    launch(*runs)
+    until(begun(runs[0]))
+    subprocess.run([own_cluster, "kill-slurmd"], check=True)
+    time.sleep(2)
+    assert set(states(*runs)) <= {"running", "queued", "recorded"}
+    subprocess.run([own_cluster, "start-slurmd"], check=True)
+    until(recorded(*runs), 180)
+    assert sum(line.startswith("end") for line in traced()) == 3
+
+
+def test_the_disk_alone_tells_when_the_scheduler_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    [run] = SLOW
+    launch(run)
+    until(begun(run))
+    with monkeypatch.context() as patch:
+        patch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
+        assert Sight().queue is None
+        assert states(run) == ["running"]
+    until(recorded(run))
