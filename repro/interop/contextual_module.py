@@ -1,0 +1,109 @@
+"""Our contextual model as one module of a sentence-transformers model, and its folder as one that transformers knows.
+
+Without `dataset_embeddings`, `encode` runs the first stage and gives context vectors; with them, the second.
+Vectors are not normalised, as those of the authors' releases.
+
+Shapes: N texts, S tokens, D hidden size, T vectors a context document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from sentence_transformers.base.modules import InputModule
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedConfig
+
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.model.contextual import ContextualModel
+from repro.model.start import load_model
+from repro.model.texts import Texts, texts_from
+
+TOKENIZER_FILE = "tokenizer.json"
+MODULE_FOLDER = "0_ContextualModule"
+
+
+class ContextualConfig(PreTrainedConfig):
+    """What stands in the folder's own config.json, for programs that ask how many context documents there are."""
+
+    model_type = "cde_repro"
+    transductive_corpus_size: int = 512
+
+
+AutoConfig.register(ContextualConfig.model_type, ContextualConfig, exist_ok=True)
+
+
+class ContextualModule(InputModule):
+    """Tokenises and runs both stages; `config.transductive_corpus_size` is the number of context documents."""
+
+    forward_kwargs = {"dataset_embeddings"}  # noqa: RUF012 - a plain set in the base class
+    save_in_root = False
+
+    def __init__(self, model: ContextualModel) -> None:
+        super().__init__()
+        self.model = model
+        self.tokenizer: Tokenizer = load_tokenizer(model.config.tokenizer)
+        self.config = SimpleNamespace(transductive_corpus_size=model.config.num_contexts)
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens a text is cut to."""
+        return self.model.config.max_tokens
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Gives token ids and their mask, both int64 (N, S)."""
+        tokens = tokenize([(prompt or "") + text for text in inputs], self.tokenizer, self.max_seq_length)
+        texts = texts_from(*tokens.pad(range(len(tokens))))
+        return {"input_ids": texts.ids_NS, "attention_mask": texts.mask_NS}
+
+    def forward(
+        self, features: dict[str, Any], dataset_embeddings: Tensor | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Adds `sentence_embedding`: (N, D) under a context, else the context vectors of each text, (N, T × D)."""
+        texts = Texts(features["input_ids"], features["attention_mask"])
+        if dataset_embeddings is None:
+            num_vectors = self.model.config.tokens_per_document
+            vectors = self.model.first_stage_model.segments(texts, num_vectors).flatten(1)
+        else:
+            given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
+            vectors = self.model.second_stage(texts, given.reshape(-1, self.model.config.hidden_size))
+        return features | {"sentence_embedding": vectors}
+
+    def get_embedding_dimension(self) -> int:
+        """D."""
+        return self.model.config.hidden_size
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What `print` shows."""
+        return {"num_contexts": self.model.config.num_contexts, "max_seq_length": self.max_seq_length}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Writes our own config.json and model.safetensors, and the tokenizer; ValueError for an unsafe format."""
+        if not safe_serialization:
+            raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
+        self.model.save_pretrained(output_path)
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.tokenizer.save(str(Path(output_path) / TOKENIZER_FILE))
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
+    ) -> ContextualModule:
+        """Reads what `save` wrote, from a folder or a hub id."""
+        options = {name: kwargs.get(name) for name in ("token", "cache_folder", "revision")}
+        local = bool(kwargs.get("local_files_only"))
+        found = cls.load_dir_path(model_name_or_path, subfolder=subfolder, local_files_only=local, **options)
+        folder = Path(found or model_name_or_path)
+        model = load_model(folder)
+        if not isinstance(model, ContextualModel):
+            raise ValueError(f"{folder} holds a {model.architecture} model: it opens with stock modules, not this one")
+        # the tokenizer travels with the folder, whatever it was called where the model was trained
+        model.config = replace(model.config, tokenizer=str(folder))
+        return cls(model)

@@ -1,0 +1,92 @@
+"""Our models as folders of sentence-transformers: biencoders of stock modules only, contextual ones with our module.
+
+1. A biencoder becomes Transformer – mean pooling – Dense (GELU) – Dense – Normalize; its folder opens anywhere.
+2. A contextual model becomes one module of ours; sentence-transformers asks for `trust_remote_code=True` for any class
+   that is not its own, `open_sentence_transformers` does not.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import PreTrainedTokenizerFast
+
+from repro.data.tokens import load_tokenizer
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualConfig, ContextualModule
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.prompts import PROMPTS
+
+
+def export_sentence_transformers(model: Biencoder | ContextualModel, folder: str | Path) -> None:
+    """Writes a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty."""
+    target = Path(folder)
+    if target.exists() and any(target.iterdir()):
+        raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
+    as_sentence_transformer(model).save_pretrained(str(target), create_model_card=False)
+    if isinstance(model, ContextualModel):
+        ContextualConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
+
+
+def as_sentence_transformer(model: Biencoder | ContextualModel) -> SentenceTransformer:
+    """Gives the same model inside sentence-transformers; a biencoder's weights are copied, others shared."""
+    prompts = dict(PROMPTS[model.config.prompts]._asdict())
+    if isinstance(model, ContextualModel):
+        return SentenceTransformer(modules=[ContextualModule(model)], prompts=prompts, device=str(model.device))
+    with tempfile.TemporaryDirectory() as scratch:
+        model.embedder.model.save_pretrained(scratch)
+        fast_tokenizer(model.config).save_pretrained(scratch)
+        words = Transformer(scratch, max_seq_length=model.config.max_tokens)
+    modules = [words, Pooling(model.config.hidden_size, pooling_mode="mean"), *_head(model), Normalize()]
+    return SentenceTransformer(modules=modules, prompts=prompts, device=str(model.device)).eval()
+
+
+def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
+    """Opens an exported folder without remote code, whichever kind it is; ValueError when it is no such folder."""
+    path = Path(folder)
+    listed = path / "modules.json"
+    if not listed.is_file():
+        raise ValueError(f"{path} is no folder of sentence-transformers: modules.json is missing")
+    types = [module["type"] for module in json.loads(listed.read_text(encoding="utf-8"))]
+    if all(name.startswith("sentence_transformers.") for name in types):
+        return SentenceTransformer(str(path), local_files_only=True)
+    ours = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
+    if types != [ours]:
+        raise ValueError(f"{path} needs {types}, which are neither stock modules nor {ours}")
+    settings = json.loads((path / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+    module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
+    return SentenceTransformer(modules=[module], prompts=settings["prompts"])
+
+
+def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
+    """Gives a model's tokenizer as transformers wraps it, cutting at the model's length."""
+    inner = load_tokenizer(config.tokenizer)
+    inner.no_padding()
+    inner.no_truncation()
+    usual = {
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "unk_token": "[UNK]",
+        "mask_token": "[MASK]",
+    }
+    special = {name: word for name, word in usual.items() if inner.token_to_id(word) is not None}
+    special.setdefault("pad_token", str(inner.id_to_token(0)))  # padding is masked: any word will do
+    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)
+
+
+def _head(model: Biencoder) -> list[Dense]:
+    layers = []
+    width = model.config.hidden_size
+    for linear, activation in ((model.mlp[0], torch.nn.GELU()), (model.mlp[2], torch.nn.Identity())):
+        dense = Dense(width, width, activation_function=activation)
+        dense.linear.load_state_dict(linear.state_dict())
+        layers.append(dense)
+    return layers
