@@ -36,7 +36,8 @@ def open_door(name: str) -> int:
     if name not in artefacts():
         print(f"error: unknown artefact {name!r}; choose of {list(artefacts())}", file=sys.stderr)
         return EXIT_NOT_RUN
-    return _guarded(lambda: app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False))
+    words = ["run", name, *sys.argv[1:]]
+    return _guarded(lambda: app(words, prog_name=f"python -m repro.{name}", standalone_mode=False))
 
 
 def _guarded(action: Callable[[], int | None]) -> int:

@@ -10,10 +10,10 @@ from typing import Any
 
 from repro.evaluate.suites import Evaluation, evaluate_bm25, evaluate_suite
 from repro.identity import run_id
-from repro.inputs import TRAINED, check_available, stages_of, suite_of
+from repro.inputs import check_available, stages_of, suite_of
 from repro.places import local_records, run_folder
 from repro.provenance import code_identity, machine, versions
-from repro.spec import Run
+from repro.spec import TRAINED, Run
 from repro.store import Record, has_record, read_record, write_record
 
 Report = Callable[[str], None]

@@ -15,7 +15,7 @@ import numpy as np
 from repro.data.beir import Suite, load_suite
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, load_tokens, tokenize
-from repro.spec import Run
+from repro.spec import TRAINED, Run
 from repro.stages import Stage
 
 Report = Callable[[str], None]
@@ -23,7 +23,6 @@ SELECTION_SEED = CLUSTER_SEED = (
     0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
 )
 SIDES: tuple[Side, ...] = ("query", "document")
-TRAINED = ("biencoder", "contextual")
 
 
 def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int) -> Callable[[Path], None]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.claims import Judgement
-from repro.spec import FIELDS, Column, Row, Run, Table
+from repro.spec import FIELDS, TRAINED, Column, Row, Run, Table
 from repro.store import Record
 from repro.writing import whole_file
 
@@ -47,12 +47,17 @@ def metric_path(pattern: str, run: Run, context: str = "own") -> str:
 
 
 def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
-    """Gives the text of one cell over the records of its row; a dash when one of them lacks the value."""
+    """Gives the text of one cell over the records of its row; a dash when one of them lacks the value.
+
+    A row seen through another context differs only in scores: its other cells stay empty.
+    """
+    if row.context != "own" and "{suite}" not in column.value:
+        return ""
     values: list[float] = []
     for record in records:
         if column.value in FIELDS:
-            value = getattr(record.run, column.value)
-            return ABSENT if value is None else format_number(value, column.decimals)
+            value = getattr(record.run, column.value) if record.run.architecture in TRAINED else None
+            return format_number(value, column.decimals)
         path = metric_path(column.value, record.run, row.context)
         if path not in record.metrics:
             return ABSENT
@@ -71,9 +76,9 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
             lines.append((row.label, "paper", "", *printed))
         asked = [run for run in wanted if row.of.matches(run)]
         for who, records in (("published", published), ("yours", yours)):
-            have = [record for record in records if record.run in asked]
-            if not have and not (who == "yours" and yours) and published:
+            if not records:
                 continue
+            have = [record for record in records if record.run in asked]
             seeds = f"{len(have)}/{len(asked)}"
             lines.append((row.label, who, seeds, *(cell(column, row, have) for column in columns)))
     header = ("", "whose", "seeds", *(column.label for column in columns))

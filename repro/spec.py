@@ -23,6 +23,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+TRAINED = ("biencoder", "contextual")
+"""Architectures that are trained; the others are references that take their place in a table."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:

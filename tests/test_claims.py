@@ -26,7 +26,7 @@ DATASETS = [{"name": "a", "family": "f", "num_queries": 400}, {"name": "b", "fam
 def record(folder: Path, run: Run, gain: float, noise: float = 0.05) -> Record:
     """A record whose scores lie `gain` above a level that depends on the query alone."""
     level = np.random.default_rng(7).uniform(0.3, 0.7, 500)
-    own = np.random.default_rng([run.seed, len(run.sampler)]).normal(gain, noise, 500)
+    own = np.random.default_rng([run.seed, ord(run.sampler[0])]).normal(gain, noise, 500)
     scores = (level + own).astype(np.float32)
     return write_record(
         folder,

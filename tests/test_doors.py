@@ -1,0 +1,137 @@
+"""What a user types, as subprocesses: doors, verbs, exit codes, and that bad input ends in one clear line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repro.cli import EXIT_NOT_RUN
+from repro.identity import run_id
+from repro.registry import artefacts, experiment_of
+from repro.spec import base
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+TOLERANCE = {"loss": 0.02, "accuracy": 0.07, "ndcg_at_10": 0.05}
+"""Across machines sums come in another order; twelve steps from a random start spread that to this much."""
+
+
+def repro(*words: str, home: Path, module: str = "repro") -> subprocess.CompletedProcess[str]:
+    """Runs a command as a user would, on one thread, with everything it makes under `home`."""
+    environment = {**os.environ, "REPRO_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=900)
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """Table 1 at smoke, run once through its door."""
+    home = tmp_path_factory.mktemp("smoke")
+    return home, repro("--scale", "smoke", home=home, module="repro.table1")
+
+
+def test_a_door_runs_its_artefact_and_prints_it(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    home, done = smoke
+    assert done.returncode == 0, done.stderr
+    assert "7 runs asked for, 0 recorded, 7 to run at scale smoke" in done.stdout
+    assert "contextual architecture" in done.stdout and "WRONG SCALE" in done.stdout
+    assert len(list((home / "records").glob("*.json"))) == 7
+
+
+def test_a_second_call_trains_nothing(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    home, first = smoke
+    done = repro("--scale", "smoke", home=home, module="repro.table1")
+    assert done.returncode == 0
+    assert "7 recorded, 0 to run" in done.stdout
+    assert done.stdout.splitlines()[1:] == [line for line in first.stdout.splitlines() if line in done.stdout][1:] or (
+        "step" not in done.stdout
+    )
+
+
+def test_smoke_metrics_are_the_golden_ones(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    """A change that moves these numbers is a commit of its own, which renews the file with GOLDEN_WRITE=1."""
+    home, _ = smoke
+    found = {}
+    for path in sorted((home / "records").glob("*.json")):
+        metrics = json.loads(path.read_text())["metrics"]
+        found[path.stem] = {
+            name: round(value, 4)
+            for name, value in metrics.items()
+            if name.rpartition("/")[2] in TOLERANCE and ("mean" in name or name.startswith("train"))
+        }
+    golden = GOLDEN / "table1-smoke.json"
+    if os.environ.get("GOLDEN_WRITE"):
+        golden.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    expected = json.loads(golden.read_text())
+    assert found.keys() == expected.keys()
+    for identifier, metrics in expected.items():
+        for name, value in metrics.items():
+            assert found[identifier][name] == pytest.approx(value, abs=TOLERANCE[name.rpartition("/")[2]]), name
+
+
+def test_show_gives_every_format_from_records_alone(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    home, _ = smoke
+    assert "| contextual batches | paper |" in repro("show", "--scale", "smoke", "--format", "md", home=home).stdout
+    assert r"\begin{tabular}" in repro("show", "--scale", "smoke", "--format", "latex", home=home).stdout
+    assert "contextual batches,paper,,512" in repro("show", "--scale", "smoke", "--format", "csv", home=home).stdout
+    assert json.loads(repro("show", "table1", "--scale", "smoke", "--json", home=home).stdout)["yours"]
+
+
+def test_a_removed_record_becomes_dashes_in_its_row_only(
+    smoke: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    home, _ = smoke
+    (tmp_path / "records").mkdir()
+    gone = base("smoke", sampler="random")
+    for path in (home / "records").iterdir():
+        if path.stem != run_id(gone):
+            (tmp_path / "records" / path.name).write_bytes(path.read_bytes())
+    before = repro("show", "table1", "--scale", "smoke", "--format", "csv", home=home).stdout.splitlines()
+    after = repro("show", "table1", "--scale", "smoke", "--format", "csv", home=tmp_path).stdout.splitlines()
+    changed = [(b, a) for b, a in zip(before, after, strict=True) if a != b]
+    assert [a for _, a in changed] == [",yours,0/3,–,–,–,–,–"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "table99"], "unknown artefact 'table99'; choose of ['table1'"),
+        (["run", "table1", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
+        (["plan", "table1", "--scale", "tiny"], "unknown scale 'tiny'"),
+        (["show", "table1", "--scale", "smoke", "--format", "pdf"], "unknown format 'pdf'; choose of ['text', 'md'"),
+        (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose of ["),
+        (["run", "table1", "--scale", "small"], "truncated BEIR"),
+        (["run", "table1", "--scale", "large"], "MTEB"),
+        (["run", "table1", "--seed", "77"], "has seed [77]"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+    done = repro(*words, home=tmp_path)
+    assert done.returncode == EXIT_NOT_RUN
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "records").exists()
+
+
+def test_an_unknown_door_says_which_there_are(tmp_path: Path) -> None:
+    done = repro(home=tmp_path, module="repro.table99")
+    assert done.returncode == EXIT_NOT_RUN and "choose of ['table1'" in done.stderr
+
+
+def test_a_module_that_is_no_artefact_is_not_found(tmp_path: Path) -> None:
+    assert "No module named repro.tabel1" in repro(home=tmp_path, module="repro.tabel1").stderr
+
+
+def test_every_artefact_has_a_door_and_plans_at_every_scale(tmp_path: Path) -> None:
+    for name in artefacts():
+        for scale in ("smoke", "desk", "lab", "small", "large"):
+            assert experiment_of(name).runs(scale)
+    listed = json.loads(repro("list", "--json", home=tmp_path).stdout)
+    assert {row["artefact"] for row in listed} == set(artefacts())
+
+
+def test_strict_check_says_2_when_something_was_not_run(tmp_path: Path) -> None:
+    assert repro("check", "--scale", "lab", "--strict", home=tmp_path).returncode == EXIT_NOT_RUN

@@ -1,0 +1,104 @@
+"""A run ends in the same record, however often it was stopped on the way, and touches no other run's."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from repro.execute import execute
+from repro.identity import run_id
+from repro.places import local_records, run_folder
+from repro.spec import Run, base
+from repro.store import has_record
+from repro.train.loop import Interrupted
+from repro.train.metrics import read_metrics
+
+CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Numbers are compared to the last bit, so sums must come in one order."""
+    torch.set_num_threads(1)
+
+
+def stop_after(calls: int) -> Callable[[], bool]:
+    left = iter(range(calls))
+    return lambda: next(left, None) is None
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+@pytest.mark.parametrize("run", [base("smoke"), CONTEXTUAL], ids=["biencoder", "contextual"])
+def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = execute(run, report=quiet)
+    expected = read_metrics(run_folder(run_id(run)))
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
+    for calls in (2, 0, 4):
+        with pytest.raises(Interrupted, match="the checkpoint is written"):
+            execute(run, should_stop=stop_after(calls), report=quiet)
+        assert not has_record(local_records(), run)
+    resumed = execute(run, report=quiet)
+    found = read_metrics(run_folder(run_id(run)))
+    for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
+        assert [line[name] for line in found] == [line[name] for line in expected], name
+    speeds = {"train/pairs_per_second"}
+    assert {k: v for k, v in resumed.metrics.items() if k not in speeds} == {
+        k: v for k, v in whole.metrics.items() if k not in speeds
+    }
+    for name, values in whole.arrays.items():
+        assert np.array_equal(values, resumed.arrays[name]), name
+
+
+def test_a_recorded_run_is_not_run_again() -> None:
+    run = base("smoke", architecture="bm25")
+    first = execute(run, report=quiet)
+    assert execute(run, report=quiet).provenance == first.provenance
+
+
+def test_a_record_knows_how_its_numbers_came_about() -> None:
+    record = execute(CONTEXTUAL, report=quiet)
+    contexts = record.provenance["suite"]["contexts"]
+    assert {context["kind"] for context in contexts} == {"own", "wrong", "null"}
+    assert all(context["ids_sha256"] and context["seed"] == 0 for context in contexts if context["kind"] != "null")
+    assert all(context["corpus"] == context["dataset"] for context in contexts if context["kind"] == "own")
+    assert all(context["corpus"] != context["dataset"] for context in contexts if context["kind"] == "wrong")
+    assert record.provenance["machine"]["dtype"] == "float32"
+    assert {"torch", "faiss-cpu", "python"} <= set(record.provenance["versions"])
+    assert record.arrays["planted"].shape == record.arrays["planted+wrong"].shape == record.arrays["planted+null"].shape
+    assert list((run_folder(record.id) / "trec").rglob("*.trec.gz"))
+
+
+def test_bm25_keeps_its_parameters() -> None:
+    record = execute(base("smoke", architecture="bm25"), report=quiet)
+    assert record.provenance["suite"]["bm25"]["k1"] == 0.9
+
+
+def test_the_checkpoint_of_another_run_is_refused() -> None:
+    with pytest.raises(Interrupted):
+        execute(base("smoke"), should_stop=stop_after(2), report=quiet)
+    other = base("smoke", learning_rate=1e-3)
+    run_folder(run_id(base("smoke"))).rename(run_folder(run_id(other)))
+    with pytest.raises(ValueError, match=run_id(base("smoke"))):
+        execute(other, report=quiet)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"batch_size": 100_000}, "100000"),
+        ({"sampler": "cluster", "cluster_size": 5000}, "cluster_size is 5000"),
+        ({"num_warmup_steps": 99}, "num_warmup_steps=99"),
+        ({"suite": "trivia"}, "unknown suite 'trivia'"),
+    ],
+)
+def test_settings_that_cannot_work_are_one_clear_error(changes: dict, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        execute(base("smoke", **changes), report=quiet)
+    assert not list(local_records().glob("*"))
