@@ -161,7 +161,7 @@ class Launch:
             if len(batch.tasks) > 1:
                 writer.parameters["map_count"] = len(batch.tasks)
             if not batch.is_stage:
-                self.arrays.append(batch.name)
+                self.arrays.append(f"JOB-OF-{batch.name.replace(' ', '-')}")
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
@@ -183,7 +183,7 @@ class Launch:
         return [job.job_id for job in jobs]
 
     def _dependency(self, batch: Batch, *, named: bool = False) -> str | None:
-        needs = [f"<job of {need}>" if named else self.known[need] for need in batch.tasks[0].needs]
+        needs = [f"JOB-OF-{need}" if named else self.known[need] for need in batch.tasks[0].needs]
         words = [f"afterok:{':'.join(needs)}"] if needs else []
         if batch.after is not None:
             words.append(f"afterany:{self.arrays[batch.after]}")

@@ -148,7 +148,7 @@ def read_progress(run: Run) -> Progress | None:
     if not whole:
         return None
     last = json.loads(whole[-1])
-    speed, step = last.get("pairs_per_second"), last["step"] + 1
+    speed, step = last.get("pairs_per_second"), last["step"]
     left = None
     if run.num_steps is not None and speed:
         left = (run.num_steps - step) * run.batch_size / speed

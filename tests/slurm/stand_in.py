@@ -55,7 +55,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool], report: Callable[[str]
         time.sleep(float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
         text = f"{state['value']} {state['step']}"
         state = {"step": state["step"] + 1, "value": hashlib.sha256(text.encode()).hexdigest()}
-        line = {"step": state["step"] - 1, "pairs_per_second": 100.0}
+        line = {"step": state["step"], "pairs_per_second": 100.0}
         with (folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
     report(f"counted to {state['step']}")

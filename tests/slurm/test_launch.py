@@ -1,0 +1,249 @@
+"""What Slurm is handed: the exact scripts, arrays cut and throttled, refusals told, interruptions requeued."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from submitit import AutoExecutor
+from submitit.core import submission
+from submitit.core.test_core import MockedSubprocess
+from submitit.slurm.slurm import SlurmExecutor, SlurmJob
+
+from repro.lease import owners
+from repro.places import local_records
+from repro.spec import Run, base, grid
+from repro.store import read_records
+from slurm.launch import SubmittedJob, batches_of
+from slurm.notes import run_work
+from slurm.profiles import Profile
+from slurm.scheduler import Queued, queue
+from slurm.start import Wish, cancel, scripts, start
+from slurm.status import standings, why
+from slurm.sweep import Task, read_submissions, tasks_of
+from tests.slurm.stand_in import HOOKS, traced
+
+PROFILE = Profile(
+    name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", cpus_per_run=4, memory_gb=16,
+    time_minutes=90, num_at_once=4, modules=("cuda/12.4",), setup=("ulimit -n 4096",), sbatch={"mail-type": "FAIL"},
+    scratch="/scratch/$USER", stage_partition="cpu", stage_time_minutes=30,
+)  # fmt: skip
+RUNS = grid(base("smoke", num_steps=3), seed=tuple(range(8)))
+
+COMMANDS = {
+    "sbatch": """
+n=$(( $(cat "$fake/last" 2>/dev/null || echo 100) + 1 )); echo $n > "$fake/last"
+[ -e "$fake/refuse-$n" ] && { echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }
+cp "$1" "$fake/$n.sh"; echo "Submitted batch job $n" """,
+    "scontrol": """[ "$1 $2" = "show config" ] || exit 1; echo "MaxArraySize            = 3" """,
+    "squeue": 'cat "$fake/queue"',
+    "scancel": 'echo "$@" >> "$fake/cancelled"',
+    "srun": "true",
+}
+
+
+@pytest.fixture
+def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands called as Slurm's that write down what they are given."""
+    fake = tmp_path / "slurm"
+    fake.mkdir()
+    for name, body in COMMANDS.items():
+        (fake / name).write_text(f"#!/bin/bash\nfake={fake}\n{body}\n")
+        (fake / name).chmod(0o755)
+    (fake / "queue").touch()
+    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+    return fake
+
+
+def launch(*runs: Run, retry: bool = False) -> list[str]:
+    """Launches; gives what was reported."""
+    lines: list[str] = []
+    start(runs, PROFILE, sweep="test", wish=Wish(hooks=HOOKS, retry=retry), report=lines.append)
+    return lines
+
+
+def submitted(fake: Path) -> dict[int, str]:
+    """The scripts that were submitted, by job."""
+    return {int(path.stem): path.read_text() for path in sorted(fake.glob("[0-9]*.sh"))}
+
+
+def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) -> None:
+    runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
+    shown = dict(scripts(runs, PROFILE, sweep="test", wish=Wish(hooks=HOOKS)))
+    assert submitted(slurm_in_name_only) == {}
+    launch(*runs)
+    sent = submitted(slurm_in_name_only)
+    jobs = {f"JOB-OF-{name.replace(' ', '-')}": str(job) for name, job in zip(shown, sent, strict=True)}
+    for text, script in zip(shown.values(), sent.values(), strict=True):
+        for name, job in jobs.items():
+            text = text.replace(name, job)
+        assert text == script
+
+
+def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path) -> None:
+    launch(*RUNS[:2])
+    stage, array = submitted(slurm_in_name_only).values()
+    for line in (
+        "--partition=gpu", "--account=lab7", "--qos=long", "--gres=gpu:a100:1", "--cpus-per-task=4", "--mem=16GB",
+        "--time=90", "--signal=USR2@90", "--array=0-1%2", "--dependency=afterok:101", "--requeue", "--mail-type=FAIL",
+        "--kill-on-invalid-dep=yes",
+    ):  # fmt: skip
+        assert f"#SBATCH {line}\n" in array, line
+    assert "module load cuda/12.4" in array
+    assert "ulimit -n 4096" in array
+    assert 'export TMPDIR="/scratch/$USER"' in array
+    assert f"export REPRO_HOME={os.environ['REPRO_HOME']}" in array
+    assert "#SBATCH --partition=cpu\n" in stage
+    assert "#SBATCH --time=30\n" in stage
+    assert "gres" not in stage
+
+
+def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: Path) -> None:
+    launch(*RUNS)
+    arrays = [text for text in submitted(slurm_in_name_only).values() if "--array" in text]
+    assert [next(line for line in text.splitlines() if "--array" in line).split("=")[1] for text in arrays] == [
+        "0-2%1", "0-2%1", "0-1%1",
+    ]  # fmt: skip
+    # with room for two at once, the third array waits for the first
+    tasks = tasks_of(RUNS, PROFILE, code={}, hooks=HOOKS)
+    made = batches_of(tasks, max_array_size=3, num_at_once=2)
+    assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
+        (1, 1, None), (3, 1, None), (3, 1, None), (2, 1, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
+def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
+    runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
+    tasks = tasks_of(runs, PROFILE, code={}, hooks=HOOKS)
+    arrays = [batch for batch in batches_of(tasks, max_array_size=3, num_at_once=num_at_once) if not batch.is_stage]
+    assert sorted(task.name for batch in arrays for task in batch.tasks) == sorted(run_work(run).name for run in runs)
+    free = [batch for batch in arrays if batch.after is None]
+    assert sum(batch.num_at_once for batch in free) <= num_at_once
+    assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays if batch.after is not None)
+
+
+def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only: Path) -> None:
+    (slurm_in_name_only / "refuse-103").touch()
+    with pytest.raises(
+        ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit.*Submitted before it.*runs 1 of 3"
+    ) as told:
+        launch(*RUNS)
+    (slurm_in_name_only / "queue").write_text(
+        "101|PENDING|Priority\n" + "".join(f"102_{n}|PENDING|x\n" for n in range(3))
+    )
+    states = [standing.state for standing in standings(RUNS)]
+    assert states.count("queued") == 3
+    assert states.count("missing") == 5
+    missing = [standing.id for standing in standings(RUNS) if standing.state == "missing"]
+    assert all(name in str(told.value).partition("Not submitted:")[2] for name in missing)
+    assert launch(*RUNS)[0] == "8 runs asked for, 5 to start"
+    again = [text for job, text in submitted(slurm_in_name_only).items() if job > 103]
+    assert all("--dependency=afterok:101\n" in text for text in again), "the stage in the queue serves them too"
+
+
+def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
+    launch(*RUNS[:2])
+    (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|RUNNING|None\n")
+    assert queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
+    found = standings(RUNS[:2])
+    assert [standing.state for standing in found] == ["queued", "queued"]
+    assert "job 102_0 is PENDING (Dependency)" in found[0].reason
+    (slurm_in_name_only / "queue").write_text("102_1|RUNNING|None\n")
+    assert [standing.state for standing in standings(RUNS[:2])] == ["missing", "queued"]
+    assert "has left Slurm's queue" in standings(RUNS[:1])[0].reason
+
+
+def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
+    launch(*RUNS[:2])
+    (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|PENDING|Dependency\n")
+    cancel(RUNS[:1])
+    assert (slurm_in_name_only / "cancelled").read_text() == "102_0\n"
+    assert [standing.state for standing in standings(RUNS[:2])] == ["cancelled", "queued"]
+
+
+def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurm.sweep.code_identity", lambda: {"commit": "c0ffee", "uncommitted_sha256": "d1"})
+    run = base("small")
+    with pytest.raises(ValueError, match="--allow-dirty"):
+        launch(run)
+    start([run], PROFILE, sweep="t", wish=Wish(hooks=HOOKS, allow_dirty=True), report=print)
+    assert read_submissions()[-1].code == {"commit": "c0ffee", "uncommitted_sha256": "d1"}
+    launch(RUNS[0])
+
+
+def job_for(run: Run) -> Task:
+    """The task of one run, its stages built."""
+    for stage in tasks_of([run], PROFILE, code={}, hooks=HOOKS)[:-1]:
+        stage.job._stage().build()
+    return tasks_of([run], PROFILE, code={}, hooks=HOOKS)[-1]
+
+
+def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_home.mkdir()
+    monkeypatch.setenv("SUBMITIT_FOLDER", str(own_home / "jobs"))
+    executor = AutoExecutor(own_home / "jobs", cluster="debug")
+    [job] = executor.submit_array([SubmittedJob(job_for(RUNS[0]).job)])
+    assert job.result() == "done"
+    note = run_work(RUNS[0]).read()
+    assert note is not None
+    assert (note.state, note.job_id) == ("done", job.job_id)
+    assert len(read_records(local_records())) == 1
+
+
+def test_a_job_interrupted_in_submitits_local_executor_is_started_again(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
+    own_home.mkdir()
+    run = replace(RUNS[0], num_steps=30)
+    executor = AutoExecutor(own_home / "jobs", cluster="local")
+    executor.update_parameters(timeout_min=5)
+    [job] = executor.submit_array([SubmittedJob(job_for(run).job)])
+    while f"begin {run_work(run).name} at 0" not in traced():
+        time.sleep(0.05)
+    os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGUSR2)
+    assert job.result() == "done"
+    begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
+    assert len(begins) == 2
+    assert begins[1] > 0
+
+
+@pytest.fixture
+def mocked_slurm() -> Iterator[MockedSubprocess]:
+    """Submitit's own imitation of Slurm."""
+    mock = MockedSubprocess(known_cmds=["srun"])
+    with mock.context():
+        yield mock
+    SlurmJob.watcher.clear()
+
+
+def test_sigusr2_pickles_the_job_again_and_asks_slurm_to_requeue_it(
+    own_home: Path, mocked_slurm: MockedSubprocess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.05")
+    own_home.mkdir()
+    run = RUNS[0]
+    executor = SlurmExecutor(own_home / "jobs", max_num_timeout=3)
+    job = executor.submit(SubmittedJob(job_for(run).job))
+    requeued: list[str] = []
+    monkeypatch.setattr(
+        "submitit.slurm.slurm.SlurmJobEnvironment._requeue", lambda self, countdown: requeued.append(self.job_id)
+    )
+    monkeypatch.setattr("tests.slurm.stand_in.trace", lambda line: os.kill(os.getpid(), signal.SIGUSR2))
+    former = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT)}
+    with mocked_slurm.job_context(job.job_id):
+        with pytest.raises(SystemExit):
+            submission.process_job(job.paths.folder)
+        assert requeued == [job.job_id]
+        monkeypatch.undo()
+        monkeypatch.setenv("REPRO_HOME", str(own_home))
+        assert why(run)["num_interruptions"] == 1
+        submission.process_job(job.paths.folder)
+    for number, handler in former.items():
+        signal.signal(number, handler)
+    assert job.result() == "done"
+    assert why(run)["state"] == "recorded"

@@ -1,0 +1,58 @@
+"""Site facts are data: shipped shapes, a user's own, and a misspelling that says what is valid."""
+
+from pathlib import Path
+
+import pytest
+
+from slurm.profiles import profile_named, profiles
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file."""
+    path = tmp_path / "profiles.toml"
+    monkeypatch.setenv("REPRO_PROFILES", str(path))
+    return path
+
+
+def test_every_shipped_profile_is_readable() -> None:
+    assert {"here", "one-gpu", "eight-gpus", "preemptible", "dev-cluster"} <= {profile.name for profile in profiles()}
+    assert profile_named("eight-gpus").num_processes == 8
+    assert profile_named("cpu-node").num_processes == 1
+
+
+def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
+    own.write_text('[mine]\nextends = "one-gpu"\npartition = "a100"\nmodules = ["cuda"]\nsbatch = {comment = "x"}\n')
+    mine = profile_named("mine")
+    assert (mine.partition, mine.modules, mine.sbatch) == ("a100", ("cuda",), {"comment": "x"})
+    assert (mine.gpus_per_run, mine.memory_gb) == (1, 64)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[mine]\npartitoin = "x"', r"unknown key \['partitoin'\]; a profile has \['on', .*'partition'"),
+        ("[mine]\ntime_minutes = 'long'", "time_minutes='long'; must be"),
+        ("[mine]\ntime_minutes = 0", "time_minutes=0; must be at least 1"),
+        ("[mine]\non = 'cloud'", "choose local or slurm"),
+        ("[mine]\nextends = 'yours'", "extends='yours'; choose another of"),
+        ("[mine]\nextends = 'mine'", "extends='mine'; choose another of"),
+        ("[mine]\ntime_minutes = 1\nwarning_seconds = 90", "leaves nothing of"),
+        ("[mine\n", "is not TOML"),
+    ],
+)
+def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message: str) -> None:
+    own.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        profile_named("mine")
+
+
+def test_an_unknown_profile_lists_the_known_and_where_to_add_one(own: Path) -> None:
+    own.write_text("")
+    with pytest.raises(ValueError, match=r"unknown profile 'big'; choose of \['cpu-node'.*add one to .*profiles\.toml"):
+        profile_named("big")
+
+
+def test_a_file_named_but_not_there_is_an_error(own: Path) -> None:
+    with pytest.raises(ValueError, match="is not a file"):
+        profile_named("here")
