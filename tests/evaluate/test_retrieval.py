@@ -26,12 +26,15 @@ def test_search_is_the_full_sort():
         assert list(run[query_id]) == [DOCUMENT_IDS[place] for place in np.argsort(-scores)[:7]]
 
 
-@pytest.mark.parametrize("k", [1, 3, 4, 100])
+@pytest.mark.parametrize("k", [1, 37, 150, 299, 400])
 def test_ties_go_to_the_smaller_id_also_at_the_cut(k):
-    documents = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (6, 1))
-    ids = ["e", "b", "f", "a", "d", "c"]
-    run = search(documents[:1], documents, ["q"], ids, k)
-    assert list(run["q"]) == sorted(ids)[:k]
+    """Four different vectors among three hundred documents, so that every cut falls into a tie."""
+    rng = np.random.default_rng(5)
+    documents = vectors(4, 6)[rng.integers(0, 4, 300)]
+    ids = [f"d{n:03d}" for n in rng.permutation(300)]
+    run = search(vectors(1, 7), documents, ["q"], ids, k)
+    scores = np.round(documents.astype(np.float64) @ vectors(1, 7)[0], 6)
+    assert list(run["q"]) == [i for _, i in sorted(zip(-scores, ids, strict=True))][:k]
 
 
 def test_reranking_looks_only_at_the_candidates():
@@ -95,6 +98,7 @@ def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path):
         write_run(tmp_path / f"{name}.trec.gz", run, tag="test")
     assert read_run(tmp_path / "one.trec.gz") == run
     assert (tmp_path / "one.trec.gz").read_bytes() == (tmp_path / "two.trec.gz").read_bytes()
+    assert (tmp_path / "one.trec.gz").read_bytes()[4:8] == bytes(4), "the header holds no time"
 
 
 def test_bad_input_is_one_clear_line(tmp_path):
