@@ -121,10 +121,11 @@ class MiniLM:
 class MiniLMWords:
     """The mean of MiniLM's word vectors, weighted by how rare a word is in general: a/(a + p), p by Zipf's law.
 
-    Weights are those of Arora et al., "A simple but tough-to-beat baseline for sentence embeddings" (ICLR 2017).
+    Weights are those of Arora et al., "A simple but tough-to-beat baseline for sentence embeddings" (ICLR 2017). The
+    first 128 principal directions are kept: clustering takes a third of the time, ranking loses under one point.
     """
 
-    num_dimensions = 384
+    num_dimensions = 128
 
     def __init__(self) -> None:
         from safetensors.numpy import load_file
@@ -134,7 +135,9 @@ class MiniLMWords:
         share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
         weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
         centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
-        self._weighted_VD = (weight_V[:, None] * centred_VD).astype(np.float32)
+        weighted_VE = (weight_V[:, None] * centred_VD).astype(np.float64)
+        directions_EE = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1]
+        self._weighted_VD = (weighted_VE @ directions_EE[:, : self.num_dimensions]).astype(np.float32)
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
