@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from repro.data.tokens import Tokens
 from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
@@ -122,7 +123,11 @@ class ContextualModel(TextEncoder):
             self.context_CD = self.second_stage_model.null_contexts().detach().clone()
             return
         chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
-        tokens = self.tokenize(chosen, "document")
+        self.set_context_tokens(self.tokenize(chosen, "document"))
+
+    @torch.no_grad()
+    def set_context_tokens(self, tokens: Tokens) -> None:
+        """Embeds these documents as context, all of them; they already carry their prompt."""
         was_training = self.training
         self.eval()
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)

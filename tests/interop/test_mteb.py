@@ -1,0 +1,181 @@
+"""Promises of the way into mteb: its own checks pass, its scores are ours, and how the context was drawn is told."""
+
+import json
+import warnings
+
+import ir_measures
+import mteb
+import numpy as np
+import pytest
+from mteb.mocks.mock_tasks.clustering import MockClusteringTask
+from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
+from mteb.results.task_result import TaskError
+
+from repro.data.beir import Retrieval
+from repro.interop.mteb_meta import load_for_mteb
+from repro.interop.mteb_model import MtebModel, draw_context
+from repro.interop.mteb_task import retrieval_task
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from tests.interop.checkpoints import write_checkpoint
+from tests.interop.test_sentence_transformers import model_of
+
+THINGS = ["rain", "snow", "bread", "coffee", "copper", "iron", "violin", "drum", "glass", "paper", "wool", "salt"]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def collection():
+    documents = [f"all about {thing} and {other}" for thing, other in zip(THINGS, THINGS[1:] + THINGS[:1], strict=True)]
+    return Retrieval(
+        name="things",
+        document_ids=tuple(f"d{n}" for n in range(12)),
+        documents=tuple(documents),
+        query_ids=tuple(f"q{n}" for n in range(12)),
+        queries=tuple(f"what is {thing}" for thing in THINGS),
+        judgements={f"q{n}": {f"d{n}": 2, f"d{(n + 5) % 12}": 1} for n in range(12)},
+    )
+
+
+def evaluate(model, folder, task=None):
+    cache = mteb.ResultCache(cache_path=str(folder))
+    results = mteb.evaluate(model, task or retrieval_task(collection()), cache=cache, show_progress_bar=False)
+    assert not results.exceptions
+    return results.task_results[0].scores["test"][0]
+
+
+def ndcg(model):
+    data = collection()
+    scores = model.encode(data.queries, "query") @ model.encode(data.documents, "document").T
+    run = {
+        q: dict(zip(data.document_ids, map(float, row), strict=True))
+        for q, row in zip(data.query_ids, scores, strict=True)
+    }
+    return ir_measures.calc_aggregate([ir_measures.nDCG @ 10], data.judgements, run)[ir_measures.nDCG @ 10]
+
+
+@pytest.mark.parametrize("architecture", ["contextual", pytest.param("biencoder", marks=pytest.mark.slow)])
+def test_mteb_accepts_the_model_on_every_kind_of_task(architecture):
+    model = MtebModel(model_of(architecture))
+    assert isinstance(model, EncoderProtocol) and isinstance(model, SearchProtocol)
+    results = mteb.mock_run(model)
+    assert results.all_passed
+    assert (
+        sum(status is not None and not isinstance(status, TaskError) for status in results.task_results.values()) > 20
+    )
+
+
+def test_scores_equal_ours_under_the_same_context(tmp_path):
+    model = model_of("contextual")
+    found = evaluate(MtebModel(model, context_seed=3), tmp_path)
+    model.set_context(draw_context(collection().documents, 4, 3, "things", "default", "test"))
+    assert found["ndcg_at_10"] == pytest.approx(ndcg(model), abs=1e-4)
+    assert evaluate(MtebModel(model_of("biencoder")), tmp_path)["ndcg_at_10"] == pytest.approx(
+        ndcg(model_of("biencoder")), abs=1e-4
+    )
+
+
+def test_results_are_standard_files_apart_for_each_context(tmp_path):
+    model = model_of("contextual", sequence_dropout=0.1)
+    for options in (
+        {"context_seed": 0},
+        {"context_seed": 1},
+        {"method": "null"},
+        {"method": "fixed", "fixed_context": THINGS},
+    ):
+        evaluate(MtebModel(model, **options), tmp_path)
+    files = sorted(tmp_path.rglob("things.json"))
+    assert len(files) == 4
+    text = " ".join(map(str, files))
+    assert all(f"context_{name}" in text for name in ("corpus", "null", "fixed", "seed_0", "seed_1"))
+    read = [json.loads(file.read_text()) for file in files]
+    assert all(one["task_name"] == "things" and 0 <= one["scores"]["test"][0]["main_score"] <= 1 for one in read)
+
+
+def test_the_context_is_drawn_once_from_the_corpus_and_never_from_queries(tmp_path, monkeypatch):
+    model = MtebModel(model_of("contextual"))
+    seen = []
+    real = model.model.set_context_tokens
+    monkeypatch.setattr(model.model, "set_context_tokens", lambda tokens: (seen.append(len(tokens)), real(tokens)))
+    drawn = []
+    monkeypatch.setattr(
+        "repro.interop.mteb_model.draw_context", lambda texts, *rest: (drawn.append(list(texts)), list(texts)[:4])[1]
+    )
+    evaluate(model, tmp_path)
+    assert seen == [4] and drawn == [list(collection().documents)]
+
+
+def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must():
+    texts = [str(n) for n in range(50)]
+    first, again = draw_context(texts, 20, 0, "a"), draw_context(texts, 20, 0, "a")
+    assert first == again and len(set(first)) == 20
+    assert first != draw_context(texts, 20, 1, "a") and first != draw_context(texts, 20, 0, "b")
+    filled = draw_context(texts, 60, 0, "a")
+    assert len(filled) == 60 and set(filled) == set(texts)
+
+
+def test_the_description_is_complete_and_weights_are_part_of_it():
+    meta = MtebModel(model_of("contextual"), name="me/mine").mteb_model_meta
+    empty = {name for name, value in meta.model_dump().items() if value is None}
+    assert not empty & {
+        "revision",
+        "n_parameters",
+        "n_embedding_parameters",
+        "memory_usage_mb",
+        "max_tokens",
+        "embed_dim",
+    }
+    assert meta.experiment_kwargs == {"context": "corpus", "context_seed": 0, "num_contexts": 4}
+    assert meta.revision != MtebModel(model_of("contextual", residual=True)).mteb_model_meta.revision
+    assert MtebModel(model_of("biencoder")).mteb_model_meta.experiment_kwargs is None
+
+
+@pytest.mark.parametrize("source", ["ours", "theirs"])
+def test_a_folder_loads_by_its_description(tmp_path, source):
+    if source == "ours":
+        model_of("contextual").save_pretrained(tmp_path / "m")
+    else:
+        write_checkpoint(tmp_path / "m", base={"vocab_size": 30528}, weights=_wide())
+    model = load_for_mteb(str(tmp_path / "m"), context_seed=2)
+    assert model.mteb_model_meta.name == "cde-repro/m"
+    again = model.mteb_model_meta.model_copy(update={"name": str(tmp_path / "m")}).load_model()
+    assert again.mteb_model_meta.experiment_kwargs == model.mteb_model_meta.experiment_kwargs
+
+
+def _wide():
+    from tests.interop.checkpoints import random_weights
+
+    return random_weights("nomic", words=30528)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "all"}, "'corpus', 'fixed'"),
+        ({"method": "none"}, "needs a context"),
+        ({"method": "fixed"}, "0 fixed"),
+    ],
+)
+def test_choices_that_mean_nothing_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        MtebModel(model_of("contextual"), **options)
+
+
+def test_mtebs_own_wrapper_for_the_releases_opens_our_export(tmp_path):
+    from mteb.models.model_implementations.cde_models import CDEWrapper, cde_model_prompts
+
+    model = model_of("contextual")
+    export_sentence_transformers(model, tmp_path / "out")
+    wrapper = CDEWrapper(
+        str(tmp_path / "out"),
+        device="cpu",
+        trust_remote_code=True,
+        model_prompts=dict(cde_model_prompts.items()),
+    )
+    assert wrapper.max_sentences == 4
+    score = evaluate(wrapper, tmp_path / "results", MockClusteringTask())["main_score"]
+    assert np.isfinite(score) and wrapper.dataset_embeddings.shape == (4, 16)
