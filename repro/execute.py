@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, report: Report
         stage.build(report)
     folder = run_folder(run_id(run))
     trained = _train(run, folder, should_stop, report) if run.architecture in TRAINED else Trained()
+    if int(os.environ.get("RANK", "0")) > 0:
+        return _await_record(run)
     started = time.monotonic()
     evaluation = _evaluate(run, trained.model, folder)
     seconds = time.monotonic() - started
@@ -62,11 +65,19 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, report: Report
             **code_identity(),
             "versions": versions(),
             "machine": machine(),
+            "stages": {stage.name: {"id": stage.path.name, **stage.key} for stage in stages_of(run)},
             "training": trained.provenance,
             "suite": evaluation.provenance,
             "evaluation_seconds": round(seconds, 1),
         },
     )
+
+
+def _await_record(run: Run) -> Record:
+    """Gives the record once rank 0 has written it; the other ranks only train."""
+    while not has_record(local_records(), run):
+        time.sleep(0.5)
+    return read_record(local_records() / f"{run_id(run)}.json")
 
 
 def _train(run: Run, folder: Path, should_stop: Callable[[], bool], report: Report) -> Trained:
