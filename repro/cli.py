@@ -13,15 +13,18 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from repro.asked import runs_asked
 from repro.places import CHECKOUT, local_records
 from repro.registry import artefacts, experiment_of, experiments
 from repro.scales import ORDER, scale_named
 from repro.spec import Experiment, Figure, Run
+from slurm.verbs import VERBS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
-What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, figure3, …) or all")]
+What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, or a .json file of runs")]
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
+Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 EXIT_NOT_RUN = 2
 
@@ -61,12 +64,8 @@ def _guarded(action: Callable[[], int | None]) -> int:
 def _chosen(what: Sequence[str] | None) -> list[Experiment]:
     if not what or list(what) == ["all"]:
         return list(experiments())
-    return list({experiment_of(name).number: experiment_of(name) for name in what}.values())
-
-
-def _local_runs(experiment: Experiment, scale: str, seeds: Sequence[int] | None = None) -> list[Run]:
-    allowed = tuple(seeds) if seeds else experiment.local_seeds
-    return [run for run in experiment.runs(scale_named(scale).name) if run.seed in allowed]
+    names = [word for word in what if not word.endswith(".json")]  # a file of runs shows nothing
+    return list({experiment_of(name).number: experiment_of(name) for name in names}.values())
 
 
 def _print_json(value: Any) -> None:
@@ -97,14 +96,21 @@ def list_artefacts(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def plan(what: What = None, scale: Scale = "desk", all_seeds: bool = False, as_json: AsJson = False) -> None:
+def plan(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    all_seeds: bool = False,
+    profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
+    as_json: AsJson = False,
+) -> None:
     """Shows which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
     from repro.planning import make_plan
+    from slurm.profiles import profile_named
 
-    wanted = []
-    for experiment in _chosen(what):
-        wanted += list(experiment.runs(scale_named(scale).name)) if all_seeds else _local_runs(experiment, scale)
-    made = make_plan(wanted, [local_records()])
+    shape = profile_named(profile)
+    wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    made = make_plan(wanted, [local_records()], num_gpus=shape.gpus_per_run, num_at_once=shape.num_at_once or 1)
     if as_json:
         return _print_json(made.as_dict())
     for line in made.lines():
@@ -115,29 +121,26 @@ def plan(what: What = None, scale: Scale = "desk", all_seeds: bool = False, as_j
 def run(
     what: What = None,
     scale: Scale = "desk",
-    seed: Annotated[list[int] | None, typer.Option(help="seeds to run (default: the artefact's own)")] = None,
+    seed: Seeds = None,
     dry_run: Annotated[bool, typer.Option(help="show what would run")] = False,
 ) -> None:
     """Runs what is missing, here and now, and shows the artefacts. Exit code 2 when something could not run."""
     from repro.store import split_recorded
 
-    chosen = _chosen(what)
-    wanted = [run for experiment in chosen for run in _local_runs(experiment, scale, seed)]
-    if not wanted:
-        raise ValueError(f"no run of {what} at scale {scale!r} has seed {seed}")
+    wanted = runs_asked(what, scale, seeds=seed)
     recorded, missing = split_recorded(wanted, [local_records()])
     _say(f"{len(set(wanted))} runs asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scale}")
     if dry_run:
-        return plan(what, scale)
+        return plan(what, scale, seed)
     if missing:
-        from repro.execute import execute
         from repro.inputs import check_available
+        from slurm.here import run_here
 
         check_available(missing)
         for number, one in enumerate(missing, 1):
             _say(f"run {number} of {len(missing)}: {describe(one)}")
-            execute(one, report=_say)
-    for experiment in chosen:
+            run_here(one, report=_say)
+    for experiment in _chosen(what):
         show(list(experiment.artefacts), scale)
 
 
@@ -244,3 +247,7 @@ def doctor(as_json: AsJson = False) -> None:
         return _print_json([asdict(finding) for finding in findings])
     for finding in findings:
         print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+
+
+for verb in VERBS:
+    app.command()(verb)

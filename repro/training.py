@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from repro.spec import Run
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, train
 from repro.train.metrics import read_metrics
+from repro.train.parallel import join_processes, num_processes
 
 TAIL_SHARE = 0.1  # of the steps, at the end: what "train loss" means
 REPORT_EVERY = 50
@@ -42,6 +44,7 @@ def train_run(
     run: Run, folder: Path, *, should_stop: Callable[[], bool], report: Callable[[str], None]
 ) -> tuple[Biencoder | ContextualModel, Summary]:
     """Trains (or goes on training) a run's model in `folder`; gives it in eval mode, with the summary."""
+    join_processes(device())
     inputs = Inputs(run)
     sampler = build_sampler(run, inputs)
     settings = settings_of(run, len(sampler))
@@ -72,8 +75,12 @@ def train_run(
 
 
 def device() -> torch.device:
-    """Gives the GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Gives this process's GPU if there is one, else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(own)
+    return own
 
 
 def config_of(run: Run) -> ModelConfig:
@@ -100,10 +107,11 @@ def build_sampler(run: Run, inputs: Inputs) -> BatchSampler:
 
 
 def settings_of(run: Run, num_batches: int) -> TrainSettings:
-    """Gives the training settings; epochs become steps."""
+    """Gives the training settings; epochs become steps. Several processes share each batch: as one process would."""
     num_steps = run.num_steps if run.num_steps is not None else (run.num_epochs or 0) * num_batches
     fields = ("seed", "learning_rate", "num_warmup_steps", "weight_decay", "max_grad_norm", "temperature")
-    return TrainSettings(run_id=run_id(run), num_steps=num_steps, **{name: getattr(run, name) for name in fields})
+    values: dict[str, Any] = {name: getattr(run, name) for name in fields}
+    return TrainSettings(run_id=run_id(run), num_steps=num_steps, global_negatives=num_processes() > 1, **values)
 
 
 def _surrogate(run: Run, inputs: Inputs) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:

@@ -85,6 +85,17 @@ def profile_named(name: str) -> Profile:
     return _profile(name, tables, ())
 
 
+def choose(name: str | None, on: str | None) -> Profile:
+    """Gives the profile that the words of a command line mean; ValueError when they do not go together."""
+    if name is None and on == "slurm":
+        known = [profile.name for profile in profiles() if profile.on == "slurm"]
+        raise ValueError(f"--on slurm needs --profile, one of {known}, or your own in {user_file()}")
+    profile = profile_named(name or "here")
+    if on not in (None, profile.on):
+        raise ValueError(f"--on {on} does not go with profile {profile.name}, which is for {profile.on}")
+    return profile
+
+
 def profiles() -> tuple[Profile, ...]:
     """Gives every profile, shipped and the user's own."""
     return tuple(profile_named(name) for name in _tables(user_file()))

@@ -62,7 +62,6 @@ def run_ranks(job: Job, stop: Callable[[], bool]) -> bool:
 def main() -> int:
     """Is one rank, started by torchrun; gives the exit status."""
     from repro.train.loop import Interrupted
-
     from slurm.job import named, say
 
     die_with_parent(os.getppid())

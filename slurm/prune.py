@@ -1,0 +1,52 @@
+"""What a finished sweep leaves that nobody needs: checkpoints of recorded runs, half-written files, pickles."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from repro.lease import look
+from repro.places import home, local_records
+from repro.spec import Run
+from repro.store import has_record
+from slurm.notes import run_work, sweeps_folder
+from slurm.sweep import read_submissions
+
+KEPT = ("metrics.jsonl", "trec", "job.json", "owner")
+LEFT_ALONE_SECONDS = 3600.0
+"""How old a half-written file must be before it counts as left by a process that died."""
+
+
+def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
+    """Gives what may go, with its bytes: nothing of a run that is not recorded; no record, metrics, log or score."""
+    for run in dict.fromkeys(runs):
+        folder = run_work(run).folder
+        owner = look(folder / "owner")
+        if has_record(local_records(), run) and folder.is_dir() and not (owner and owner.is_alive):
+            yield from ((path, size_of(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
+    for part in sorted(home().rglob(".*.part")):
+        if time.time() - part.stat().st_mtime > LEFT_ALONE_SECONDS:
+            yield part, size_of(part)
+    recorded = {run_work(run).name for run in runs if has_record(local_records(), run)}
+    by_sweep: dict[str, set[str]] = {}
+    for submission in read_submissions():
+        by_sweep.setdefault(submission.sweep, set()).update(submission.runs)
+    for sweep, names in by_sweep.items():
+        if names <= recorded:
+            yield from ((path, size_of(path)) for path in sorted((sweeps_folder() / sweep / "jobs").glob("*.pkl")))
+
+
+def size_of(path: Path) -> int:
+    """Gives the bytes of a file, or of all files in a folder."""
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
+def remove(path: Path) -> None:
+    """Removes a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,45 @@
+"""Where a sweep stands, as a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from repro.identity import difference
+from repro.spec import Run
+from slurm.status import Standing, summary
+
+COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "cancelled": "red", "interrupted": "yellow"}
+
+
+def table_of(runs: Sequence[Run], found: Sequence[Standing]) -> Table:
+    """Gives the table: a line a run, with progress for the running and the reason for the rest."""
+    table = Table("run", "what", "state", "step", "pairs/s", "left", "reason", box=None, title=summary(found))
+    for run, standing in zip(dict.fromkeys(runs), found, strict=True):
+        colour = COLOURS.get(standing.state, "default")
+        state = f"[{colour}]{standing.state}[/{colour}]"
+        table.add_row(standing.id, _words(run), state, *_progress(standing), standing.reason)
+    return table
+
+
+def _words(run: Run) -> str:
+    return " ".join(f"{name}={value}" for name, value in difference(run).items() if name != "scale")
+
+
+def _progress(standing: Standing) -> tuple[str, str, str]:
+    progress = standing.progress
+    if progress is None:
+        return "", "", ""
+    of = f"/{progress.num_steps}" if progress.num_steps else ""
+    speed = f"{progress.pairs_per_second:.0f}" if progress.pairs_per_second else ""
+    return f"{progress.step}{of}", speed, format_seconds(progress.seconds_left)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Gives a duration for a reader: 45 s, 12 min, 3.5 h."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,163 @@
+"""The verbs about sweeps: launch, status, why, cancel, prune, fetch, verify; thin, the work is done beside them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from repro.asked import runs_asked, sweep_name
+from repro.scales import ORDER
+
+What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, …), all, or a .json file of runs")]
+Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
+Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
+AllSeeds = Annotated[bool, typer.Option(help="every seed of the published results")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+DryRun = Annotated[bool, typer.Option(help="show what would be done")]
+EXIT_NOT_ALL = 2
+LOOK_AGAIN_SECONDS = 2.0
+
+
+def launch(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    all_seeds: AllSeeds = False,
+    on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
+    profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
+    retry: Annotated[bool, typer.Option(help="also what failed or was cancelled")] = False,
+    limit: Annotated[int | None, typer.Option(help="at most so many runs")] = None,
+    allow_dirty: Annotated[bool, typer.Option(help="small and large: also with uncommitted changes")] = False,
+    dry_run: Annotated[bool, typer.Option(help="print the exact sbatch scripts, submit nothing")] = False,
+) -> None:
+    """Starts what is missing on this machine's queue or Slurm's; twice launches nothing twice. Exit 2: not all went."""
+    from slurm.profiles import choose
+    from slurm.start import Wish, scripts, start
+
+    chosen, sweep = choose(profile, on), sweep_name(what, scale)
+    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    wish = Wish(retry=retry, limit=limit, allow_dirty=allow_dirty)
+    if dry_run:
+        for name, script in scripts(runs, chosen, sweep=sweep, wish=wish):
+            print(f"# ---- {name}\n{script}")
+        return
+    ended = start(runs, chosen, sweep=sweep, wish=wish, report=say)
+    if chosen.on == "local" and any(how not in ("done",) for how in ended.values()):
+        raise typer.Exit(EXIT_NOT_ALL)
+    if chosen.on == "slurm" and ended:
+        say(f"you may leave now; `repro status {' '.join(what or ['all'])} --scale {scale}` tells how it goes")
+
+
+def status(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    all_seeds: AllSeeds = False,
+    watch: Annotated[bool, typer.Option(help="go on looking until nothing runs or waits")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Shows where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""
+    from slurm.status import standings
+    from slurm.tables import table_of
+
+    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    if as_json:
+        return print_json([asdict(standing) for standing in standings(runs)])
+    console, found = Console(), standings(runs)
+    if not watch:
+        return console.print(table_of(runs, found))
+    with Live(table_of(runs, found), console=console, auto_refresh=False) as live:
+        while any(standing.state == "running" or standing.live_on for standing in found):
+            time.sleep(LOOK_AGAIN_SECONDS)
+            found = standings(runs)
+            live.update(table_of(runs, found), refresh=True)
+
+
+def why(
+    run: Annotated[str, typer.Argument(help="the beginning of a run's id")],
+    as_json: AsJson = False,
+) -> None:
+    """Says all that is known of one run: state, reason, last traceback, log, script, owners, the scheduler's word."""
+    from slurm.status import known_run
+    from slurm.status import why as all_known
+
+    told = all_known(known_run(run))
+    if as_json:
+        return print_json(told)
+    for name, value in told.items():
+        if value not in ("", None, [], 0):
+            print(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
+
+
+def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
+    """Stops what runs or waits; a running one writes its checkpoint first. `launch --retry` takes it up again."""
+    from slurm.start import cancel as stop
+
+    stopped = stop(runs_asked(what, scale, seeds=seed, all_seeds=all_seeds))
+    for standing in stopped:
+        say(f"{standing.id}: was {standing.state}, is asked to stop")
+    say(f"{len(stopped)} runs")
+
+
+def prune(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
+    """Removes the checkpoints of recorded runs and what killed processes left half-written; keeps records and logs."""
+    from slurm.prune import leftovers
+
+    removed = 0
+    for path, size in leftovers(runs_asked(what, scale, all_seeds=all_seeds)):
+        removed += size
+        say(f"{'would remove' if dry_run else 'removed'} {path} ({size / 2**20:.1f} MiB)")
+        if not dry_run:
+            from slurm.prune import remove
+
+            remove(path)
+    say(f"{removed / 2**20:.1f} MiB")
+
+
+def fetch(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
+    """Brings here all that a plan needs (corpora, encoders), on a machine that may have a network; runs need none."""
+    from repro.needs import needs_of
+
+    for need in needs_of(runs_asked(what, scale, all_seeds=all_seeds)):
+        if need.is_here():
+            say(f"here     {need.name}")
+        elif dry_run:
+            say(f"to fetch {need.name}: {need.how}")
+        else:
+            say(f"fetching {need.name}: {need.how}")
+            need.bring(say)
+
+
+def verify(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, as_json: AsJson = False) -> None:
+    """Says whether all that a plan needs is here, so that it can run with the network off. Exit 2: something is not."""
+    from repro.needs import needs_of
+
+    rows = [
+        {"need": need.name, "is_here": need.is_here(), "how": need.how}
+        for need in needs_of(runs_asked(what, scale, all_seeds=all_seeds))
+    ]
+    if as_json:
+        print_json(rows)
+    for row in [] if as_json else rows:
+        say(f"{'ok  ' if row['is_here'] else 'MISS'} {row['need']}" + ("" if row["is_here"] else f": {row['how']}"))
+    if not all(row["is_here"] for row in rows):
+        raise typer.Exit(EXIT_NOT_ALL)
+
+
+VERBS = (launch, status, why, cancel, prune, fetch, verify)
+
+
+def say(line: str) -> None:
+    """Prints a line at once."""
+    print(line, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Prints plain values as JSON."""
+    print(json.dumps(value, indent=1, sort_keys=True))
