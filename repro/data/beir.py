@@ -140,7 +140,7 @@ def _read_judgements(
 ) -> dict[str, dict[str, int]]:
     path = folder / "qrels" / f"{split}.tsv"
     judgements: dict[str, dict[str, int]] = {}
-    for number, (query_id, document_id, grade) in _read_qrels(path):
+    for number, (query_id, document_id, grade) in read_qrels(path):
         if query_id not in queries:
             raise ValueError(f"{path}, line {number}: the query {query_id!r} is not in queries.jsonl")
         if document_id not in documents:
@@ -151,7 +151,8 @@ def _read_judgements(
     return judgements
 
 
-def _read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
+def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
+    """Gives line number, and query id, document id and grade, of each judgement; ValueError names a malformed line."""
     if not path.is_file():
         found = sorted(other.stem for other in path.parent.glob("*.tsv"))
         raise ValueError(f"{path} is missing: the splits there are {found or 'none'}")
@@ -177,7 +178,7 @@ def _check_every_query_is_judged(
     if not unjudged:
         return
     elsewhere = {
-        row[0] for other in (folder / "qrels").glob("*.tsv") if other.stem != split for _, row in _read_qrels(other)
+        row[0] for other in (folder / "qrels").glob("*.tsv") if other.stem != split for _, row in read_qrels(other)
     }
     orphans = [query_id for query_id in unjudged if query_id not in elsewhere]
     if orphans:

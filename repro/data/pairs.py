@@ -116,16 +116,18 @@ class Pairs:
         return values
 
 
-def write_pairs(path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH) -> int:
+def write_pairs(
+    path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH, with_negatives: bool | None = None
+) -> int:
     """Writes rows as an Arrow stream (what `datasets.Dataset.from_file` opens), by rename; gives their number.
 
-    The `negatives` column is there when the first row has negatives. Memory holds one batch of rows at a time.
+    There is a column `negatives` as `with_negatives` says, else when the first row has some. Memory holds one batch.
     """
     iterator = iter(rows)
     first = next(iterator, None)
     if first is None:
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
-    schema = _schema(bool(first.negatives))
+    schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

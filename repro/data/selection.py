@@ -7,12 +7,16 @@ import numpy as np
 from repro.data.pairs import Pairs
 from repro.seeds import generator_for
 
+LARGEST_LOT = 256
 
-def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5) -> np.ndarray:
+
+def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5, lot: int = LARGEST_LOT) -> np.ndarray:
     """Gives the sorted indices (int64) of `num_pairs` pairs, or of all when there are no more than that.
 
-    Each domain of n pairs gets a share proportional to n^alpha, never more than n (GTE's weights, table 10): alpha 1
-    keeps the proportions, alpha 0 gives every domain the same. Within a domain the choice is uniform.
+    Pairs are given out in lots, so that a batch of one domain, of `lot` pairs or a divisor of it, is filled: a domain
+    of fewer pairs gets none. A domain of n lots gets a share proportional to n^alpha, never more than n (GTE's weights,
+    table 10): alpha 1 keeps the proportions, alpha 0 gives every domain the same. Within a domain the choice is
+    uniform. While lots of this size cannot make up `num_pairs`, they are halved.
     """
     if num_pairs < 1:
         raise ValueError(f"num_pairs is {num_pairs}: it must be at least 1, or None in a run for all pairs")
@@ -20,22 +24,24 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5)
     if num_pairs >= len(codes):
         return np.arange(len(codes), dtype=np.int64)
     names, sizes = np.unique(codes, return_counts=True)
-    quotas = shares(sizes, num_pairs, alpha)
+    while num_pairs % lot or (sizes // lot).sum() * lot < num_pairs:
+        lot //= 2
+    quotas = shares(sizes // lot, num_pairs // lot, alpha) * lot
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)])
     chosen = []
-    for place, quota in enumerate(quotas.tolist()):
+    for place in np.flatnonzero(quotas):
         rng = generator_for(seed, "select pairs", pairs.domain_names[names[place]])
         members = order[starts[place] : starts[place + 1]]
-        chosen.append(rng.choice(members, quota, replace=False))
+        chosen.append(rng.choice(members, quotas[place], replace=False))
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
 def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
     """Splits `total` over domains in proportion to size^alpha, none above its size; integers that add up exactly."""
     assert total <= sizes.sum(), "a share cannot be larger than its domain"
-    weights = sizes.astype(np.float64) ** alpha
-    low, high = 0.0, float((sizes / weights).max())
+    weights = np.where(sizes > 0, sizes.astype(np.float64) ** alpha, 0.0)
+    low, high = 0.0, float((sizes / np.maximum(weights, 1.0)).max())
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (low, middle) if np.minimum(sizes, middle * weights).sum() > total else (middle, high)

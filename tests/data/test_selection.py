@@ -21,7 +21,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
 
 
 @given(
-    st.lists(st.integers(1, 50), min_size=1, max_size=20),
+    st.lists(st.integers(0, 50), min_size=1, max_size=20),
     st.floats(0, 1),
     st.floats(0, 1),
 )
@@ -48,8 +48,19 @@ def test_the_selection_is_unique_sorted_and_repeatable(pairs: Pairs) -> None:
     assert not np.array_equal(chosen, select_pairs(pairs, 300, seed=1))
 
 
+def test_lots_fill_batches_and_leave_out_domains_that_cannot(pairs: Pairs) -> None:
+    chosen = pairs.take(select_pairs(pairs, 320, seed=0, lot=32))
+    counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes, minlength=3), strict=True))
+    assert counts == {"small": 0, "middle": 64, "large": 256}
+
+
+def test_lots_are_halved_until_they_make_up_the_number(pairs: Pairs) -> None:
+    assert len(select_pairs(pairs, 300, seed=0)) == 300
+    assert len(select_pairs(pairs, 1004, seed=0)) == 1004
+
+
 def test_small_domains_are_taken_whole_before_large_ones_are(pairs: Pairs) -> None:
-    chosen = pairs.take(select_pairs(pairs, 300, seed=0))
+    chosen = pairs.take(select_pairs(pairs, 300, seed=0, lot=1))
     counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes), strict=True))
     assert counts["small"] == 5
     assert counts["large"] / counts["middle"] == pytest.approx(3.0, abs=0.1)
