@@ -6,14 +6,15 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, pick, t
 # scales every row gets the same batch size, so that a row differs from its neighbour in one thing.
 PLAIN_BATCH = {"smoke": 16, "desk": 128, "lab": 512, "small": 16384, "large": 16384}
 CONTEXTUAL_BATCH = {"smoke": 16, "desk": 128, "lab": 512, "small": 512, "large": 512}
-CLUSTER = {"smoke": 8, "desk": 64, "lab": 128, "small": 512, "large": 512}
+CLUSTER = {"smoke": 8, "desk": 256, "lab": 512, "small": 512, "large": 512}
 SEEDS = (0, 1, 2)
 
-NEITHER_RANDOM = {"architecture": "biencoder", "sampler": "random"}
-NEITHER_DOMAIN = {"architecture": "biencoder", "sampler": "domain"}
-BATCHES = {"architecture": "biencoder", "sampler": "cluster"}
-ARCHITECTURE = {"architecture": "contextual", "sampler": "domain"}
-BOTH = {"architecture": "contextual", "sampler": "cluster"}
+# Contextual batches are clusters and the false-negative filter together (§4.1); plain rows have neither.
+NEITHER_RANDOM = {"architecture": "biencoder", "sampler": "random", "filter": "none"}
+NEITHER_DOMAIN = {"architecture": "biencoder", "sampler": "domain", "filter": "none"}
+BATCHES = {"architecture": "biencoder", "sampler": "cluster", "filter": "surrogate"}
+ARCHITECTURE = {"architecture": "contextual", "sampler": "domain", "filter": "none"}
+BOTH = {"architecture": "contextual", "sampler": "cluster", "filter": "surrogate"}
 BM25 = {"architecture": "bm25"}
 SURROGATE = {"architecture": "surrogate"}
 
