@@ -1,4 +1,4 @@
-"""Pairs in other people's files, one at a time: jsonl, csv, tsv and parquet by column name, BEIR folders, archives of these.
+"""Pairs in other people's files, one at a time: jsonl, csv, tsv, parquet by column name, BEIR folders, archives.
 
 Nothing is held in memory but a line or a batch of rows (for a BEIR folder: its judged texts). Every complaint names the
 file, the line, what was found and what is accepted. No pickle is read.
@@ -88,7 +88,7 @@ def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpacks a zip or tar into `folder`, which it gives; ValueError, before anything is written, for unsafe members."""
+    """Unpacks a zip or tar into `folder`, which it gives; ValueError, with nothing written, for unsafe members."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():

@@ -102,7 +102,7 @@ def load_import(folder: Path) -> Imported:
 def plan_runs(imported: Imported) -> tuple[dict[str, Any], ...]:
     """Gives what to change in a scale's run: a biencoder, then a contextual model, on clustered batches.
 
-    The batch is the largest that still gives 16 of them an epoch; clusters are of the same size, as in the paper's best.
+    The batch is the largest that still gives 16 of them an epoch; clusters are as large, as in the paper's best.
     """
     fitting = [size for size in BATCH_SIZES if size * BATCHES_AN_EPOCH <= imported.num_kept]
     if not fitting:

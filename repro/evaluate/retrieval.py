@@ -142,6 +142,8 @@ def read_run(path: Path) -> Run:
         for number, line in enumerate(lines, 1):
             try:
                 query_id, _, document_id, _, value, _ = line.split()
+                if not np.isfinite(float(value)):
+                    raise ValueError(f"its score is {value}")
                 run.setdefault(query_id, {})[document_id] = float(value)
             except ValueError as error:
                 raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error

@@ -1,0 +1,200 @@
+"""Promises of importing a corpus: formats give the same pairs, defects are named, nothing is half imported."""
+
+import io
+import json
+import os
+import tarfile
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.foreign import MAX_LINE_BYTES, Columns, read_foreign
+from repro.data.importing import import_corpus, load_import, plan_runs
+from repro.data.pairs import read_pairs
+from repro.spec import check_fields
+
+ROWS = [
+    {"query": f"what is thing {n}", "document": f"thing {n} is, of all\nthings, number {n}", "domain": "ab"[n % 2]}
+    for n in range(8)
+]
+
+
+def write(path, rows=ROWS):
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        import csv
+
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def imported(tmp_path, source, **options):
+    return import_corpus(source, tmp_path / "out", name="mine", **options)
+
+
+def refused(tmp_path, source, words, **options):
+    with pytest.raises(ValueError, match=words) as caught:
+        imported(tmp_path, source, **options)
+    assert "\n" not in str(caught.value)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "out" or path.name.endswith(".part")]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
+def test_every_format_gives_the_same_pairs(tmp_path, ending):
+    found = imported(tmp_path, write(tmp_path / f"pairs{ending}"))
+    pairs = read_pairs(found.folder / "pairs.arrow")
+    assert (found.num_read, found.num_kept, found.num_domains) == (8, 8, 2)
+    assert pairs.texts("query", range(8)) == [row["query"] for row in ROWS]
+    assert pairs.texts("document", range(8)) == [row["document"] for row in ROWS]
+    assert [pairs.domain_names[code] for code in pairs.domain_codes] == [row["domain"] for row in ROWS]
+    assert load_import(found.folder) == found
+
+
+def test_columns_may_have_the_usual_names_or_given_ones(tmp_path):
+    rows = [
+        {"anchor": "a b", "pos": ["c d", "e f"], "neg": ["g h"], "prompt": "x"},
+        {"anchor": "i", "pos": ["j"], "neg": []},
+    ]
+    found = imported(tmp_path, write(tmp_path / "bge.jsonl", rows))
+    pairs = read_pairs(found.folder / "pairs.arrow")
+    assert pairs.texts("document", range(2)) == ["c d", "j"] and pairs.negatives(range(2)) == [["g h"], []]
+    odd = write(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
+    only = list(read_foreign(odd, Columns({"query": "frage", "document": "antwort"})))
+    assert only[0][:4] == ("a", "b", ("c",), "")
+
+
+def test_negatives_are_kept_when_the_first_pair_has_none(tmp_path):
+    rows = [{"query": "a", "document": "b"}, {"query": "c", "document": "d", "negatives": ["e"]}]
+    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    assert read_pairs(found.folder / "pairs.arrow").negatives(range(2)) == [[], ["e"]]
+
+
+def test_the_audit_counts_what_was_left_out(tmp_path):
+    rows = [
+        *ROWS,
+        ROWS[0] | {"query": "What is  THING 0?"},
+        {"query": "", "document": "x"},
+        {"query": "x", "document": None},
+        {"query": "good", "document": "the answer", "negatives": ["The answer!", "another"]},
+        {"query": "the question of the test", "document": "y"},
+        {"query": "same words", "document": "same words"},
+        {"query": "long", "document": "word " * 300},
+    ]
+    evaluated = Retrieval("t", ("d",), ("z",), ("q",), ("The question of the test?",), {"q": {"d": 1}})
+    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows), evaluated=[evaluated])
+    wanted = {"empty": 2, "repeated_pair": 1, "negatives_taken_out": 1, "evaluated": 1, "query_is_document": 1}
+    assert wanted | {"long_documents": 1, "with_negatives": 1} == dict(found.counts)
+    assert (found.num_read, found.num_kept) == (15, 11)
+    assert any("evaluated" in sentence for sentence in found.warnings)
+
+
+def test_a_beir_folder_gives_the_pairs_of_its_training_split(tmp_path):
+    data = Retrieval("b", ("d1", "d2"), ("one", "two"), ("q1", "q2"), ("a", "b"), {"q1": {"d1": 1}, "q2": {"d2": 0}})
+    write_beir_folder(tmp_path / "b", data, "train")
+    found = imported(tmp_path, tmp_path / "b")
+    assert read_pairs(found.folder / "pairs.arrow").texts("document", range(found.num_kept)) == ["one"]
+    (tmp_path / "b" / "qrels" / "train.tsv").rename(tmp_path / "b" / "qrels" / "test.tsv")
+    with pytest.raises(ValueError, match="no train"):
+        import_corpus(tmp_path / "b", tmp_path / "other", name="mine")
+
+
+def test_a_folder_of_files_is_read_in_order(tmp_path):
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "2.csv", ROWS[4:])
+    write(tmp_path / "in" / "1.jsonl", ROWS[:4])
+    assert [pair.query for pair in read_foreign(tmp_path / "in")] == [row["query"] for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.jsonl", b'{"query": "a", "document": "b"}\n{"query": \n', r"line 2: no JSON"),
+        ("x.jsonl", b'{"query": "a", "document": "b"}\n\n[1]\n', r"line 3: a list"),
+        ("x.jsonl", b'{"text": "a", "title": "b"}\n', r"line 1: no column for the query: found \['text', 'title'\]"),
+        (
+            "x.jsonl",
+            b'{"query": "a", "document": "b"}\n{"query": "\xff", "document": "b"}',
+            r"line 2: not UTF-8 at byte 11",
+        ),
+        ("x.jsonl", b'{"query": {"a": 1}, "document": "b"}\n', r"line 1: expected a text"),
+        ("x.jsonl", b'{"query": "' + b"a" * MAX_LINE_BYTES + b'", "document": "b"}\n', "line 1: longer than"),
+        ("x.jsonl", b"[" * 100_000, "line 1: no JSON"),
+        ("x.jsonl", b"", "no pair"),
+        ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
+        ("x.csv", b'query,document\na,"b\n', "malformed"),
+        ("x.csv", b"frage,antwort\na,b\n", r"found \['antwort', 'frage'\], accepted \['query', 'anchor', 'question'\]"),
+        ("x.csv", b"query,document\na,\xff\n", "not UTF-8"),
+        ("x.parquet", b"PAR1 nothing", "no parquet file"),
+        ("x.pkl", b"\x80\x04.", r"ends in '\.pkl'; accepted"),
+        ("x.zip", b"nothing", "neither a zip nor a tar"),
+    ],
+)
+def test_defects_are_named_and_nothing_is_left(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    refused(tmp_path, tmp_path / name, words)
+
+
+def test_archives_are_read_and_paths_outside_are_refused(tmp_path):
+    inner = write(tmp_path / "pairs.jsonl").read_bytes()
+    with zipfile.ZipFile(tmp_path / "good.zip", "w") as archive:
+        archive.writestr("mine/pairs.jsonl", inner)
+    assert imported(tmp_path, tmp_path / "good.zip").num_kept == 8
+    (tmp_path / "out").rename(tmp_path / "first")
+    for name in ("../evil.jsonl", "/evil.jsonl", "a/../../evil.jsonl", "..\\evil.jsonl"):
+        with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
+            archive.writestr(name, inner)
+        refused(tmp_path, tmp_path / "bad.zip", "lies outside")
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    up = tarfile.TarInfo("../evil.jsonl")
+    up.size = len(inner)
+    for member, body in ((link, None), (up, inner)):
+        with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
+            archive.addfile(member, io.BytesIO(body) if body else None)
+        refused(tmp_path, tmp_path / "bad.tar.gz", "is a link or lies outside")
+    assert not list(tmp_path.parent.glob("evil*"))
+
+
+def test_a_pickle_that_would_run_code_is_not_read(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "exploded"),))
+
+    import pickle
+
+    for name in ("x.jsonl", "x.parquet", "x.csv"):
+        (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
+        refused(tmp_path, tmp_path / name, "x")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_what_is_there_is_not_overwritten(tmp_path):
+    imported(tmp_path, write(tmp_path / "x.jsonl"))
+    with pytest.raises(ValueError, match="there already"):
+        imported(tmp_path, tmp_path / "x.jsonl")
+
+
+def test_the_plan_fits_the_corpus_and_speaks_of_fields_that_exist(tmp_path):
+    rows = [{"query": f"q {n}", "document": f"d {n}"} for n in range(300)]
+    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    plan = plan_runs(found)
+    assert [run["architecture"] for run in plan] == ["biencoder", "contextual"]
+    assert plan[0]["batch_size"] == 16
+    check_fields(plan[0], "plan")
+    small = import_corpus(write(tmp_path / "y.jsonl", rows[:9]), tmp_path / "small", name="small")
+    with pytest.raises(ValueError, match="9 pairs"):
+        plan_runs(small)
+
+
+def test_unknown_columns_are_refused():
+    with pytest.raises(ValueError, match="colour"):
+        Columns({"colour": "x"})
