@@ -23,8 +23,8 @@ BYTES_A_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
 BASE_MEMORY_BYTES = 700 * 2**20  # Python, torch and libraries, before the first weight
 BYTES_AN_ACTIVATION = 160  # float32 values kept for the backward pass, a token, a layer, a unit of width: about 40
 
-ASSUMED_FLOPS_PER_SECOND = {"cpu": 2.0e10, "gpu": 1.0e14}
-"""A core, and an 80 GB GPU at a quarter of its bfloat16 peak: until there are records, guesses and said to be such."""
+ASSUMED_FLOPS_PER_SECOND = {"cpu": 4.0e10, "gpu": 1.0e14}
+"""One core, and an 80 GB GPU at a tenth of its bfloat16 peak: used, and said to be assumed, until there are records."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from repro.inputs import stages_of
 from repro.places import published_records
 from repro.spec import Run
 from repro.stages import Stage
-from repro.store import read_records, split_recorded
+from repro.store import Record, read_record, split_recorded
 
 GIB = 2**30
 
@@ -113,11 +114,19 @@ def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0
     """
     places = list(folders)
     recorded, missing = split_recorded(runs, places)
-    known = [record for place in dict.fromkeys([published_records(), *places]) for record in read_records(place)]
+    known = _readable_records(dict.fromkeys([published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(estimate(run, known, kind=kind, num_devices=max(1, num_gpus)) for run in missing)
     stages, lacks = _stages(missing)
     return Plan(len(runs), tuple(recorded), tuple(missing), stages, lacks, estimates, num_gpus, num_at_once)
+
+
+def _readable_records(folders: Iterable[Path]) -> list[Record]:
+    found = []
+    for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
+        with suppress(ValueError):  # a record of other days tells no speed, and is no reason not to plan
+            found.append(read_record(path))
+    return found
 
 
 def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
