@@ -12,9 +12,9 @@ SEEDS = (0, 1, 2)
 # Contextual batches are clusters and the false-negative filter together (§4.1); plain rows have neither.
 NEITHER_RANDOM = {"architecture": "biencoder", "sampler": "random", "filter": "none"}
 NEITHER_DOMAIN = {"architecture": "biencoder", "sampler": "domain", "filter": "none"}
-BATCHES = {"architecture": "biencoder", "sampler": "cluster", "filter": "surrogate"}
+BATCHES = {"architecture": "biencoder", "sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
 ARCHITECTURE = {"architecture": "contextual", "sampler": "domain", "filter": "none"}
-BOTH = {"architecture": "contextual", "sampler": "cluster", "filter": "surrogate"}
+BOTH = {"architecture": "contextual", "sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
 BM25 = {"architecture": "bm25"}
 SURROGATE = {"architecture": "surrogate"}
 
