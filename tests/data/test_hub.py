@@ -1,0 +1,67 @@
+"""Promises of the paper's sources and of the table of oddities."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from repro.data.hub import EMPTY, SOURCES, load_source, local_copy
+from repro.data.quirks import QUIRKS, quirks_of
+
+
+def test_the_twenty_nine_domains_carry_the_row_counts_of_table_5():
+    domains = SOURCES["nomic-unsupervised"].domains
+    assert len(domains) == 29
+    assert sum(domain.num_rows for domain in domains.values()) == 234_553_344
+    assert all(domain.num_rows % 16_384 == 0 for domain in domains.values())
+
+
+def test_an_absent_source_is_named_with_its_size_and_command(tmp_path):
+    with pytest.raises(ValueError, match=r"about 300 GB.*hf download nomic-ai/nomic_embed_unsupervised --repo-type"):
+        local_copy("nomic-unsupervised", tmp_path)
+    with pytest.raises(ValueError, match="bge-full-data"):
+        local_copy("laion", tmp_path)
+
+
+def test_a_local_copy_in_the_exact_format_is_read_with_its_prompts(tmp_path):
+    folder = tmp_path / "nomic_embed_unsupervised"
+    folder.mkdir()
+    rows = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    plain = list(load_source("nomic-unsupervised", tmp_path))
+    assert [row[1:5] for row in plain] == [
+        ("a", "b", "paq", "nomic-unsupervised"),
+        ("c", EMPTY, "npr", "nomic-unsupervised"),
+    ]
+    asked = list(load_source("nomic-unsupervised", tmp_path, with_prompts=True))
+    assert (asked[0].query, asked[0].document) == ("search_query: a", "search_document: b")
+    assert asked[1].query == "classification: c" and asked[1].id == plain[1].id
+
+
+def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path):
+    folder = tmp_path / "bge-full-data" / "data"
+    folder.mkdir(parents=True)
+    row = {"query": "a", "pos": ["b", "c"], "neg": ["d", ""], "prompt": "x"}
+    pq.write_table(pa.Table.from_pylist([row]), folder / "fiqa-00000-of-00002.parquet")
+    (folder / "nq.jsonl").write_text(json.dumps(row) + "\n")
+    found = list(load_source("bge-full-data", tmp_path))
+    assert [(one.document, one.domain, one.negatives) for one in found] == [("b", "fiqa", ("d",)), ("b", "nq", ("d",))]
+    with pytest.raises(ValueError, match="no prompts are declared for the domain 'fiqa'"):
+        list(load_source("bge-full-data", tmp_path, with_prompts=True))
+
+
+def test_an_unknown_domain_is_refused_when_prompts_are_wanted(tmp_path):
+    folder = tmp_path / "nomic_embed_supervised"
+    folder.mkdir()
+    (folder / "x.jsonl").write_text('{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}\n')
+    assert next(load_source("nomic-supervised", tmp_path)).negatives == ("c",)
+    with pytest.raises(ValueError, match="wild"):
+        next(load_source("nomic-supervised", tmp_path, with_prompts=True))
+
+
+def test_oddities_are_found_by_either_name_and_explain_themselves():
+    assert quirks_of("ArguAna").removes_self_hits and quirks_of("QuoraRetrieval").asks_on_both_sides
+    assert quirks_of("MSMARCO").split == "dev" and quirks_of("Touche2020").says
+    assert quirks_of("scifact").split == "test" and not quirks_of("scifact").removes_self_hits
+    assert all(quirk.says for quirk in QUIRKS.values())
