@@ -1,4 +1,4 @@
-"""The second stage of one unpadded text, written from the specification with explicit matrices, for NomicBERT and BERT."""
+"""The second stage of one unpadded text, from the specification with explicit matrices, for NomicBERT and BERT."""
 
 from __future__ import annotations
 
