@@ -226,11 +226,17 @@ def check(
 def data(
     corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
     samples: Annotated[int, typer.Option(help="rows of each source to show")] = 2,
+    write_manifests: Annotated[bool, typer.Option(help="renew the committed manifests from what is installed")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Builds a corpus if it is missing, prints its counts, and shows samples."""
     from repro.inputs import describe_corpus
 
+    if write_manifests:
+        from repro.data.manifests import write_manifests as write
+        from repro.data.mining import mine_all
+
+        return write(mine_all())
     described = describe_corpus(corpus, samples, report=_say)
     if as_json:
         return _print_json(described)
