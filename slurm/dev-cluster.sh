@@ -119,9 +119,17 @@ stop() { # daemon, signal
 }
 
 down() {
+    local left=""
     if is_up slurmctld; then
+        left="$(scontrol listpids 2>/dev/null | awk '$1 ~ /^[0-9]+$/ && $1 > 1 {print $1}')"
         scancel --full --state=PENDING,RUNNING,SUSPENDED --user="$(id -un)" 2>/dev/null || true
         for _ in $(seq 1 60); do [ -z "$(squeue --noheader 2>/dev/null)" ] && break; sleep 0.25; done
+        # jobs that did not end within that time; nobody would end them once slurmd is gone
+        if [ -n "$(squeue --noheader 2>/dev/null)" ] && [ -n "$left" ]; then
+            # shellcheck disable=SC2086
+            kill -KILL $left 2>/dev/null || true
+            sleep 1
+        fi
     fi
     stop slurmd; stop slurmctld; stop munged
     rm -rf "$folder"

@@ -107,7 +107,7 @@ class Job:
         if self.stage:  # a stage takes its own lease, and waits where another is building it
             with _WrittenDown(work, me, stop) as written:
                 self._begin(work, written)
-                _build_stoppable(self._stage())
+                _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
         lease = _wait_for_lease(work, me, stop)
         if lease is None:
@@ -160,12 +160,16 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _build_stoppable(stage: Stage) -> None:
-    def stop_at_once(number: int, frame: FrameType | None) -> None:
-        raise Stopped(f"it was told to end ({signal.Signals(number).name})")
+def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
+    """Builds a stage, which has no checkpoint: stopped, what is half made is removed, and it starts over."""
 
-    # a stage has no checkpoint: what is half made is removed, and it starts over
-    former = {number: signal.signal(number, stop_at_once) for number in (signal.SIGTERM, signal.SIGUSR2)}
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR2 and why_told_to_end(job_id) != "preempted":
+            return say("its time is nearly up; a stage cannot go on later, so it goes on now")
+        stop.on_signal(number, frame)
+        raise Stopped(stop.reason)
+
+    former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
     try:
         stage.build(say)
     finally:

@@ -44,10 +44,16 @@ def start(runs: Sequence[Run], profile: Profile, *, sweep: str, wish: Wish, repo
         tasks = _chosen_tasks(runs, profile, wish, code=code, report=report)
         if wish.retry:
             for task in tasks:
-                task.work.forget()
+                _forgive(task)
         if profile.on == "slurm" and tasks:
             return _start_on_slurm(tasks, profile, sweep, report)
     return run_locally(tasks, profile, sweep=sweep, report=report) if tasks else {}
+
+
+def _forgive(task: Task) -> None:
+    note = task.work.read()
+    if task.work.is_cancelled or (note is not None and note.state in ("failed", "cancelled")):
+        task.work.forget()
 
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, wish: Wish) -> Iterator[tuple[str, str]]:

@@ -12,10 +12,12 @@ from typing import Any
 
 from repro.identity import run_id
 from repro.lease import Owner, look, owners
-from repro.places import local_records, run_folder
+from repro.places import local_records, run_folder, stage_folder
+from repro.registry import experiments
+from repro.scales import ORDER
 from repro.spec import Run
 from repro.store import has_record
-from slurm.notes import Note, Work, run_work, sweeps_folder
+from slurm.notes import Note, Work, run_work
 from slurm.scheduler import Queued, fate, queue
 from slurm.sweep import Submission, read_submissions
 
@@ -90,17 +92,15 @@ class Sight:
         return Standing(work.name, "interrupted", _why_interrupted(note, owner, says), **places)
 
     def _not_begun(self, work: Work, says: str, places: dict[str, Any]) -> Standing:
-        failed = self._failed_stage(work.name)
-        if failed is not None:
-            return Standing(work.name, "failed", failed, **places)
-        return Standing(work.name, "queued" if places["live_on"] else "missing", says, **places)
-
-    def _failed_stage(self, name: str) -> str | None:
-        for need in self.latest[name].needs.get(name, ()) if name in self.latest else ():
+        if places["live_on"]:
+            return Standing(work.name, "queued", says, **places)
+        for need in self.latest[work.name].needs.get(work.name, ()) if work.name in self.latest else ():
             note = stage_note(need)
             if note is not None and note.state in ("failed", "cancelled"):
-                return f"stage {need} {note.state}: {note.reason}; log {note.log}"
-        return None
+                return Standing(work.name, "failed", f"stage {need} {note.state}: {note.reason}; {note.log}", **places)
+            if note is not None and note.state != "done":
+                says = f"stage {need} was {note.state} when last heard of: {note.reason}; {note.log}; {says}"
+        return Standing(work.name, "missing", says, **places)
 
     def live_job(self, name: str) -> tuple[str, str]:
         """Gives the kind of queue that will still do this work, or nothing, and what is known of that."""
@@ -133,8 +133,6 @@ def _why_interrupted(note: Note, owner: Owner | None, says: str) -> str:
 
 def stage_note(name: str) -> Note | None:
     """Gives what the job of a stage (kind/key) wrote down."""
-    from repro.places import stage_folder
-
     return Work("stage", name, stage_folder() / f"{name}.building").read()
 
 
@@ -194,9 +192,15 @@ def _last_lines(log: Path, num_lines: int = 15) -> list[str]:
 
 
 def known_run(identifier: str) -> Run:
-    """Gives a run that was launched, by the beginning of its id; ValueError when there is none or more than one."""
-    known = {name: values for submission in read_submissions() for name, values in submission.runs.items()}
-    found = [name for name in known if name.startswith(identifier)]
+    """Gives a run by the beginning of its id: one that was launched, or that an experiment declares at any scale.
+
+    ValueError when there is none or more than one.
+    """
+    declared = {run for experiment in experiments() for scale in ORDER for run in experiment.runs(scale)}
+    launched = {Run(**values) for submission in read_submissions() for values in submission.runs.values()}
+    found = [run for run in launched | declared if run_id(run).startswith(identifier)]
     if len(found) != 1:
-        raise ValueError(f"run {identifier!r}: {len(found)} launched runs begin so; see {sweeps_folder()}")
-    return Run(**known[found[0]])
+        raise ValueError(
+            f"run {identifier!r}: {len(found)} runs begin so; `repro status` and `repro plan` show the ids"
+        )
+    return found[0]

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 NUM_STEPS = 200
 RUNS = grid(base("smoke", num_steps=NUM_STEPS), seed=tuple(range(6)), architecture=("biencoder", "contextual"))
 NUM_KILLS, NUM_REQUEUES = 6, 2
-PATIENCE_SECONDS = 900
+PATIENCE_SECONDS = 1500
 
 
 def undisturbed(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
