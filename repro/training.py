@@ -93,8 +93,9 @@ def config_of(run: Run) -> ModelConfig:
             *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "residual", "prompts", "max_tokens"),
         )
     }
-    sizes = {"num_heads": max(1, run.hidden_size // head), "intermediate_size": 4 * run.hidden_size}
-    return fit_to_start(ModelConfig(**shared, **sizes), run.start)
+    num_heads = max(1, run.hidden_size // head)
+    config = ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size)
+    return fit_to_start(config, run.start)
 
 
 def build_sampler(run: Run, inputs: Inputs) -> BatchSampler:
