@@ -105,7 +105,7 @@ def test_a_removed_record_becomes_dashes_in_its_row_only(
         (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose of ["),
         (["run", "table1", "--scale", "small"], "truncated BEIR"),
         (["run", "table1", "--scale", "large"], "MTEB"),
-        (["run", "table1", "--seed", "77"], "has seed [77]"),
+        (["run", "table1", "--seed", "77"], "with seed [77]"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:

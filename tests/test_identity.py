@@ -29,7 +29,7 @@ def test_every_field_moves_the_id() -> None:
     run = base("desk", sampler="cluster", cluster_size=64)
     other = {
         "scale": "lab", "corpus": "planted", "domain_column": "source" if run.domain_column == "domain" else "domain",
-        "sampler": None, "packing": "greedy" if run.packing == "random" else "random", "surrogate": "minilm-words",
+        "sampler": None, "packing": "greedy" if run.packing == "random" else "random", "surrogate": "another",
         "filter": "surrogate" if run.filter == "none" else "none", "architecture": "contextual", "backbone": "bert",
         "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": "rerank",
         "suite": "planted", "residual": not run.residual, "num_epochs": None,

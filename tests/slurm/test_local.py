@@ -155,7 +155,7 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_children_end_with_the_queue_and_leave_a_checkpoint(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
-    runs = tuple(replace(run, num_steps=50) for run in RUNS[:2])
+    runs = tuple(replace(run, num_steps=400) for run in RUNS[:2])
     process = launcher(runs)
     until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
     time.sleep(0.5)
@@ -178,7 +178,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(end: int, monkeypatc
 
 def test_cancelling_stops_what_runs_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
-    runs = tuple(replace(run, num_steps=50) for run in RUNS)
+    runs = tuple(replace(run, num_steps=400) for run in RUNS)
     process = launcher(runs)
     until(lambda: states(*runs) == ["running", "running", "queued"])
     assert len(cancel(runs)) == 3
