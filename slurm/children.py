@@ -14,15 +14,21 @@ from pathlib import Path
 from slurm.job import EXIT_INTERRUPTED, Job, Stop, Stopped, listening, say
 from slurm.notes import Note
 
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 60.0
 """How long a child may take for its checkpoint once its parent has died."""
 
 
+def ask_for_signal(number: int) -> None:
+    """Asks the kernel to send this process a signal when its parent dies; kept over exec. Only Linux can."""
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, number)
+
+
 def die_with_parent(parent: int) -> None:
     """Makes this process get SIGTERM when its parent dies, and end whatever it does GRACE_SECONDS later."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ask_for_signal(signal.SIGTERM)
     if os.getppid() != parent:  # it died before we could ask
         os._exit(EXIT_INTERRUPTED)
     threading.Thread(target=_watch, args=(parent,), name="watch the parent", daemon=True).start()

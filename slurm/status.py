@@ -118,6 +118,21 @@ class Sight:
             return "", f"job {job_id} has left Slurm's queue; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
 
+    def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
+        """Gives every stage that launched runs wait for and that is not built, with where it stands."""
+        names = [run_work(run).name for run in runs]
+        needed = [need for name in names if name in self.latest for need in self.latest[name].needs.get(name, ())]
+        unbuilt = [name for name in dict.fromkeys(needed) if not (stage_folder() / name / "stage.json").is_file()]
+        return {name: self._stage_standing(name) for name in unbuilt}
+
+    def _stage_standing(self, name: str) -> str:
+        owner, note = look(stage_work_named(name).lease_folder), stage_note(name)
+        if owner is not None and owner.is_alive:
+            return f"being built by {owner}"
+        if note is not None and note.state in ("failed", "cancelled"):
+            return f"{note.state}: {note.reason}; log {note.log}"
+        return self.live_job(name)[1]
+
     def _places(self, work: Work, note: Note | None) -> dict[str, Any]:
         submission = self.latest.get(work.name)
         found: dict[str, Any] = dict(submission.jobs[work.name]) if submission else {}
@@ -131,9 +146,14 @@ def _why_interrupted(note: Note, owner: Owner | None, says: str) -> str:
     return f"its process died without a word ({owner}); {says}" if note.state == "running" else f"{note.reason}; {says}"
 
 
+def stage_work_named(name: str) -> Work:
+    """Gives the work of a stage by kind/key."""
+    return Work("stage", name, stage_folder() / f"{name}.building")
+
+
 def stage_note(name: str) -> Note | None:
     """Gives what the job of a stage (kind/key) wrote down."""
-    return Work("stage", name, stage_folder() / f"{name}.building").read()
+    return stage_work_named(name).read()
 
 
 def read_progress(run: Run) -> Progress | None:

@@ -8,15 +8,25 @@ from rich.table import Table
 
 from repro.identity import difference
 from repro.spec import Run
-from slurm.status import Standing, summary
+from slurm.status import Sight, Standing, summary
 
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "cancelled": "red", "interrupted": "yellow"}
+
+
+def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
+    """Gives where the runs and their stages stand at this moment, and whether anything still runs or waits."""
+    sight, unique = Sight(), list(dict.fromkeys(runs))
+    found = [sight.standing(run) for run in unique]
+    table = table_of(unique, found)
+    stages = sight.unbuilt_stages(unique)
+    table.caption = "\n".join(f"stage {name}: {says}" for name, says in stages.items()) or None
+    return table, any(standing.state == "running" or standing.live_on for standing in found)
 
 
 def table_of(runs: Sequence[Run], found: Sequence[Standing]) -> Table:
     """Gives the table: a line a run, with progress for the running and the reason for the rest."""
     table = Table("run", "what", "state", "step", "pairs/s", "left", "reason", box=None, title=summary(found))
-    for run, standing in zip(dict.fromkeys(runs), found, strict=True):
+    for run, standing in zip(runs, found, strict=True):
         colour = COLOURS.get(standing.state, "default")
         state = f"[{colour}]{standing.state}[/{colour}]"
         table.add_row(standing.id, _words(run), state, *_progress(standing), standing.reason)

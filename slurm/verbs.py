@@ -64,19 +64,19 @@ def status(
 ) -> None:
     """Shows where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""
     from slurm.status import standings
-    from slurm.tables import table_of
+    from slurm.tables import look_at
 
     runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
         return print_json([asdict(standing) for standing in standings(runs)])
-    console, found = Console(), standings(runs)
+    console, (table, goes_on) = Console(), look_at(runs)
     if not watch:
-        return console.print(table_of(runs, found))
-    with Live(table_of(runs, found), console=console, auto_refresh=False) as live:
-        while any(standing.state == "running" or standing.live_on for standing in found):
+        return console.print(table)
+    with Live(table, console=console, auto_refresh=False) as live:
+        while goes_on:
             time.sleep(LOOK_AGAIN_SECONDS)
-            found = standings(runs)
-            live.update(table_of(runs, found), refresh=True)
+            table, goes_on = look_at(runs)
+            live.update(table, refresh=True)
 
 
 def why(

@@ -1,4 +1,4 @@
-"""Tests marked slurm run on the Slurm that answers, and say why not where none does."""
+"""Tests marked slurm run on the Slurm that answers, and say why not where none does (REPRO_TEST_SLURM=1: an error)."""
 
 import os
 import shutil
@@ -31,5 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips the tests marked slurm with the reason."""
     marked = [item for item in items if item.get_closest_marker("slurm")]
     reason = no_slurm() if marked else ""
+    if reason and os.environ.get("REPRO_TEST_SLURM"):
+        pytest.exit(f"REPRO_TEST_SLURM asks for the tests on Slurm, but: {reason}", returncode=1)
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))

@@ -18,7 +18,7 @@ from repro.places import CHECKOUT, local_records
 from repro.spec import Run, base, grid
 from repro.store import read_records
 from slurm.local import make_slots
-from slurm.notes import run_work
+from slurm.notes import Note, run_work
 from slurm.profiles import Profile
 from slurm.start import Wish, cancel, start
 from slurm.status import standings
@@ -26,6 +26,8 @@ from tests.slurm.stand_in import HOOKS, traced
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
+
+LONG = tuple(replace(run, num_steps=500) for run in RUNS)
 
 LAUNCHER = """
 import json, sys
@@ -55,7 +57,7 @@ def launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
     )
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
+def until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Waits for something to become true."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -82,7 +84,7 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     bad = replace(RUNS[0], seed=13)
     launch(*RUNS, bad)
     [standing] = standings([bad])
-    assert (standing.state, standing.reason) == ("failed", "RuntimeError: seed 13 brings bad luck")
+    assert (standing.state, standing.reason) == ("failed", "ValueError: seed 13 brings bad luck")
     note = run_work(bad).read()
     assert note is not None
     assert "in execute" in note.trace
@@ -114,23 +116,23 @@ def test_two_launchers_do_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
     runs = grid(base("smoke", num_steps=5), seed=tuple(range(6)))
     both = [launcher(runs), launcher(runs)]
-    said = [process.communicate(timeout=60)[0] for process in both]
+    said = [process.communicate(timeout=200)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert states(*runs) == ["recorded"] * 6
     assert sorted(line for line in traced() if line.startswith("begin")) == sorted(
         f"begin {run_id(run)} at 0" for run in runs
     )
     assert all(len(owners(run_work(run).lease_folder)) == 1 for run in runs)
-    assert all("started" in words for words in said), "both should have had something to do"
 
 
-def test_a_killed_run_is_started_again_and_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
-    run = RUNS[0]
+    run = LONG[0]
     process = launcher((run,))
     until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
     os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGKILL)
-    said, _ = process.communicate(timeout=60)
+    (own_home / "fast").touch()
+    said, _ = process.communicate(timeout=200)
     assert "killed (SIGKILL)" in said
     assert states(run) == ["recorded"]
     assert len(owners(run_work(run).lease_folder)) == 2
@@ -141,8 +143,6 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
     work = run_work(run)
     launch(*RUNS[1:])
-    from slurm.notes import Note
-
     work.write(Note(state="interrupted", reason="its time was up", num_interruptions=HERE.max_requeues + 1))
     launch(run)
     [standing] = standings([run])
@@ -153,19 +153,21 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_children_end_with_the_queue_and_leave_a_checkpoint(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_end_with_the_queue_and_leave_a_checkpoint(
+    end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
-    runs = tuple(replace(run, num_steps=400) for run in RUNS[:2])
+    runs = LONG[:2]
     process = launcher(runs)
     until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
     time.sleep(0.5)
     pids = [owners(run_work(run).lease_folder)[-1].pid for run in runs]
     process.send_signal(end)
-    process.communicate(timeout=30)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10)
+    process.communicate(timeout=200)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert states(*runs) == ["interrupted"] * 2
     assert len([line for line in traced() if line.startswith("stop")]) == 2
-    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.001")
+    (own_home / "fast").touch()
     launch(*runs)
     assert states(*runs) == ["recorded"] * 2
     values = [record.metrics["value"] for record in read_records(local_records())]
@@ -176,16 +178,16 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(end: int, monkeypatc
     assert [record.metrics["value"] for record in read_records(local_records())] == values
 
 
-def test_cancelling_stops_what_runs_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
-    runs = tuple(replace(run, num_steps=400) for run in RUNS)
+    runs = LONG
     process = launcher(runs)
     until(lambda: states(*runs) == ["running", "running", "queued"])
     assert len(cancel(runs)) == 3
-    process.communicate(timeout=30)
+    process.communicate(timeout=200)
     assert states(*runs) == ["cancelled"] * 3
     assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled"]
-    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.001")
+    (own_home / "fast").touch()
     launch(*runs, retry=True)
     assert states(*runs) == ["recorded"] * 3
 

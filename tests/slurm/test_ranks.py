@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import threading
+import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import pytest
 from repro.execute import execute
 from repro.identity import run_id
 from repro.places import local_records, run_folder
-from repro.spec import base
+from repro.spec import Run, base
 from repro.store import read_record
 from repro.train.metrics import read_metrics
 from slurm.job import Job, Stop, Stopped
@@ -39,19 +43,37 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
     assert together.metrics[name] == pytest.approx(alone.metrics[name], abs=0.02)
 
 
+def signal_everyone(run: Run, stop: Stop) -> None:
+    """Waits for the first steps, then does as Slurm does: SIGTERM to the job, to torchrun and to every rank."""
+    folder = run_folder(run_id(run))
+    while len(read_metrics(folder)) < 3:
+        time.sleep(0.05)
+    stop.on_signal(signal.SIGTERM, None)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder / "ranks.json") in path.read_text():
+                os.kill(int(path.parent.name), signal.SIGTERM)
+
+
 @pytest.mark.slow
-def test_the_wish_to_stop_reaches_every_process_and_the_run_goes_on_later() -> None:
-    run = replace(RUN, num_steps=8)
-    job = Job(run=asdict(run), num_processes=2)
+def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> None:
+    run = replace(RUN, num_steps=80)
+    job, stop = Job(run=asdict(run), num_processes=2), Stop()
+    signaller = threading.Thread(target=signal_everyone, args=(run, stop))
+    signaller.start()
     with pytest.raises(Stopped):
-        job(Stop(reason="asked before it began"), where=HERE)
-    work = run_work(run)
-    job_folder = run_folder(run_id(run))
-    note = work.read()
-    assert note is None or note.state == "interrupted"
+        job(stop, where=HERE)
+    signaller.join()
+    note = run_work(run).read()
+    assert note is not None
+    assert note.state == "interrupted"
+    folder = run_folder(run_id(run))
+    num_done = len(read_metrics(folder))
+    assert 0 < num_done < 80
+    assert (folder / "checkpoint.safetensors").exists()
+    assert not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
-    assert [line["step"] for line in read_metrics(job_folder)] == list(range(1, 9))
-    assert not (job_folder / "stop").exists()
+    assert [line["step"] for line in read_metrics(folder)] == list(range(1, 81))
 
 
 @pytest.mark.slow
