@@ -212,7 +212,7 @@ def _verdicts(
         advantages, records = measured[claim.id]
         direction, p_value = directions[claim.id]
         level = levels[claim.id]
-        weakest = min(advantages, key=lambda advantage: advantage.size)
+        weakest = max(advantages, key=lambda one: (np.mean(one.samples <= 0), -one.size))  # the one that decides
         low, high = np.quantile(weakest.effect_samples, [level / 2, 1 - level / 2])
         judged[claim.id] = Judgement(
             claim,
