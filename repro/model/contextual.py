@@ -51,7 +51,7 @@ class SecondStage(nn.Module):
         contexts_NCD = contexts_CD[None, : self.config.num_context_vectors]
         if self.training and self.config.sequence_dropout > 0:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
-        pooled_ND = self._pool(self.backbone.forward_behind(contexts_NCD, self._soft_prompts(), texts), texts)
+        pooled_ND = self._pool(self.backbone.forward_behind(contexts_NCD, self.soft_prompts(), texts), texts)
         output_ND: Tensor = self.output_projection(pooled_ND)
         return output_ND + pooled_ND if self.config.residual else output_ND
 
@@ -74,7 +74,8 @@ class SecondStage(nn.Module):
         dropped_NC1 = torch.rand(shape_NC1, device=contexts_1CD.device) < self.config.sequence_dropout
         return torch.where(dropped_NC1, self.sequence_dropout_null_embedding.to(contexts_1CD.dtype), contexts_1CD)
 
-    def _soft_prompts(self) -> Tensor:
+    def soft_prompts(self) -> Tensor:
+        """Gives the learned vectors between contexts and text, (P, D)."""
         width, weight = self.config.hidden_size, next(self.parameters())
         if not self.config.num_soft_prompts:
             return weight.new_zeros(0, width)

@@ -26,6 +26,8 @@ from repro.model.contextual import ContextualModel
 from repro.seeds import derive
 
 KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
+HEAD_SHIFT = 3.0
+"""In standard deviations of a pooled state, and more: what falls below is cut by the head's nonlinearity."""
 KEPT_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
@@ -34,8 +36,15 @@ KEPT_SETTINGS = (
 """Fields of a pretrained configuration that change its function and that `ModelConfig` has no field of its own for."""
 
 
-def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0) -> Biencoder | ContextualModel:
-    """Builds a model; the same config, start and seed give the same weights. ValueError when the start does not fit."""
+def build_model(
+    config: ModelConfig, *, start: str = "random", seed: int = 0, heads: str = "random"
+) -> Biencoder | ContextualModel:
+    """Builds a model; the same arguments give the same weights. ValueError when the start does not fit.
+
+    `heads`: "random" draws them as the official code does; "identity" lets the pooled states through (`open_heads`).
+    """
+    if heads not in ("random", "identity"):
+        raise ValueError(f"heads={heads!r} is unknown; choose one of ['random', 'identity']")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         model = Biencoder(config) if config.architecture == "biencoder" else ContextualModel(config)
@@ -46,7 +55,25 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0) ->
     elif start != "random":
         for backbone in backbones_of(model):
             load_pretrained(backbone, pretrained_folder(start))
+    if heads == "identity":
+        open_heads(model, start)
     return model
+
+
+@torch.no_grad()
+def open_heads(model: Biencoder | ContextualModel, start: str) -> None:
+    """Makes what the backbone says reach the output as it is, so that training starts from a bag of word vectors.
+
+    The output head becomes the identity, shifted by `HEAD_SHIFT` between its layers so that GELU or ReLU passes it on.
+    A token-type row that was drawn at random becomes zero: a vector in every token makes all texts alike.
+    """
+    first, _, second = model.mlp if isinstance(model, Biencoder) else model.second_stage_model.output_projection
+    for layer, shift in ((first, HEAD_SHIFT), (second, -HEAD_SHIFT)):
+        torch.nn.init.eye_(layer.weight)
+        torch.nn.init.constant_(layer.bias, shift)
+    for backbone in backbones_of(model):
+        if start in ("random", "words") and backbone.kind != "modernbert":
+            torch.nn.init.zeros_(backbone.model.embeddings.token_type_embeddings.weight)
 
 
 def load_model(folder: str | Path) -> Biencoder | ContextualModel:

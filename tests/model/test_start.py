@@ -125,6 +125,28 @@ def test_modernbert_text_is_normalised_twice_only_when_asked():
         torch.testing.assert_close(backbone.embed(ids), expected)
 
 
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_identity_heads_let_the_pooled_states_through(architecture):
+    model = build_model(small_config(architecture=architecture), heads="identity").eval()
+    texts, contexts = random_texts(12, seed=3), random_texts(6, seed=4)
+    with torch.no_grad():
+        if architecture == "biencoder":
+            found, states = model(texts), model.embedder(texts)
+        else:
+            context_vectors = model.first_stage(contexts)
+            found = model.second_stage(texts, context_vectors)
+            second = model.second_stage_model
+            behind = second.backbone.forward_behind(context_vectors[None], second.soft_prompts(), texts)
+            states = behind[:, -texts.ids_NS.shape[1] :]
+        pooled = mean_pool(states, texts.mask_NS)
+    assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
+
+
+def test_unknown_heads_are_refused():
+    with pytest.raises(ValueError, match="heads='open'"):
+        build_model(small_config(), heads="open")
+
+
 def test_texts_keep_their_columns_when_rows_are_chosen():
     texts = Texts(torch.tensor([[1, 2, 3], [4, 0, 0], [5, 6, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]]))
     chosen = texts.rows(torch.tensor([2, 1]))
