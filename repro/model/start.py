@@ -69,6 +69,7 @@ def open_heads(model: Biencoder | ContextualModel, start: str) -> None:
     """
     first, _, second = model.mlp if isinstance(model, Biencoder) else model.second_stage_model.output_projection
     for layer, shift in ((first, HEAD_SHIFT), (second, -HEAD_SHIFT)):
+        assert isinstance(layer, torch.nn.Linear), "heads are Linear, nonlinearity, Linear"
         torch.nn.init.eye_(layer.weight)
         torch.nn.init.constant_(layer.bias, shift)
     for backbone in backbones_of(model):
