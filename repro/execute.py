@@ -1,4 +1,4 @@
-"""Carries out one run: stages, training, evaluation, record; the same on a laptop, in a test and on a cluster."""
+"""Carries out one run: stages, training, measurement, record; the same on a laptop, in a test and on a cluster."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from repro.evaluate.suites import Evaluation, evaluate_bm25, evaluate_suite
 from repro.identity import run_id
-from repro.inputs import check_available, stages_of, suite_of
+from repro.inputs import check_available, stages_of
+from repro.measures import measure_run
 from repro.places import local_records, run_folder
 from repro.provenance import code_identity, machine, versions
 from repro.spec import TRAINED, Run
 from repro.store import Record, has_record, read_record, write_record
 
 Report = Callable[[str], None]
-CONTEXTS = {"biencoder": ("own",), "contextual": ("own", "wrong", "null")}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves for evaluation and for the record; nothing of it where nothing is trained."""
+    """What training leaves for measurement and for the record; nothing of it where nothing is trained."""
 
     model: Any = None
     metrics: dict[str, float] = field(default_factory=dict)
@@ -47,30 +45,34 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, report: Report
     check_available([run])
     for stage in stages_of(run):
         stage.build(report)
-    folder = run_folder(run_id(run))
-    trained = _train(run, folder, should_stop, report) if run.architecture in TRAINED else Trained()
+    trained = _train(run, should_stop, report) if run.architecture in TRAINED else Trained()
     if int(os.environ.get("RANK", "0")) > 0:
         return _await_record(run)
     started = time.monotonic()
-    evaluation = _evaluate(run, trained.model, folder)
+    measured = measure_run(run, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
-    headline = evaluation.metrics[f"{run.suite}/mean/ndcg_at_10"]
-    report(f"evaluated on {run.suite} in {seconds:.0f} s: NDCG@10 {100 * headline:.1f}")
+    report(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
     return write_record(
         local_records(),
         run,
-        metrics={**trained.metrics, **evaluation.metrics},
-        arrays={**trained.arrays, **evaluation.per_query},
+        metrics={**trained.metrics, **measured.metrics},
+        arrays={**trained.arrays, **measured.arrays},
+        exhibits=measured.exhibits,
         provenance={
             **code_identity(),
             "versions": versions(),
             "machine": machine(),
             "stages": {stage.name: {"id": stage.path.name, **stage.key} for stage in stages_of(run)},
             "training": trained.provenance,
-            "suite": evaluation.provenance,
+            "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
         },
     )
+
+
+def _headline(run: Run, metrics: Any) -> str:
+    value = metrics.get(f"{run.suite}/mean/ndcg_at_10")
+    return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"
 
 
 def _await_record(run: Run) -> Record:
@@ -80,39 +82,8 @@ def _await_record(run: Run) -> Record:
     return read_record(local_records() / f"{run_id(run)}.json")
 
 
-def _train(run: Run, folder: Path, should_stop: Callable[[], bool], report: Report) -> Trained:
+def _train(run: Run, should_stop: Callable[[], bool], report: Report) -> Trained:
     from repro.training import train_run
 
-    model, summary = train_run(run, folder, should_stop=should_stop, report=report)
+    model, summary = train_run(run, should_stop=should_stop, report=report)
     return Trained(model, summary.metrics, summary.arrays, summary.provenance)
-
-
-def _evaluate(run: Run, model: Any, folder: Path) -> Evaluation:
-    suite, runs = suite_of(run), folder / "trec"
-    if run.architecture == "bm25":
-        return evaluate_bm25(suite, folder=runs)
-    if run.architecture == "surrogate":
-        from repro.batches.surrogate import load_surrogate
-
-        return evaluate_suite(SurrogateEncoder(load_surrogate(run.surrogate), run.max_tokens), suite, folder=runs)
-    contextual = run.architecture == "contextual"
-    num_contexts = run.num_contexts if contextual else 0
-    contexts = CONTEXTS[run.architecture]
-    return evaluate_suite(
-        model, suite, contexts=contexts, num_contexts=num_contexts, seed=run.context_seed, folder=runs
-    )
-
-
-@dataclass(frozen=True)
-class SurrogateEncoder:
-    """The untrained surrogate as something to be scored."""
-
-    surrogate: Any
-    max_tokens: int
-
-    def set_context(self, texts: Any, seed: int = 0) -> None:
-        """Takes and ignores a context."""
-
-    def encode(self, texts: Any, prompt: str = "document") -> Any:
-        """Gives the surrogate's unit vectors, float32 (N, D)."""
-        return self.surrogate.embed(list(texts), self.max_tokens)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from repro.scales import scale_named
-from repro.spec import FIELDS, Run
+from repro.spec import FIELDS, Run, training_of
 
 
 def difference(run: Run) -> dict[str, Any]:
@@ -22,6 +22,11 @@ def run_id(run: Run) -> str:
     """Gives the id of a run: the same on every machine, unmoved by a new field."""
     text = json.dumps(difference(run), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def training_id(run: Run) -> str:
+    """Gives the id of the training a run uses: its own, unless it differs from another run in evaluation only."""
+    return run_id(training_of(run))
 
 
 def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:

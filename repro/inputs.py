@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import Suite, load_suite
+from repro.data.elsewhere import brought, holder_of, names_elsewhere
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, load_tokens, tokenize
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED, Run, first_phase_of
 from repro.stages import Stage
 
 Report = Callable[[str], None]
 SELECTION_SEED = CLUSTER_SEED = (
     0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
 )
+LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
+"""Measures of the training pairs under the surrogate, whatever is trained."""
 SIDES: tuple[Side, ...] = ("query", "document")
 
 
@@ -72,8 +75,11 @@ SUITES_FROM_ELSEWHERE = {
 
 def corpus_stage(name: str) -> Stage:
     """Gives the stage of a corpus; ValueError when it is unknown, or not made here: how to get it is said."""
+    found = brought(name)
+    if found is not None:
+        return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make)
     if name not in CORPORA:
-        raise ValueError(f"unknown corpus {name!r}; choose of {list(CORPORA)}")
+        raise ValueError(f"unknown corpus {name!r}; choose of {[*CORPORA, *names_elsewhere()]}")
     corpus = CORPORA[name]
     if corpus.make is None:
         raise ValueError(f"corpus {name!r}: {corpus.how_to_get}")
@@ -92,6 +98,9 @@ def _origin(name: str) -> str:
 
 def suite_corpus(run: Run) -> str:
     """Gives the corpus that holds a run's evaluation suite; ValueError says how to get one that is not made here."""
+    elsewhere = holder_of(run.suite)
+    if elsewhere is not None:
+        return elsewhere
     if run.suite in SUITES_FROM_ELSEWHERE:
         raise ValueError(f"suite {run.suite!r}: {SUITES_FROM_ELSEWHERE[run.suite]}")
     holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
@@ -115,12 +124,23 @@ def _selection_stage(run: Run) -> Stage:
         from repro.data.selection import select_pairs
 
         pairs = read_pairs(corpus.path / "train.arrow")
-        rows = (
-            np.arange(len(pairs)) if run.num_pairs is None else select_pairs(pairs, run.num_pairs, seed=SELECTION_SEED)
-        )
+        rows = _rows_of_sources(pairs, run.sources)
+        if run.num_pairs is not None:
+            rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
         np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
-    return Stage("selection", {"num_pairs": run.num_pairs}, make, (corpus,))
+    key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {})
+    return Stage("selection", key, make, (corpus,))
+
+
+def _rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
+    if sources is None:
+        return np.arange(len(pairs))
+    unknown = sorted(set(sources.split("+")) - set(pairs.source_names))
+    if unknown:
+        raise ValueError(f"sources={sources!r}: {unknown} are not in this corpus; it has {list(pairs.source_names)}")
+    chosen = [list(pairs.source_names).index(name) for name in sources.split("+")]
+    return np.flatnonzero(np.isin(pairs.source_codes, chosen))
 
 
 def selected_pairs(run: Run) -> Pairs:
@@ -174,6 +194,24 @@ def _clusters_stage(run: Run) -> Stage:
     return Stage("clusters", key, make, (embeddings,))
 
 
+def _negatives_stage(run: Run) -> Stage:
+    embeddings = _embeddings_stage(run)
+
+    def make(folder: Path) -> None:
+        from repro.batches.mask import content_keys
+        from repro.batches.negatives import mine_negatives
+
+        pairs = selected_pairs(run)
+        queries, documents = (np.load(embeddings.path / f"{side}.npy", mmap_mode="r") for side in SIDES)
+        keys = content_keys(pairs.texts("document", np.arange(len(pairs))))
+        count, codes = run.num_hard_negatives, domain_codes(run, pairs)
+        rows = mine_negatives(queries, documents, codes, keys, num_hard_negatives=count, seed=SELECTION_SEED)
+        np.save(folder / "rows.npy", rows)
+
+    key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column}
+    return Stage("negatives", key, make, (embeddings,))
+
+
 def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
     """Gives each pair's domain (int32 N): its source, or its finest division."""
     return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
@@ -181,18 +219,25 @@ def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
 
 def needs_surrogate(run: Run) -> bool:
     """Says whether a run's batches depend on the surrogate's embeddings."""
-    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter == "surrogate")
+    if run.measure in LOOKS_AT_PAIRS:
+        return True
+    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
+    return run.architecture in TRAINED and wanted
 
 
 def stages_of(run: Run) -> tuple[Stage, ...]:
     """Gives the stages a run needs, in the order of building, each once."""
-    wanted = [corpus_stage(suite_corpus(run))]
+    wanted, first = [corpus_stage(suite_corpus(run))], first_phase_of(run)
+    if first is not None:
+        wanted += stages_of(first)
     if run.architecture in TRAINED:
         wanted.append(_tokens_stage(run))
     if needs_surrogate(run):
         wanted.append(_embeddings_stage(run))
-    if run.architecture in TRAINED and run.sampler == "cluster":
+    if needs_surrogate(run) and run.sampler == "cluster":
         wanted.append(_clusters_stage(run))
+    if run.architecture in TRAINED and run.num_hard_negatives:
+        wanted.append(_negatives_stage(run))
     return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
 
 
@@ -216,6 +261,14 @@ class Inputs:
         if not needs_surrogate(self.run):
             return None
         return np.load(_embeddings_stage(self.run).path / f"{side}.npy", mmap_mode="r")
+
+    @cached_property
+    def negatives(self) -> np.ndarray | None:
+        """Rows of each pair's hard negatives among the pairs, int64 (N, H); None for a run without."""
+        if not self.run.num_hard_negatives:
+            return None
+        rows_NH: np.ndarray = np.load(_negatives_stage(self.run).path / "rows.npy")
+        return rows_NH
 
     @cached_property
     def clusters(self) -> Any:

@@ -25,6 +25,7 @@ class Scale:
 
 SMOKE: dict[str, Any] = {
     "corpus": "planted-tiny",
+    "sources": None,
     "num_pairs": None,
     "domain_column": "domain",
     "sampler": "random",
@@ -48,6 +49,7 @@ SMOKE: dict[str, Any] = {
     "residual": False,
     "prompts": "none",
     "max_tokens": 16,
+    "heads": "random",
     "num_steps": 12,
     "num_epochs": None,
     "learning_rate": 5e-3,
@@ -55,10 +57,14 @@ SMOKE: dict[str, Any] = {
     "weight_decay": 0.01,
     "temperature": 0.02,
     "max_grad_norm": 1.0,
+    "pretraining_corpus": None,
+    "num_pretraining_steps": None,
     "suite": "planted",
     "protocol": "full",
     "rerank_depth": None,
     "context_seed": 0,
+    "num_test_contexts": None,
+    "measure": "retrieval",
 }
 """A corpus made from a seed and a tiny model: proves that the code runs, says nothing of the paper."""
 
@@ -102,6 +108,7 @@ LAB: dict[str, Any] = DESK | {
 
 SMALL: dict[str, Any] = {
     "corpus": "nomic-unsupervised",  # §5: 24+ sources of Nussbaum et al., Table 5
+    "sources": None,
     "num_pairs": None,
     "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
     "sampler": "random",
@@ -125,6 +132,7 @@ SMALL: dict[str, Any] = {
     "residual": False,  # paper; the code of the second release adds one
     "prompts": "task",  # §5 and appendix "Task prefixes"
     "max_tokens": 64,  # §5 small setting
+    "heads": "random",  # official code
     "num_steps": None,
     "num_epochs": 3,  # §5
     "learning_rate": 2e-5,  # §5
@@ -132,10 +140,14 @@ SMALL: dict[str, Any] = {
     "weight_decay": 0.01,  # official code's default; the paper says "Adam"
     "temperature": 0.02,  # §3, fixed
     "max_grad_norm": 1.0,  # official code, the default of its trainer
+    "pretraining_corpus": None,
+    "num_pretraining_steps": None,
     "suite": "beir",  # §5: truncated BEIR
     "protocol": "rerank",
     "rerank_depth": 1024,  # §5: top 1024 by GTR
     "context_seed": 0,
+    "num_test_contexts": None,
+    "measure": "retrieval",
 }
 """The paper's small setting: six layers, 64 tokens, 64 context documents, truncated BEIR."""
 

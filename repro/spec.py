@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from types import MappingProxyType
 from typing import Any
 
 from repro.scales import scale_named
+from repro.shows import Column, Exhibit, Figure, Row, Table
+
+__all__ = [
+    "CHOICES",
+    "EVALUATION_FIELDS",
+    "FIELDS",
+    "MEASURES",
+    "TRAINED",
+    "Claim",
+    "Column",
+    "Exhibit",
+    "Experiment",
+    "Figure",
+    "Pick",
+    "Row",
+    "Run",
+    "Table",
+    "Term",
+    "base",
+    "check_fields",
+    "first_phase_of",
+    "grid",
+    "pick",
+    "term",
+    "training_of",
+]
+
+MEASURES: Mapping[str, str] = MappingProxyType(
+    {
+        "retrieval": "scores of the model on the suite, under each context",
+        "batches": "how hard the run's batches are for the surrogate, and what the filter would leave out; no training",
+    }
+)
+"""What a run can measure; each is a module of `repro.measures`."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -16,10 +50,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sampler": ("random", "domain", "cluster"),
         "packing": ("random", "greedy"),
         "filter": ("none", "surrogate"),
-        "architecture": ("biencoder", "contextual", "bm25", "surrogate"),
+        "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
+        "heads": ("random", "identity"),
         "backbone": ("nomic", "bert", "modernbert"),
         "prompts": ("none", "task"),
         "protocol": ("full", "rerank"),
+        "measure": tuple(MEASURES),
     }
 )
 
@@ -38,6 +74,7 @@ class Run:
     seed: int = 0
     # data
     corpus: str  # which training pairs
+    sources: str | None  # only of these sources of the corpus, "a+b"; None: all
     num_pairs: int | None  # how many of them, drawn fairly over domains; None: all
     domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
     # batches (§4.1)
@@ -63,6 +100,7 @@ class Run:
     residual: bool
     prompts: str
     max_tokens: int
+    heads: str  # how output heads start: random (as the official code), or letting the pooled states through
     # training (§5)
     num_steps: int | None  # exactly one of num_steps and num_epochs
     num_epochs: int | None
@@ -71,11 +109,15 @@ class Run:
     weight_decay: float
     temperature: float
     max_grad_norm: float
+    pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
+    num_pretraining_steps: int | None
     # evaluation
     suite: str
     protocol: str
     rerank_depth: int | None
     context_seed: int
+    num_test_contexts: int | None  # context documents when scored; None: as many as in training
+    measure: str
 
     def __post_init__(self) -> None:
         """ValueError for a value outside its choices or a combination that means nothing."""
@@ -90,11 +132,33 @@ class Run:
         for name in ("batch_size", "num_layers", "hidden_size", "max_tokens", "num_contexts", "tokens_per_document"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+        if (self.pretraining_corpus is None) != (self.num_pretraining_steps is None):
+            raise ValueError(
+                f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
+                f"{self.num_pretraining_steps}: give both or neither"
+            )
         if self.temperature <= 0:
             raise ValueError(f"temperature={self.temperature}: must be above 0")
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
+EVALUATION_FIELDS = ("suite", "protocol", "rerank_depth", "context_seed", "num_test_contexts", "measure")
+"""Fields that cannot change a training: runs that differ in nothing else share theirs."""
+
+
+def training_of(run: Run) -> Run:
+    """Gives the run whose training `run` uses: the same with its scale's own evaluation."""
+    fixed = scale_named(run.scale).fields
+    return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
+
+
+def first_phase_of(run: Run) -> Run | None:
+    """Gives the training that a two-phase run starts from; None for a run of one phase."""
+    if run.pretraining_corpus is None:
+        return None
+    one_phase = {"pretraining_corpus": None, "num_pretraining_steps": None, "sources": None, "num_hard_negatives": 0}
+    steps = {"corpus": run.pretraining_corpus, "num_steps": run.num_pretraining_steps, "num_epochs": None}
+    return training_of(replace(run, **one_phase, **steps))
 
 
 def check_fields(names: Iterable[str], where: str) -> None:
@@ -209,64 +273,13 @@ def term(metric: str, **wanted: Any) -> Term:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals.
-
-    In a metric path `{suite}` stands for the run's own evaluation suite, seen through the row's context.
-    """
-
-    label: str
-    value: str
-    decimals: int = 1
-    factor: float = 1.0
-    scales: tuple[str, ...] = ()  # only at these scales; empty: at all
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One row of a table or series of a figure: which runs, through which context, and what the paper prints."""
-
-    label: str
-    of: Pick
-    paper: Mapping[str, float] = field(default_factory=dict)
-    context: str = "own"  # which context documents the scores were made with: own, wrong, null
-    scales: tuple[str, ...] = ()  # only at these scales; empty: at all
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of the paper: rows, columns and what a reader must know."""
-
-    name: str
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure of the paper: the kind of picture, a field of the run against a metric, and which series are drawn."""
-
-    name: str
-    caption: str
-    kind: str
-    x: str
-    y: str
-    x_label: str
-    y_label: str
-    series: tuple[Row, ...]
-    factor: float = 1.0  # of y
-    x_is_log: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment: which runs it needs at a scale, what it shows and which claims it judges."""
 
     number: int
     title: str
     runs: Callable[[str], tuple[Run, ...]]
-    shows: tuple[Table | Figure, ...]
+    shows: tuple[Table | Figure | Exhibit, ...]
     claims: tuple[Claim, ...] = ()
     local_seeds: tuple[int, ...] = (0,)  # what a reader's own machine runs; published records have more
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ class Record:
     metrics: Mapping[str, float]
     provenance: Mapping[str, Any]
     path: Path
+    exhibits: Mapping[str, Any] = field(default_factory=dict)  # rows of text by name
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -55,6 +56,7 @@ def write_record(
     metrics: Mapping[str, float],
     arrays: Mapping[str, np.ndarray],
     provenance: Mapping[str, Any],
+    exhibits: Mapping[str, Any] | None = None,
 ) -> Record:
     """Writes a run's record once, arrays first, each by rename; ValueError when a metric is no finite number."""
     import numpy as np
@@ -68,10 +70,12 @@ def write_record(
             np.savez_compressed(file, allow_pickle=False, **{k: np.asarray(v, np.float32) for k, v in arrays.items()})
         digest = hashlib.sha256(part.read_bytes()).hexdigest()
     full = {**provenance, "arrays_sha256": digest}
+    shown = dict(exhibits or {})
     content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
+    content |= {"exhibits": shown} if shown else {}
     with whole_file(path) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
-    return Record(run_id(run), run, dict(metrics), full, path)
+    return Record(run_id(run), run, dict(metrics), full, path, shown)
 
 
 def read_record(path: Path) -> Record:
@@ -84,7 +88,8 @@ def read_record(path: Path) -> Record:
     if content.get("format") != FORMAT or path.stem != identifier:
         found = f"format {content.get('format')} and id {identifier}"
         raise ValueError(f"{path} has {found}; expected format {FORMAT} and id {path.stem}")
-    return Record(identifier, run_from_record(values, identifier), content["metrics"], content["provenance"], path)
+    run, shown = run_from_record(values, identifier), content.get("exhibits", {})
+    return Record(identifier, run, content["metrics"], content["provenance"], path, shown)
 
 
 def read_records(folder: Path) -> list[Record]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from repro.identity import run_id
+from repro.identity import run_id, training_id
 from repro.lease import Owner, look, owners
 from repro.places import local_records, run_folder, stage_folder
 from repro.registry import experiments
@@ -159,7 +159,7 @@ def stage_note(name: str) -> Note | None:
 def read_progress(run: Run) -> Progress | None:
     """Gives how far a run is; None before its first step."""
     try:
-        lines = (run_folder(run_id(run)) / "metrics.jsonl").read_text().splitlines()
+        lines = (run_folder(training_id(run)) / "metrics.jsonl").read_text().splitlines()
     except FileNotFoundError:
         return None
     whole = [line for line in lines if line.endswith("}")]

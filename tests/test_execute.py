@@ -1,6 +1,7 @@
 """A run ends in the same record, however often it was stopped on the way, and touches no other run's."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,35 @@ def test_settings_that_cannot_work_are_one_clear_error(changes: dict, says: str)
     with pytest.raises(ValueError, match=says):
         execute(base("smoke", **changes), report=quiet)
     assert not list(local_records().glob("*"))
+
+
+@pytest.mark.filterwarnings("ignore:2 context documents")
+def test_runs_that_differ_in_evaluation_only_train_once() -> None:
+    run = base("smoke", architecture="contextual", seed=5)
+    trained = execute(run, report=quiet)
+    lines = []
+    other = execute(replace(run, num_test_contexts=2), report=lines.append)
+    assert not [line for line in lines if "step" in line], "nothing was trained again"
+    assert other.arrays["train/loss"].tolist() == trained.arrays["train/loss"].tolist()
+    assert other.provenance["training"]["id"] == run_id(run)
+    drawn = [context.get("num_documents") for context in other.provenance["suite"]["contexts"]]
+    assert set(drawn) == {2, None}, "the null context has no documents"
+
+
+def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:
+    alone = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
+    second = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
+    losses = [execute(run, report=quiet).metrics["train/loss"] for run in (alone, second)]
+    assert losses[1] != losses[0]
+    first = read_metrics(run_folder(run_id(base("smoke", seed=6, num_steps=8, filter="surrogate"))))
+    assert len(first) == 8, "the first phase is a training of its own, which other runs can share"
+
+
+def test_the_difficulty_of_batches_is_measured_without_training() -> None:
+    run = base("smoke", measure="batches", architecture="none", sampler="cluster", cluster_size=8)
+    record = execute(run, report=quiet)
+    assert record.provenance["training"] == {}
+    values = record.arrays["batches/difficulty"]
+    assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
+    plain = execute(replace(run, sampler="random", cluster_size=None), report=quiet)
+    assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"

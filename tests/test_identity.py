@@ -6,8 +6,8 @@ from types import MappingProxyType
 import pytest
 
 from repro import identity, scales
-from repro.identity import difference, run_from_record, run_id
-from repro.spec import FIELDS, Run, base, grid, pick
+from repro.identity import difference, run_from_record, run_id, training_id
+from repro.spec import FIELDS, Run, base, first_phase_of, grid, pick
 
 
 def recorded(run: Run) -> dict:
@@ -33,12 +33,28 @@ def test_every_field_moves_the_id() -> None:
         "filter": "surrogate" if run.filter == "none" else "none", "architecture": "contextual", "backbone": "bert",
         "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": "rerank",
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
+        "sources": "services", "heads": "identity", "measure": "batches", "pretraining_corpus": None,
+        "num_pretraining_steps": None,
     }  # fmt: skip
     for name in FIELDS:
         value = other[name] if name in other else (getattr(run, name) or 0) + 1
         if value is None:
             continue
         assert run_id(replace(run, **{name: value})) != run_id(run), name
+    assert run_id(replace(run, pretraining_corpus="desk", num_pretraining_steps=9)) != run_id(run)
+
+
+def test_runs_that_differ_in_evaluation_only_share_their_training() -> None:
+    run = base("desk", seed=1, architecture="contextual")
+    scored_otherwise = replace(run, suite="desk-validation", context_seed=4, num_test_contexts=2)
+    assert training_id(scored_otherwise) == training_id(run) == run_id(run) != run_id(scored_otherwise)
+    assert training_id(replace(run, learning_rate=1.0)) != training_id(run)
+
+
+def test_the_first_phase_has_no_hard_negatives_and_is_shared() -> None:
+    second = base("desk", sources="services", num_hard_negatives=3, pretraining_corpus="desk", num_pretraining_steps=50)
+    assert first_phase_of(second) == base("desk", num_steps=50)
+    assert first_phase_of(base("desk")) is None
 
 
 def test_a_new_field_keeps_old_records() -> None:

@@ -1,0 +1,57 @@
+"""Hard negatives: for each pair, documents of its domain that a surrogate finds near its query, but not too near.
+
+1. Within a domain, every document is scored for every query by the surrogate f.
+2. Left out are the pair's own text and S(q, d) = {d' : f(q, d') >= f(q, d)}, likely positives (eq. 4).
+3. The nearest of the rest are taken; a domain that has too few gives other documents of it, drawn with a seed.
+
+Paper: §5, supervised phase. Shapes: N pairs, D dimensions, H hard negatives, M pairs of a domain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from repro.seeds import generator_for
+
+ROWS_AT_ONCE = 512
+
+
+def mine_negatives(
+    queries_ND: np.ndarray,
+    documents_ND: np.ndarray,
+    domains_N: np.ndarray,
+    keys_N: np.ndarray,
+    *,
+    num_hard_negatives: int,
+    seed: int,
+) -> np.ndarray:
+    """Gives for each pair the rows of its hard negatives, int64 (N, H), nearest first; `keys_N` tell texts apart.
+
+    ValueError when a domain does not even have so many other texts.
+    """
+    negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
+    for domain in np.unique(domains_N):
+        members_M = np.flatnonzero(domains_N == domain)
+        _, first = np.unique(keys_N[members_M], return_index=True)
+        pool_M = members_M[np.sort(first)]  # each text once
+        if len(pool_M) <= num_hard_negatives:
+            raise ValueError(
+                f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
+                "different documents; ask for fewer, or leave small domains out"
+            )
+        documents_MD = np.asarray(documents_ND[pool_M], np.float32)
+        for start in range(0, len(members_M), ROWS_AT_ONCE):
+            rows = members_M[start : start + ROWS_AT_ONCE]
+            scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
+            own_R = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
+            scores_RM[scores_RM >= own_R[:, None]] = np.nan
+            scores_RM[keys_N[pool_M][None] == keys_N[rows][:, None]] = -np.inf
+            negatives_NH[rows] = pool_M[_rank(scores_RM, seed)[:, :num_hard_negatives]]
+    return negatives_NH
+
+
+def _rank(scores_RM: np.ndarray, seed: int) -> np.ndarray:
+    """Gives columns by falling score; those that are NaN (too near) come late, by lot, and -inf (the same) last."""
+    lot_M = generator_for(seed, "hard negatives").random(scores_RM.shape[1])
+    filled_RM = np.where(np.isnan(scores_RM), -10.0 - lot_M[None], scores_RM)
+    return np.argsort(-filled_RM, axis=1, kind="stable")

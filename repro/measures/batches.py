@@ -1,0 +1,34 @@
+"""How hard a run's batches are for its surrogate (figure 6), and how much the filter leaves out; nothing is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.inputs import Inputs
+from repro.measures import Measured
+from repro.spec import Run
+
+NUM_BATCHED_PAIRS = 2**16
+"""Batches are looked at until they hold this many pairs, or an epoch has passed."""
+
+
+def measure(run: Run, model: Any, folder: Path) -> Measured:
+    """Gives the mean over batches of `batches/difficulty` and of `batches/masked_fraction`, with the values of each."""
+    from repro.batches.mask import masked_fraction
+    from repro.training import build_filter, build_sampler
+
+    inputs = Inputs(run)
+    sampler, judge = build_sampler(run, inputs), build_filter(run, inputs)
+    num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))
+    difficulty, masked = [], []
+    for step in range(num_batches):
+        found = judge(sampler.at(step))
+        assert found.difficulty is not None and found.masked_BM is not None, "this measure has the surrogate's scores"
+        difficulty.append(found.difficulty)
+        masked.append(masked_fraction(found.masked_BM))
+    arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
+    metrics = {name: float(values.mean()) for name, values in arrays.items()}
+    return Measured(metrics, arrays, {"num_batches": num_batches, "num_batches_an_epoch": len(sampler)})

@@ -1,0 +1,43 @@
+"""Hard negatives are the nearest documents of the domain that are neither the positive nor likely positives."""
+
+import numpy as np
+import pytest
+
+from repro.batches.negatives import mine_negatives
+from repro.seeds import generator_for
+
+
+def brute_force(queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, row: int, count: int) -> list[int]:
+    """Gives the hard negatives of one pair by sorting every other document of its domain."""
+    own = queries[row] @ documents[row]
+    near = [
+        (queries[row] @ documents[other], other) for other in range(len(documents)) if domains[other] == domains[row]
+    ]
+    return [other for score, other in sorted(near, reverse=True) if other != row and score < own][:count]
+
+
+def test_negatives_are_the_nearest_that_rank_below_the_positive() -> None:
+    rng = generator_for(0, "test negatives")
+    queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
+    documents += 2 * queries  # positives rank high, so that all have enough documents below them
+    domains = np.repeat([0, 1, 2], 40)
+    found = mine_negatives(queries, documents, domains, np.arange(120), num_hard_negatives=3, seed=0)
+    checked = 0
+    for row in range(120):
+        expected = brute_force(queries, documents, domains, row, 3)
+        checked += len(expected) == 3
+        assert found[row, : len(expected)].tolist() == expected
+        assert row not in found[row] and set(domains[found[row]]) == {domains[row]} and len(set(found[row])) == 3
+    assert checked > 100, "most pairs have three documents below their positive"
+
+
+def test_a_text_is_no_negative_of_itself_under_another_id() -> None:
+    vectors = np.eye(4, dtype=np.float32)[[0, 0, 1, 2]]
+    found = mine_negatives(vectors, vectors, np.zeros(4), np.array([7, 7, 8, 9]), num_hard_negatives=2, seed=0)
+    assert set(found[0]) == set(found[1]) == {2, 3}
+
+
+def test_a_domain_with_too_few_texts_is_named_with_its_size() -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    with pytest.raises(ValueError, match="domain of 3 pairs has 3 different documents"):
+        mine_negatives(vectors, vectors, np.zeros(3), np.arange(3), num_hard_negatives=3, seed=0)
