@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from repro.asked import runs_asked
+from repro.data.verbs import data
 from repro.places import CHECKOUT, local_records
 from repro.registry import artefacts, experiment_of, experiments
 from repro.scales import ORDER, scale_named
@@ -129,7 +130,8 @@ def run(
 
     wanted = runs_asked(what, scale, seeds=seed)
     recorded, missing = split_recorded(wanted, [local_records()])
-    _say(f"{len(set(wanted))} runs asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scale}")
+    scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
+    _say(f"{len(set(wanted))} runs asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
     if missing:
@@ -140,8 +142,7 @@ def run(
         for number, one in enumerate(missing, 1):
             _say(f"run {number} of {len(missing)}: {describe(one)}")
             run_here(one, report=_say)
-    for experiment in _chosen(what):
-        show(list(experiment.artefacts), scale)
+    show(what, scale)
 
 
 def _say(line: str) -> None:
@@ -165,8 +166,12 @@ def show(
 ) -> None:
     """Shows artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
     from repro.report import claims_view, render
+    from repro.scores import scores_view
     from repro.views import RECORDS, artefact_views, judgements
 
+    files = [word for word in what or () if word.endswith(".json")]
+    if files and not as_json:
+        render(scores_view(runs_asked(files, scale)), format)
     for experiment in _chosen(what):
         judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
         if as_json:
@@ -223,27 +228,6 @@ def check(
 
 
 @app.command()
-def data(
-    corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
-    samples: Annotated[int, typer.Option(help="rows of each source to show")] = 2,
-    write_manifests: Annotated[bool, typer.Option(help="renew the committed manifests from what is installed")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Builds a corpus if it is missing, prints its counts, and shows samples."""
-    from repro.inputs import describe_corpus
-
-    if write_manifests:
-        from repro.data.manifests import write_manifests as write
-        from repro.data.mining import mine_all
-
-        return write(mine_all())
-    described = describe_corpus(corpus, samples, report=_say)
-    if as_json:
-        return _print_json(described)
-    print(json.dumps(described, indent=1, ensure_ascii=False))
-
-
-@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Says what this machine has: versions, device, disk, text wheels, Slurm, and what each scale still lacks here."""
     from repro.doctor import examine
@@ -257,3 +241,4 @@ def doctor(as_json: AsJson = False) -> None:
 
 for verb in VERBS:
     app.command()(verb)
+app.add_typer(data, name="data")

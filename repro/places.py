@@ -31,3 +31,8 @@ def run_folder(run_id: str) -> Path:
 def stage_folder() -> Path:
     """Gives the folder of the shared stages."""
     return home() / "stages"
+
+
+def corpora_folder() -> Path:
+    """Gives the folder of the corpora that readers have imported."""
+    return home() / "corpora"

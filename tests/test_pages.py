@@ -13,6 +13,7 @@ README = (ROOT / "README.md").read_text()
 REPRODUCING = (ROOT / "REPRODUCING.md").read_text()
 SOURCES = sorted(p for folder in ("repro", "experiments", "figures", "slurm") for p in (ROOT / folder).rglob("*.py"))
 VERBS = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+VERBS |= {group.name for group in app.registered_groups if group.name}
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.name != "__init__.py"], ids=lambda p: p.name)

@@ -79,6 +79,11 @@ def load_beir(folder: Path, split: str = "test") -> Retrieval:
     )
 
 
+def splits_of(folder: Path) -> list[str]:
+    """Gives the names of the splits that a BEIR folder judges."""
+    return sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
+
+
 def write_suite(folder: Path, name: str, datasets: Sequence[tuple[str, str]]) -> None:
     """Writes suite.json over (dataset name, family); each dataset is the sub-folder of its name."""
     rows = [{"name": dataset, "family": family} for dataset, family in datasets]

@@ -99,15 +99,23 @@ def load_import(folder: Path) -> Imported:
     return Imported(folder=folder, **json.loads(path.read_text(encoding="utf-8")))
 
 
-def plan_runs(imported: Imported) -> tuple[dict[str, Any], ...]:
+def plan_runs(
+    imported: Imported, *, domain_sizes: Sequence[int] | None = None, largest_batch: int = BATCH_SIZES[0]
+) -> tuple[dict[str, Any], ...]:
     """Gives what to change in a scale's run: a biencoder, then a contextual model, on clustered batches.
 
-    The batch is the largest that still gives 16 of them an epoch; clusters are as large, as in the paper's best.
+    `domain_sizes`: pairs of each domain that is trained on (default: all in one). A batch never mixes domains: it is
+    the largest that still gives 16 of them an epoch and uses half of the pairs, else domains are not told apart.
+    Clusters are as large as batches, as in the paper's best.
     """
-    fitting = [size for size in BATCH_SIZES if size * BATCHES_AN_EPOCH <= imported.num_kept]
+    sizes = [imported.num_kept] if domain_sizes is None else list(domain_sizes)
+    fitting = _batch_sizes(sizes, largest_batch)
+    column = {} if domain_sizes is None else {"domain_column": "domain"}
+    if not fitting:
+        fitting, column = _batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
     if not fitting:
         least = BATCH_SIZES[-1] * BATCHES_AN_EPOCH
-        raise ValueError(f"{imported.name} has {imported.num_kept} pairs: training needs at least {least}")
+        raise ValueError(f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}")
     shared = {
         "corpus": imported.name,
         "num_pairs": None,
@@ -115,8 +123,17 @@ def plan_runs(imported: Imported) -> tuple[dict[str, Any], ...]:
         "batch_size": fitting[0],
         "cluster_size": fitting[0],
         "filter": "surrogate",
+        **column,
     }
     return tuple({**shared, "architecture": architecture} for architecture in ("biencoder", "contextual"))
+
+
+def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
+    def fits(batch: int) -> bool:
+        num_batches = sum(size // batch for size in sizes)
+        return num_batches >= BATCHES_AN_EPOCH and 2 * batch * num_batches >= sum(sizes)
+
+    return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
 
 def _rows(found: Iterable[Found], name: str, counts: Counter[str]) -> Iterator[Row]:
