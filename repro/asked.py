@@ -7,9 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from repro.identity import run_id
+from repro.places import corpora_folder, local_records, published_records
 from repro.registry import experiment_of, experiments
-from repro.scales import scale_named
+from repro.scales import ORDER, scale_named
 from repro.spec import Run, base
+from repro.store import read_record
+
+RECORDS = (local_records, published_records)
 
 
 def runs_asked(
@@ -48,6 +53,21 @@ def read_runs(path: Path) -> list[Run]:
             f'{path}: expected a list of objects like {{"scale": "desk", "seed": 1, …}}, each with its scale'
         )
     return [_run(row) for row in rows]
+
+
+def run_of_id(beginning: str) -> Run:
+    """Gives a run by the beginning of its id: recorded, planned for an imported corpus, or declared by an experiment.
+
+    ValueError when there is none, or more than one.
+    """
+    found = {read_record(path).run for folder in RECORDS for path in folder().glob(f"{beginning}*.json")}
+    if not found:
+        planned = [run for path in corpora_folder().glob("*/*-*.json") for run in read_runs(path)]
+        declared = [run for experiment in experiments() for scale in ORDER for run in experiment.runs(scale)]
+        found = {run for run in (*planned, *declared) if run_id(run).startswith(beginning)}
+    if len(found) != 1:
+        raise ValueError(f"run {beginning!r}: {len(found)} runs begin so; `repro plan` and `repro status` show the ids")
+    return found.pop()
 
 
 def _run(row: Mapping[str, Any]) -> Run:

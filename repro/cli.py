@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 
 from repro.asked import runs_asked
 from repro.data.verbs import data
+from repro.interop.verbs import VERBS as VERBS_IN_AND_OUT
 from repro.places import CHECKOUT, local_records
 from repro.registry import artefacts, experiment_of, experiments
 from repro.scales import ORDER, scale_named
@@ -239,6 +240,6 @@ def doctor(as_json: AsJson = False) -> None:
         print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
 
 
-for verb in VERBS:
+for verb in (*VERBS, *VERBS_IN_AND_OUT):
     app.command()(verb)
 app.add_typer(data, name="data")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import Suite, load_suite
-from repro.data.elsewhere import brought, holder_of, names_elsewhere
+from repro.data.elsewhere import brought, holder_of, names_elsewhere, suites_elsewhere
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, load_tokens, tokenize
 from repro.spec import TRAINED, Run, first_phase_of
@@ -50,40 +50,28 @@ def _mined(views: str) -> Callable[[Path], None]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A named source of training pairs and evaluation suites: how it is made here, or how to get it."""
+    """A named source of training pairs and evaluation suites that is made here."""
 
-    make: Callable[[Path], None] | None
+    make: Callable[[Path], None]
     suites: tuple[str, ...] = ()
-    how_to_get: str = ""
 
 
-PAPER_SCALE = "needs about {size} and is not here; fetch it on a machine with internet, see REPRODUCING.md"
 CORPORA: dict[str, Corpus] = {
     "planted-tiny": Corpus(_planted(6, 40, 3), ("planted", "planted-validation")),
     "planted": Corpus(_planted(400, 128, 16), ("planted", "planted-validation")),
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
     "lab": Corpus(_mined("lab")),
-    "nomic-unsupervised": Corpus(None, how_to_get="the 29 pre-training sources " + PAPER_SCALE.format(size="300 GB")),
-    "nomic-supervised": Corpus(None, how_to_get="the supervised pairs " + PAPER_SCALE.format(size="20 GB")),
-    "bge-full-data": Corpus(None, how_to_get="the BGE training data " + PAPER_SCALE.format(size="15 GB")),
-}
-SUITES_FROM_ELSEWHERE = {
-    "beir": "truncated BEIR (nine datasets) " + PAPER_SCALE.format(size="25 GB"),
-    "mteb": "MTEB (56 datasets) " + PAPER_SCALE.format(size="40 GB"),
 }
 
 
 def corpus_stage(name: str) -> Stage:
-    """Gives the stage of a corpus; ValueError when it is unknown, or not made here: how to get it is said."""
+    """Gives the stage of a corpus; ValueError when it is unknown, or not here: how to get it is said."""
+    if name in CORPORA:
+        return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, CORPORA[name].make)
     found = brought(name)
-    if found is not None:
-        return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make)
-    if name not in CORPORA:
+    if found is None:
         raise ValueError(f"unknown corpus {name!r}; choose of {[*CORPORA, *names_elsewhere()]}")
-    corpus = CORPORA[name]
-    if corpus.make is None:
-        raise ValueError(f"corpus {name!r}: {corpus.how_to_get}")
-    return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, corpus.make)
+    return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make)
 
 
 @cache
@@ -98,14 +86,12 @@ def _origin(name: str) -> str:
 
 def suite_corpus(run: Run) -> str:
     """Gives the corpus that holds a run's evaluation suite; ValueError says how to get one that is not made here."""
-    elsewhere = holder_of(run.suite)
-    if elsewhere is not None:
-        return elsewhere
-    if run.suite in SUITES_FROM_ELSEWHERE:
-        raise ValueError(f"suite {run.suite!r}: {SUITES_FROM_ELSEWHERE[run.suite]}")
     holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
     if not holders:
-        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(SUITES_FROM_ELSEWHERE))
+        elsewhere = holder_of(run.suite)
+        if elsewhere is not None:
+            return elsewhere
+        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(suites_elsewhere()))
         raise ValueError(f"unknown suite {run.suite!r}; choose of {known}")
     return run.corpus if run.corpus in holders else holders[0]
 

@@ -36,3 +36,8 @@ def stage_folder() -> Path:
 def corpora_folder() -> Path:
     """Gives the folder of the corpora that readers have imported."""
     return home() / "corpora"
+
+
+def data_folder() -> Path:
+    """Gives the folder of local copies of the paper's data (REPRO_DATA names another)."""
+    return Path(os.environ.get("REPRO_DATA", home() / "data")).resolve()

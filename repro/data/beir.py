@@ -56,8 +56,11 @@ def write_beir_folder(folder: Path, retrieval: Retrieval, split: str = "test") -
     (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def load_beir(folder: Path, split: str = "test") -> Retrieval:
+def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = False) -> Retrieval:
     """Reads a BEIR folder: every document, and the queries that `split` judges, in the order of queries.jsonl.
+
+    `lacks_documents`: judged documents may be missing from the corpus; they stay in the judgements, where no ranking
+    finds them, as trec_eval has it.
 
     ValueError, naming file and line, for malformed JSON, repeated ids, an empty corpus, missing qrels, a judgement of
     an unknown query or document, and a query that no split judges.
@@ -66,7 +69,7 @@ def load_beir(folder: Path, split: str = "test") -> Retrieval:
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
     all_queries = _read_texts(folder / "queries.jsonl", ("text",))
-    judgements = _read_judgements(folder, split, documents, all_queries)
+    judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     _check_every_query_is_judged(folder, split, all_queries, judgements)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
     return Retrieval(
@@ -141,14 +144,14 @@ def _parse_text(line: str, fields: tuple[str, ...], where: str) -> tuple[str, st
 
 
 def _read_judgements(
-    folder: Path, split: str, documents: Mapping[str, str], queries: Mapping[str, str]
+    folder: Path, split: str, documents: Mapping[str, str] | None, queries: Mapping[str, str]
 ) -> dict[str, dict[str, int]]:
     path = folder / "qrels" / f"{split}.tsv"
     judgements: dict[str, dict[str, int]] = {}
     for number, (query_id, document_id, grade) in read_qrels(path):
         if query_id not in queries:
             raise ValueError(f"{path}, line {number}: the query {query_id!r} is not in queries.jsonl")
-        if document_id not in documents:
+        if documents is not None and document_id not in documents:
             raise ValueError(f"{path}, line {number}: the document {document_id!r} is not in corpus.jsonl")
         judgements.setdefault(query_id, {})[document_id] = grade
     if not judgements:

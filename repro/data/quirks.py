@@ -14,6 +14,7 @@ class Quirks:
     split: str = "test"
     removes_self_hits: bool = False  # a query's own document is taken out of its ranking, as BEIR does
     asks_on_both_sides: bool = False  # documents are questions and carry the query's prompt
+    lacks_documents: bool = False  # judges documents that its corpus does not have
     says: str = ""
 
 
@@ -21,7 +22,9 @@ QUIRKS: Mapping[str, Quirks] = MappingProxyType(
     {
         "arguana": Quirks(
             removes_self_hits=True,
-            says="each query is a document of the corpus: its own is taken out of the ranking",
+            lacks_documents=True,
+            says="each query is a document of the corpus: its own is taken out of the ranking; a judged document that "
+            "the corpus lacks stays in the ideal ranking, as trec_eval has it",
         ),
         "quora": Quirks(
             removes_self_hits=True,

@@ -67,13 +67,14 @@ def import_(
     """Imports a corpus of pairs: audits it, holds some of it out for evaluation, and writes a file of runs."""
     from repro.data.foreign import Columns
     from repro.data.imported import bring
-    from repro.inputs import CORPORA, SUITES_FROM_ELSEWHERE
+    from repro.data.local_copies import declared
+    from repro.inputs import CORPORA
     from repro.scales import scale_named
 
     scale_named(scale)
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
     columns = Columns({part: column for part, column in named.items() if column is not None})
-    own = {*CORPORA, *SUITES_FROM_ELSEWHERE, *(suite for one in CORPORA.values() for suite in one.suites)}
+    own = {*CORPORA, *declared(), "mteb", *(suite for one in CORPORA.values() for suite in one.suites)}
     bring(path, name=name, columns=columns, hold_out=hold_out or (), evaluate_on=evaluate_on, reserved=own)
     plan(name, scale, as_json)
 

@@ -13,20 +13,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from repro.data.beir import Retrieval, Suite, load_beir
+from repro.data.beir import Retrieval, Suite
+from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.retrieval import Run, bm25_search, score, search, write_run
 
 HEADLINE = "ndcg_at_10"
 TOP_K = 100
-Search = Callable[[Retrieval, str], Run]
+Search = Callable[[Collection, str], Run]
 
 
 class Encoder(Protocol):
     """What is scored; `repro.model` offers it."""
 
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0) -> None:
-        """Chooses the corpus that vectors depend on."""
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Chooses the corpus that vectors depend on; `prompt` is the role its texts have."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Gives unit vectors, float32 (N, D)."""
@@ -76,24 +77,27 @@ def evaluate_suite(
 
 def evaluate_setting(encoder: Encoder, suite: Suite, setting: Setting, folder: Path | None = None) -> Evaluation:
     """The same with everything that can be set, reranking included."""
-    retrievals = {dataset.name: load_beir(dataset.path) for dataset in suite.datasets}
+    collections = read_collections(suite)
     others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts else {}
     drawn: list[dict[str, Any]] = []
 
     def context_of(retrieval: Retrieval, kind: str) -> Context:
-        source = {"wrong": retrievals.get(others.get(retrieval.name, "")), "random": setting.pool}.get(kind, retrieval)
+        wrong = collections.get(others.get(retrieval.name, ""))
+        source = {"wrong": wrong and wrong.retrieval, "random": setting.pool}.get(kind, retrieval)
         return draw_context(kind, source, num_contexts=setting.num_contexts, seed=setting.seed)
 
-    def search_with(retrieval: Retrieval, kind: str) -> Run:
+    def search_with(collection: Collection, kind: str) -> Run:
+        retrieval, role = collection.retrieval, collection.document_role
         if setting.num_contexts:
             context = context_of(retrieval, kind)
-            encoder.set_context(context.texts, setting.seed)
+            encoder.set_context(context.texts, setting.seed, role)
             drawn.append({"dataset": retrieval.name, **context.provenance})
-        queries, documents = encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, "document")
+        queries, documents = encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, role)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
-        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, TOP_K, candidates)
+        k = TOP_K + collection.num_extra_hits
+        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k, candidates)
 
-    evaluation = _score_all(suite, retrievals, setting.contexts, search_with, folder)
+    evaluation = _score_all(suite, collections, setting.contexts, search_with, folder)
     protocol = "full search" if setting.candidates is None else "reranking of a first stage"
     provenance = {**evaluation.provenance, "protocol": protocol, "contexts": drawn}
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
@@ -101,20 +105,20 @@ def evaluate_setting(encoder: Encoder, suite: Suite, setting: Setting, folder: P
 
 def evaluate_bm25(suite: Suite, *, folder: Path | None = None) -> Evaluation:
     """Scores BM25 on the same suite; its parameters are in the provenance."""
-    retrievals = {dataset.name: load_beir(dataset.path) for dataset in suite.datasets}
+    collections = read_collections(suite)
     parameters: dict[str, Any] = {}
 
-    def search_with(retrieval: Retrieval, kind: str) -> Run:
-        run, used = bm25_search(retrieval, TOP_K)
+    def search_with(collection: Collection, kind: str) -> Run:
+        run, used = bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits)
         parameters.update(used)
         return run
 
-    evaluation = _score_all(suite, retrievals, ("own",), search_with, folder)
+    evaluation = _score_all(suite, collections, ("own",), search_with, folder)
     return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, "bm25": parameters})
 
 
 def _score_all(
-    suite: Suite, retrievals: dict[str, Retrieval], contexts: Sequence[str], search_with: Search, folder: Path | None
+    suite: Suite, collections: dict[str, Collection], contexts: Sequence[str], search_with: Search, folder: Path | None
 ) -> Evaluation:
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
@@ -122,18 +126,16 @@ def _score_all(
         name = suite.name if kind == "own" else f"{suite.name}+{kind}"
         headline = []
         for dataset in suite.datasets:
-            run = search_with(retrievals[dataset.name], kind)
+            collection = collections[dataset.name]
+            run = without_quirky_hits(search_with(collection, kind), collection, TOP_K)
             if folder is not None:
                 write_run(folder / name / f"{dataset.name}.trec.gz", run, tag=name)
-            scores = score(run, retrievals[dataset.name].judgements)
+            scores = score(run, collection.retrieval.judgements)
             metrics |= {f"{name}/{dataset.name}/{measure}": float(values.mean()) for measure, values in scores.items()}
             headline.append(scores[HEADLINE])
         metrics |= _averages(name, suite, metrics)
         per_query[name] = np.concatenate(headline).astype(np.float32)
-    datasets = [
-        {"name": dataset.name, "family": dataset.family, "num_queries": len(retrievals[dataset.name].judgements)}
-        for dataset in suite.datasets
-    ]
+    datasets = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
     return Evaluation(metrics, per_query, {"name": suite.name, "datasets": datasets, "top_k": TOP_K})
 
 

@@ -1,4 +1,4 @@
-"""Our contextual model as one module of a sentence-transformers model, and its folder as one that transformers knows.
+"""Our contextual model as one module of a sentence-transformers model.
 
 Without `dataset_embeddings`, `encode` runs the first stage and gives context vectors; with them, the second.
 Vectors are not normalised, as those of the authors' releases.
@@ -18,7 +18,6 @@ import torch
 from sentence_transformers.base.modules import InputModule
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedConfig
 
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.model.contextual import ContextualModel
@@ -27,16 +26,6 @@ from repro.model.texts import Texts, texts_from
 
 TOKENIZER_FILE = "tokenizer.json"
 MODULE_FOLDER = "0_ContextualModule"
-
-
-class ContextualConfig(PreTrainedConfig):
-    """What stands in the folder's own config.json, for programs that ask how many context documents there are."""
-
-    model_type = "cde_repro"
-    transductive_corpus_size: int = 512
-
-
-AutoConfig.register(ContextualConfig.model_type, ContextualConfig, exist_ok=True)
 
 
 class ContextualModule(InputModule):

@@ -18,7 +18,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import PreTrainedTokenizerFast
 
 from repro.data.tokens import load_tokenizer
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualConfig, ContextualModule
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule
+from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -32,7 +33,7 @@ def export_sentence_transformers(model: Biencoder | ContextualModel, folder: str
         raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
     as_sentence_transformer(model).save_pretrained(str(target), create_model_card=False)
     if isinstance(model, ContextualModel):
-        ContextualConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
+        CdeConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
 
 
 def as_sentence_transformer(model: Biencoder | ContextualModel) -> SentenceTransformer:

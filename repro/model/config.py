@@ -78,9 +78,13 @@ def load_config(folder: Path) -> ModelConfig:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise ValueError(f"{folder} holds no model: {CONFIG_FILE} is missing")
-    values = json.loads(path.read_text(encoding="utf-8"))
+    return config_from(json.loads(path.read_text(encoding="utf-8")), str(path))
+
+
+def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
+    """Gives the config with these values; ValueError lists fields this version does not know."""
     known = [f.name for f in fields(ModelConfig)]
     unknown = sorted(set(values) - set(known))
     if unknown:
-        raise ValueError(f"{path} has unknown fields {unknown}; a model has {known}")
+        raise ValueError(f"{where} has unknown fields {unknown}; a model has {known}")
     return ModelConfig(**values)

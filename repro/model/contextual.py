@@ -115,8 +115,8 @@ class ContextualModel(TextEncoder):
         return self.second_stage(texts, self.context_CD)
 
     @torch.no_grad()
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0) -> None:
-        """Embeds the first `num_contexts` texts as context; None sets the null context.
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Embeds the first `num_contexts` texts, with their prompt, as context; None sets the null context.
 
         Fewer texts than that are over-sampled, drawn with `seed`, with a warning; ValueError for an empty list.
         """
@@ -124,7 +124,7 @@ class ContextualModel(TextEncoder):
             self.context_CD = self.second_stage_model.null_contexts().detach().clone()
             return
         chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
-        self.set_context_tokens(self.tokenize(chosen, "document"))
+        self.set_context_tokens(self.tokenize(chosen, prompt))
 
     @torch.no_grad()
     def set_context_tokens(self, tokens: Tokens) -> None:

@@ -49,7 +49,7 @@ class TextEncoder(nn.Module):
         """Gives vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
         raise NotImplementedError
 
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0) -> None:
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Chooses the corpus that vectors are conditioned on; a model without context takes and ignores it."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 64) -> np.ndarray:

@@ -16,7 +16,7 @@ class FakeEncoder:
     def __init__(self):
         self.context, self.contexts_seen = None, []
 
-    def set_context(self, texts, seed=0):
+    def set_context(self, texts, seed=0, prompt="document"):
         self.context = texts
         self.contexts_seen.append(texts)
 

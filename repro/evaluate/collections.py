@@ -1,0 +1,56 @@
+"""Reads the collections of a suite as their oddities want it, and keeps a note of each that mattered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from repro.data.beir import Retrieval, Suite, load_beir
+from repro.data.quirks import Quirks, quirks_of
+from repro.evaluate.retrieval import Run, without_self_hits
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection that was read, and how it is to be scored."""
+
+    retrieval: Retrieval
+    quirks: Quirks
+
+    @property
+    def document_role(self) -> str:
+        """The prompt that documents, and context documents, carry."""
+        return "query" if self.quirks.asks_on_both_sides else "document"
+
+    @property
+    def num_extra_hits(self) -> int:
+        """How many more documents to search for, because some are taken out after."""
+        return int(self.quirks.removes_self_hits)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the scores must know."""
+        here = set(self.retrieval.document_ids)
+        missing = {one for grades in self.retrieval.judgements.values() for one in grades} - here
+        lacking = [f"{len(missing)} judged documents are not in the corpus"] if missing else []
+        return [note for note in (self.quirks.says, *lacking) if note]
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What a record keeps."""
+        return {"num_queries": len(self.retrieval.judgements), "split": self.quirks.split, "quirks": self.notes}
+
+
+def read_collections(suite: Suite) -> dict[str, Collection]:
+    """Gives each dataset of a suite by name, read from the split its table of oddities names."""
+    found = {}
+    for dataset in suite.datasets:
+        quirks = quirks_of(dataset.name)
+        retrieval = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
+        found[dataset.name] = Collection(retrieval, quirks)
+    return found
+
+
+def without_quirky_hits(run: Run, collection: Collection, k: int) -> Run:
+    """Gives the k best of every query, less what the collection's table takes out."""
+    return without_self_hits(run, k) if collection.quirks.removes_self_hits else run

@@ -1,0 +1,106 @@
+"""The model card of an export, told from its run and record: recipe, data, context, scores with intervals, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from repro.evaluate.statistics import paired_bootstrap, percentile_interval, stratified_mean
+from repro.identity import difference, run_id
+from repro.interop.opening import Opened
+from repro.report import View, as_markdown
+from repro.scores import POINTS, contexts_of, notes_of, records_of_runs
+from repro.store import Record
+
+LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
+LIMITS = (
+    "Trained with a replication of the recipe of *Contextual Document Embeddings* (Morris & Rush, 2025), not by its "
+    "authors; its scores are not theirs.",
+    "Texts are cut at {max_tokens} tokens; prompts are those of the row {prompts!r} of the project's table.",
+    "Scores depend on the context documents: compare only scores that were made with the same ones.",
+    "The language of the training text is the only one it can be expected to work on; nothing was checked for bias.",
+)
+
+
+def model_card(opened: Opened, name: str, library: str, how_to_open: Sequence[str]) -> str:
+    """Gives the card as Markdown with its front matter; what nobody knows is said to be unknown."""
+    config = opened.model.config
+    records = [] if opened.run is None else records_of_runs([opened.run])
+    front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
+    front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
+    parts = [
+        f"# {name}",
+        f"A {config.architecture} text encoder with vectors of {config.hidden_size} numbers.",
+        "## Use\n\n```python\n" + "\n".join(how_to_open) + "\n```",
+        "## Recipe\n\n" + _recipe(opened, records),
+        "## Data\n\n" + _data(opened, records),
+        "## Context\n\n" + _context(opened, records),
+        "## Scores\n\n" + _scores(records),
+        "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in LIMITS),
+    ]
+    return "\n".join(front) + "\n\n" + "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _recipe(opened: Opened, records: Sequence[Record]) -> str:
+    if opened.run is None:
+        return f"Not known here: the weights came from {opened.called!r}."
+    rows = tuple((name, str(value)) for name, value in difference(opened.run).items())
+    lines = [as_markdown(View(f"Run {run_id(opened.run)}; what differs from its scale:", ("field", "value"), rows))]
+    for record in records:
+        training, code = record.provenance.get("training", {}), record.provenance.get("commit")
+        lines.append(f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of ")
+        lines[-1] += f"{opened.run.batch_size} pairs; code at commit {code}."
+    return "\n".join(lines)
+
+
+def _data(opened: Opened, records: Sequence[Record]) -> str:
+    if opened.run is None:
+        return "Not known here."
+    pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
+    return f"Trained on the corpus `{opened.run.corpus}`, {', '.join(pairs) or 'an unknown number of'} pairs."
+
+
+def _context(opened: Opened, records: Sequence[Record]) -> str:
+    if not opened.num_contexts:
+        return "None: a text's vector depends on the text alone."
+    told = [f"{opened.num_contexts} documents of the corpus that is searched; fewer are repeated, with a seed."]
+    for record in records:
+        drawn = [row for row in record.provenance["suite"].get("contexts", []) if row["kind"] == "own"]
+        told += [f"- {row['dataset']}: {row['num_documents']} documents, seed {row['seed']}, sha256 of their ids "
+                 f"{row['ids_sha256']}" for row in drawn]  # fmt: skip
+    return "\n".join(told)
+
+
+def _scores(records: Sequence[Record]) -> str:
+    if not records:
+        return "Not evaluated here."
+    return "\n\n".join(as_markdown(scores_with_intervals(record)) for record in records)
+
+
+def scores_with_intervals(record: Record) -> View:
+    """Gives NDCG@10 of each collection and of their mean under each context, with the middle 95 % of a bootstrap."""
+    datasets: list[dict[str, Any]] = record.provenance["suite"]["datasets"]
+    strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
+    rows = []
+    for name, context in contexts_of(record.metrics, record.run.suite):
+        values_Q = record.arrays[name]
+        for place, row in enumerate(datasets):
+            rows.append((row["name"], context, *_with_interval(values_Q[strata_Q == place])))
+        rows.append(("mean", context, *_with_interval(values_Q, strata_Q)))
+    notes = (
+        "Intervals: 2000 bootstrap resamples of the queries of each collection.",
+        *notes_of(record.provenance["suite"]),
+    )
+    return View(
+        f"NDCG@10 on {record.run.suite}, points", ("collection", "context", "NDCG@10", "95 %"), tuple(rows), notes
+    )
+
+
+def _with_interval(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:
+    strata_Q = np.zeros(len(values_Q), np.int64) if strata_Q is None else strata_Q
+    samples = paired_bootstrap([values_Q], [np.zeros_like(values_Q)], strata_Q)
+    low, high = percentile_interval(samples)
+    mean = stratified_mean(values_Q, strata_Q)
+    return f"{POINTS * mean:.1f}", f"{POINTS * low:.1f} – {POINTS * high:.1f}"

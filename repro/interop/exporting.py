@@ -1,0 +1,91 @@
+"""Writes a model as a folder for another library, with a model card, and uploads it when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repro.interop.card import model_card
+from repro.interop.official import export_official
+from repro.interop.opening import Opened, open_model
+from repro.model.contextual import ContextualModel
+from repro.model.encoding import TextEncoder
+from repro.writing import whole_file, whole_folder
+
+FORMATS = ("sentence-transformers", "transformers", "official")
+CARD = "README.md"
+
+
+def export_model(source: str, folder: Path, to: str, *, report: Callable[[str], None] = print) -> list[str]:
+    """Writes the model that `source` names into `folder`, whole or not at all; gives the lines that open it again.
+
+    ValueError for an unknown format, a folder that is not empty, or a model that the format cannot hold.
+    """
+    if to not in FORMATS:
+        raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
+    opened = open_model(source, report=report)
+    if not isinstance(opened.model, TextEncoder):
+        raise ValueError(f"{source} is not a model of ours: it is in the format of another library already")
+    opened.model.to("cpu")
+    with whole_folder(folder) as part:
+        _write(opened.model, part, to)
+        lines = _how_to_open(opened, folder, to)
+        with whole_file(part / CARD) as card:
+            card.write_text(model_card(opened, folder.name, to, _how_to_open(opened, Path(folder.name), to)))
+        if folder.is_dir():
+            folder.rmdir()  # it is empty; the whole one takes its place
+    return [f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
+
+
+def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
+    """Uploads an exported folder, card included, and gives its address; ValueError when it has no card."""
+    if not (folder / CARD).is_file():
+        raise ValueError(f"{folder} has no {CARD}: upload what `repro export` wrote")
+    if api is None:
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+    api.create_repo(repo_id, private=private, exist_ok=True)
+    uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
+    return str(getattr(uploaded, "commit_url", uploaded))
+
+
+def _write(model: Any, folder: Path, to: str) -> None:
+    if to == "sentence-transformers":
+        from repro.interop.sentence_transformers_folder import export_sentence_transformers
+
+        export_sentence_transformers(model, folder)
+    elif to == "transformers":
+        from repro.interop.sentence_transformers_folder import fast_tokenizer
+        from repro.interop.transformers_model import CdeModel
+
+        CdeModel.of(model).save_pretrained(folder)
+        fast_tokenizer(model.config).save_pretrained(folder)
+    elif isinstance(model, ContextualModel):
+        export_official(model, folder)
+    else:
+        raise ValueError("the authors' format holds contextual models only; this is a biencoder")
+
+
+def _how_to_open(opened: Opened, folder: Path, to: str) -> list[str]:
+    contextual = isinstance(opened.model, ContextualModel)
+    if to == "official":
+        return ["from repro.interop.official import load_official", f'model = load_official("{folder}")']
+    if to == "transformers":
+        return [
+            "import repro.interop.transformers_model  # makes the model known to transformers",
+            "from transformers import AutoModel",
+            f'model = AutoModel.from_pretrained("{folder}")',
+        ]
+    if contextual:
+        return [
+            "from repro.interop.sentence_transformers_folder import open_sentence_transformers",
+            f'model = open_sentence_transformers("{folder}")',
+        ]
+    return [
+        "from sentence_transformers import SentenceTransformer",
+        f'model = SentenceTransformer("{folder}")',
+    ]

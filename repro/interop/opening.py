@@ -1,0 +1,122 @@
+"""Opens what a reader may call a model or a suite: run ids, folders of ours and of others, hub ids, BEIR folders."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from repro.asked import run_of_id
+from repro.data.beir import Suite, SuiteDataset, load_suite
+from repro.interop.official import is_official, load_official
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+from repro.model.start import load_model
+from repro.spec import TRAINED, Run, base
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Report = Callable[[str], None]
+RUN_ID = re.compile(r"[0-9a-f]{6,12}")
+GIVEN = "given"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model, what it was called, and the run that trained it when that is known."""
+
+    model: Any  # repro.evaluate.suites.Encoder
+    called: str
+    run: Run | None = None
+
+    @property
+    def num_contexts(self) -> int:
+        """Context documents it takes; 0: it has no context."""
+        return self.model.config.num_contexts if isinstance(self.model, ContextualModel) else 0
+
+
+def open_model(source: str, *, revision: str | None = None, report: Report = print) -> Opened:
+    """Gives the model that `source` names, in eval mode; a run that has not ended is trained first.
+
+    A folder may be ours, the authors', or an export for sentence-transformers or transformers. ValueError when it is
+    nothing of these.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        return Opened(_open_folder(folder, revision), folder.resolve().name)
+    if RUN_ID.fullmatch(source):
+        run = run_of_id(source)
+        if run.architecture not in TRAINED:
+            raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
+        from repro.training import trained_model
+
+        return Opened(trained_model(run, report), source, run)
+    return Opened(load_official(source, revision=revision), source)
+
+
+def open_suite(source: str, report: Report = print) -> Suite:
+    """Gives a suite by name, building its corpus when it is not there, or from a folder.
+
+    A folder holds suite.json, or is one BEIR folder, or holds some. ValueError when it is nothing of these.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        if (folder / "suite.json").is_file():
+            return load_suite(folder)
+        return Suite(folder.resolve().name, tuple(_given_datasets(folder.resolve())))
+    from repro.inputs import corpus_stage, suite_corpus, suite_of
+
+    asked = base("smoke", suite=source)
+    corpus_stage(suite_corpus(asked)).build(report)
+    return suite_of(asked)
+
+
+def _given_datasets(folder: Path) -> list[SuiteDataset]:
+    found = [folder] if (folder / "corpus.jsonl").is_file() else [p.parent for p in folder.glob("*/corpus.jsonl")]
+    if not found:
+        raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
+    return [SuiteDataset(path.name, GIVEN, path) for path in sorted(found)]
+
+
+def _open_folder(folder: Path, revision: str | None) -> Any:
+    if (folder / "modules.json").is_file():
+        from repro.interop.sentence_transformers_folder import open_sentence_transformers
+
+        theirs = open_sentence_transformers(folder)
+        inner = getattr(theirs[0], "model", None)
+        return inner if isinstance(inner, ContextualModel) else StockEncoder(theirs)
+    if is_official(folder):
+        return load_official(folder, revision=revision)
+    if _is_for_transformers(folder):
+        from repro.interop.transformers_model import CdeModel
+
+        return CdeModel.from_pretrained(folder).encoder
+    model: Biencoder | ContextualModel = load_model(folder)
+    return model
+
+
+def _is_for_transformers(folder: Path) -> bool:
+    path = folder / "config.json"
+    return path.is_file() and "model_type" in json.loads(path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class StockEncoder:
+    """A model of sentence-transformers as something to be scored; it has no context."""
+
+    theirs: SentenceTransformer
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Takes and ignores a context."""
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        """Gives unit vectors, float32 (N, D)."""
+        name = prompt if prompt in self.theirs.prompts else None
+        vectors_ND: np.ndarray = self.theirs.encode(list(texts), prompt_name=name, normalize_embeddings=True)
+        return vectors_ND.astype(np.float32)
