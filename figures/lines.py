@@ -1,26 +1,36 @@
-"""Lines: a measure against an axis, one line a group, with an interval over repetitions."""
+"""Lines: a measure against an axis, one line a group, with an interval over seeds."""
 
 from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from figures.style import DASHES, MARKERS, palette
+from figures.intervals import count_words, interval_words, over_seeds
+from figures.style import DASHES, MARKERS, in_order, label_values, legend_above, palette
 
 
-def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, hue: str) -> None:
-    """Draws the mean of `y` over repetitions at each `x`, one line for each value of `hue`, with min and max as a band.
+def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
+    """Draws the mean of `y` over seeds at each `x`, one line for each value of `group`; gives what the bands are.
 
-    Lines differ in colour, marker and dashes; the legend says how many repetitions each point has.
+    Lines differ in colour, marker and dashes. A group without any `x` (a reference system) is a level line. Words on
+    the x axis stand at equal distances.
     """
-    groups = list(dict.fromkeys(frame[hue]))
-    for number, (group, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
-        chosen = frame[frame[hue] == group].groupby(x)[y]
-        low, mean, high, count = chosen.min(), chosen.mean(), chosen.max(), chosen.count()
-        marker, dashes = MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)]
-        label = f"{group} (n = {count.min()})"
-        line = axes.plot(mean.index, mean, color=colour, marker=marker, markersize=5, label=label)[0]
-        if dashes:
-            line.set_dashes(dashes)
-        axes.fill_between(mean.index, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.legend(frameon=False)
+    values = in_order(frame[x])
+    is_numeric = pd.api.types.is_numeric_dtype(frame[x].dropna().infer_objects())
+    places = [float(value) for value in values] if is_numeric else [float(n) for n in range(len(values))]
+    groups, counts = list(dict.fromkeys(frame[group])), []
+    for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
+        members = frame[frame[group] == name]
+        look = {"color": colour, "dashes": DASHES[number % len(DASHES)] or (1, 0)}
+        if members[x].isna().all():
+            axes.axhline(members[y].mean(), label=f"{name} ({count_words([members['seed'].nunique()])})", **look)
+            continue
+        found = over_seeds(members, x, y).reindex([value for value in values if value in set(members[x])])
+        at = [places[values.index(value)] for value in found.index]
+        label = f"{name} ({count_words(found['n'])})"
+        axes.plot(at, found["mean"], marker=MARKERS[number % len(MARKERS)], markersize=5, label=label, **look)
+        axes.fill_between(at, found["low"], found["high"], color=colour, alpha=0.2, linewidth=0)
+        counts += list(found["n"])
+    label_values(axes, values, places)
+    legend_above(axes)
+    return interval_words(counts, "bands") if counts else ""

@@ -17,6 +17,7 @@ from repro.asked import runs_asked
 from repro.data.verbs import data
 from repro.interop.verbs import VERBS as VERBS_IN_AND_OUT
 from repro.places import CHECKOUT, local_records
+from repro.reading import VERBS_THAT_READ
 from repro.registry import artefacts, experiment_of, experiments
 from repro.scales import ORDER, scale_named
 from repro.spec import Experiment, Figure, Run
@@ -168,64 +169,66 @@ def show(
     """Shows artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
     from repro.report import claims_view, render
     from repro.scores import scores_view
-    from repro.views import RECORDS, artefact_views, judgements
+    from repro.views import RECORDS, artefact_views, judgements, records_of
 
     files = [word for word in what or () if word.endswith(".json")]
     if files and not as_json:
         render(scores_view(runs_asked(files, scale)), format)
+    as_values = []
     for experiment in _chosen(what):
         judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
+        shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
         if as_json:
-            _print_json({whose: [one.as_dict() for one in those] for whose, those in judged.items()})
+            plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
+            as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
         titles = {"published": "published records", "yours": "your records"}
-        ledgers = [claims_view(those, f"Claims at scale {scale}, {titles[whose]}") for whose, those in judged.items()]
-        for view in artefact_views(experiment, scale) + (ledgers if experiment.claims else []):
+        there = [whose for whose in judged if whose == "published" or records_of(experiment.runs(scale), whose)]
+        ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {titles[whose]}") for whose in there]
+        for view in [*shown.values(), *(ledgers if experiment.claims else [])]:
             render(view, format)
-        for path in _draw_figures(experiment, scale):
-            print(f"drawn: {path}")
+        drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
+        for path in filter(None, (paint(one, scale, whose) for one in drawable for whose in RECORDS)):
+            print(f"drawn: {path}, its data beside it as .csv", file=sys.stderr)
+    if as_json:
+        _print_json(as_values[0] if len(as_values) == 1 else as_values)
 
 
-def _draw_figures(experiment: Experiment, scale: str) -> list[Path]:
-    drawable = [shown for shown in experiment.shows if isinstance(shown, Figure)]
-    if not drawable:
-        return []
-    from figures.draw import draw
-    from repro.views import RECORDS, figure_rows, records_of
+def _is_asked(name: str, what: Sequence[str] | None) -> bool:
+    """Says whether the words of a command line mean this artefact; others of its experiment are left out."""
+    return not what or list(what) == ["all"] or name in what
 
-    drawn, runs = [], experiment.runs(scale)
-    for figure in drawable:
-        labels = {"x": figure.x_label, "y": figure.y_label, "x_scale": "log" if figure.x_is_log else "linear"}
-        for whose in RECORDS:
-            rows = figure_rows(figure, runs, records_of(runs, whose))
-            if rows:
-                path = CHECKOUT / "figures" / "out" / f"{figure.name}-{scale}-{whose}"
-                labels["title"] = f"{figure.name}, scale {scale}, {whose} records"
-                drawn.append(draw(rows, path, kind=figure.kind, x=figure.x, y=figure.y, labels=labels))
-    return drawn
+
+def paint(figure: Figure, scale: str, whose: str) -> Path | None:
+    """Draws a figure from the published records or yours; gives the vector file, None when there is nothing to draw."""
+    from figures.draw import Picture, draw
+    from repro.plotted import column_label, figure_rows, number_of
+    from repro.views import records_of
+
+    runs = experiment_of(figure.name).runs(scale)
+    rows = figure_rows(figure, runs, records_of(runs, whose))
+    needs_no_record = figure.draw is not None and not figure.series and whose == "published"
+    if not rows and not needs_no_record:
+        return None
+    copied = ("kind", "x", "y", "x_label", "y_label", "hue", "cell", "mark_within", "x_is_log")
+    picture = Picture(
+        **{name: getattr(figure, name) for name in copied},
+        title=f"{figure.name}, scale {scale}" + ("" if needs_no_record else f", {whose} records"),
+        cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
+        own=figure.draw,
+    )
+    return draw(rows, CHECKOUT / "figures" / "out" / f"{figure.name}-{scale}-{whose}", picture)
 
 
 @app.command()
-def check(
+def report(
     scale: Scale = "desk",
-    strict: Annotated[bool, typer.Option(help="exit 1 when a claim differs, 2 when one was not run")] = False,
-    write: Annotated[bool, typer.Option(help="renew the claims block of REPRODUCING.md")] = False,
-    as_json: AsJson = False,
+    out: Annotated[Path, typer.Option(help="where to write the page")] = Path("report.html"),
 ) -> None:
-    """Judges every claim of the paper from the records."""
-    from repro.report import claims_view, render, write_claims_block
-    from repro.views import judgements
+    """Writes one page that opens in any browser, offline: the ledger of claims, then every artefact."""
+    from repro.html_page import write_report
 
-    judged = [judgement for experiment in experiments() for judgement in judgements(experiment, scale)]
-    if as_json:
-        _print_json([judgement.as_dict() for judgement in judged])
-    else:
-        render(claims_view(judged, f"Claims at scale {scale}"), "text")
-    if write:
-        write_claims_block(judged, scale, CHECKOUT / "REPRODUCING.md")
-    verdicts = {judgement.verdict for judgement in judged}
-    if strict and verdicts & {"DIFFERS", "NOT RUN"}:
-        raise typer.Exit(1 if "DIFFERS" in verdicts else EXIT_NOT_RUN)
+    _say(f"written: {write_report(scale_named(scale).name, out, paint)}")
 
 
 @app.command()
@@ -240,6 +243,6 @@ def doctor(as_json: AsJson = False) -> None:
         print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
 
 
-for verb in (*VERBS, *VERBS_IN_AND_OUT):
+for verb in (*VERBS_THAT_READ, *VERBS, *VERBS_IN_AND_OUT):
     app.command()(verb)
 app.add_typer(data, name="data")

@@ -1,20 +1,21 @@
-"""What a reader is shown of an artefact: its table from the records there are, and the verdict on each claim."""
+"""What a reader is shown of an artefact: its table, its figure's data or its texts, and the verdict on each claim."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from repro.claims import Judgement, judge_all
 from repro.identity import run_id
 from repro.places import local_records, published_records
-from repro.report import View, metric_path, table_view
-from repro.spec import Experiment, Figure, Run, Table
+from repro.plotted import figure_view
+from repro.report import View, exhibit_view, table_view
+from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.store import Record, has_record, read_record
 
 RECORDS = {"published": published_records, "yours": local_records}
 
 
-def records_of(runs: tuple[Run, ...], whose: str) -> list[Record]:
+def records_of(runs: Sequence[Run], whose: str) -> list[Record]:
     """Gives the records there are of these runs, published or made on this machine."""
     folder = RECORDS[whose]()
     return [read_record(folder / f"{run_id(run)}.json") for run in dict.fromkeys(runs) if has_record(folder, run)]
@@ -32,25 +33,16 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
     return judge_all(experiment.claims, scale, wanted, records_of(wanted, whose))
 
 
-def artefact_views(experiment: Experiment, scale: str) -> list[View]:
-    """Gives the tables of an experiment."""
+def artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:
+    """Gives what an experiment shows as tables of text, by artefact; `with_yours` False: of published records alone."""
     runs = experiment.runs(scale)
-    published, yours = records_of(runs, "published"), records_of(runs, "yours")
-    return [table_view(shown, runs, published, yours) for shown in experiment.shows if isinstance(shown, Table)]
+    published, yours = records_of(runs, "published"), records_of(runs, "yours") if with_yours else []
+    return {shown.name: _view(shown, runs, published, yours) for shown in experiment.shows}
 
 
-def figure_rows(figure: Figure, runs: tuple[Run, ...], records: list[Record]) -> list[dict[str, Any]]:
-    """Gives what a figure plots, a row for each record of each series; a record without the metric is an error."""
-    have = {record.run: record for record in records}
-    return [
-        {
-            "series": series.label,
-            figure.x: getattr(run, figure.x),
-            "seed": run.seed,
-            figure.y: have[run].metrics[metric_path(figure.y, run, series.context)] * figure.factor,
-            "record": have[run].id,
-        }
-        for series in figure.series
-        for run in runs
-        if series.of.matches(run) and run in have
-    ]
+def _view(shown: Table | Figure | Exhibit, runs: Sequence[Run], published: list[Record], yours: list[Record]) -> View:
+    if isinstance(shown, Table):
+        return table_view(shown, runs, published, yours)
+    if isinstance(shown, Figure):
+        return figure_view(shown, runs, published, yours)
+    return exhibit_view(shown, runs, [*published, *yours])

@@ -2,25 +2,29 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from repro.claims import Judgement
+from repro.pages import CLAIMS_MARKERS, replace_block
 from repro.report import (
-    BLOCK_END,
-    BLOCK_START,
     View,
     as_csv,
     as_latex,
     as_markdown,
     cell,
+    exhibit_view,
     format_mean,
     format_number,
+    render,
+    sort_judgements,
+    summary_line,
     table_view,
-    write_claims_block,
 )
-from repro.spec import Column, Row, Run, Table, base, grid, pick
+from repro.spec import Claim, Column, Exhibit, Row, Run, Table, base, grid, pick
 from repro.store import Record, write_record
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
@@ -69,19 +73,81 @@ def test_a_metric_that_one_record_lacks_leaves_the_average_absent(tmp_path: Path
     assert cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
 
 
-def test_special_characters_survive_every_format() -> None:
-    view = View("title", ("a|b", "c&d"), (("x|y", "50 % _ ± –"),), ("a note",))
-    assert "| x\\|y | 50 % _ ± – |" in as_markdown(view) and as_markdown(view).endswith("a note\n")
-    assert r"50 \% \_ $\pm$ --" in as_latex(view)
-    assert list(csv.reader(io.StringIO(as_csv(view)))) == [["a|b", "c&d"], ["x|y", "50 % _ ± –"]]
+def test_a_published_row_is_whole_or_dashes_and_yours_shows_what_there_is(tmp_path: Path) -> None:
+    published = [record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
+    yours = [record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
+    rows = table_view(TABLE, RUNS, published, yours).rows
+    assert rows[1:3] == (("", "published", "2/3", "–", "–"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
+    assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
 
 
-def test_the_claims_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
-    path = tmp_path / "R.md"
-    path.write_text(f"before\n{BLOCK_START}\nold\n{BLOCK_END}\nafter\n")
-    write_claims_block([], "desk", path)
-    text = path.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text and "| claim |" in text
+def test_a_row_may_be_one_part_of_a_metric(tmp_path: Path) -> None:
+    made = write_record(tmp_path, RUNS[0], metrics={"train/packages/num_pairs": 7.0}, arrays={}, provenance={})
+    column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)
+    assert cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
+    assert cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
+
+
+def test_an_exhibit_shows_the_rows_of_a_record_and_dashes_without_one(tmp_path: Path) -> None:
+    exhibit = Exhibit(name="table3", caption="c", columns=("text", "score", "note"), of=pick(seed=1), rows="near")
+    near = [{"text": "<b>a</b>", "score": 0.5}]
+    kept = [
+        write_record(tmp_path, run, metrics={}, arrays={}, provenance={}, exhibits={"near": near}) for run in RUNS[:2]
+    ]
+    view = exhibit_view(exhibit, RUNS, kept)
+    assert view.rows == (("<b>a</b>", "0.500", "–"),) and view.notes == (f"from record {kept[1].id}",)
+    assert exhibit_view(exhibit, RUNS, kept[:1]).rows == (("–", "–", "–"),)
+
+
+NASTY = r"a|b & 50 % _x_ {y} #1 $2 ~ ^ \cmd < > ± – → <script>"
+
+
+def test_special_characters_survive_markdown_and_csv() -> None:
+    view = View("title", ("a|b", "c&d"), (("x|y", NASTY),), ("a note",))
+    text = as_markdown(view)
+    assert "| x\\|y | a\\|b & 50 %" in text and text.endswith("a note\n") and "<" not in text
+    assert list(csv.reader(io.StringIO(as_csv(view)))) == [["a|b", "c&d"], ["x|y", NASTY]]
+
+
+def test_latex_has_nothing_special_left_and_a_cell_for_each_column() -> None:
+    view = View(
+        "a title\nof two lines", ("a|b", "c&d", "e"), (("x|y", NASTY, "1"), ("2\n3", "–", "4" * 50)), align="llr"
+    )
+    lines = as_latex(view).splitlines()
+    assert lines[0] == "% a title of two lines"
+    assert lines[1] == r"\begin{tabular}{lp{0.35\linewidth}p{0.35\linewidth}}"
+    assert lines[-1] == r"\end{tabular}"
+    body = [line for line in lines[2:-1] if line != r"\hline"]
+    assert len(body) == 3 and all(line.endswith(r" \\") for line in body)
+    for line in body:
+        bare = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}", "", line)
+        bare = re.sub(r"\$\\(pm|to|cdot)\$", "", bare)
+        assert len(re.findall(r"(?<!\\)&", bare)) == 2
+        assert not re.search(r"(?<!\\)[%$#_{}~^<>|]", bare), bare
+
+
+def test_text_of_the_data_is_no_markup_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    render(View("[bold]t[/bold]", ("a",), (("[/oops] :smile: [red]x",),)))
+    shown = capsys.readouterr().out
+    assert "[/oops] :smile: [red]x" in shown and "[bold]t[/bold]" in shown
+
+
+def judged(verdict: str) -> Judgement:
+    claim = Claim.identity(f"X.{verdict}", "1 = 1", holds=lambda: (True, ""), source="here", because="a test")
+    return Judgement(claim, verdict, "desk")
+
+
+def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() -> None:
+    ordered = sort_judgements(map(judged, ("NOT RUN", "HOLDS", "WRONG SCALE", "UNDECIDED", "DIFFERS", "HOLDS")))
+    found = [one.verdict for one in ordered]
+    assert found == ["DIFFERS", "UNDECIDED", "HOLDS", "HOLDS", "WRONG SCALE", "NOT RUN"]
+    assert summary_line(ordered) == "6 claims: 1 DIFFERS, 1 UNDECIDED, 2 HOLDS, 1 WRONG SCALE, 1 NOT RUN"
+
+
+def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
+    path, (start, end) = tmp_path / "R.md", CLAIMS_MARKERS
+    path.write_text(f"before\n{start}\nold\n{end}\nafter\n")
+    assert replace_block(path, CLAIMS_MARKERS, "fresh\n") == f"before\n{start}\n\nfresh\n\n{end}\nafter\n"
     path.write_text("no markers")
     with pytest.raises(ValueError, match="once each"):
-        write_claims_block([], "desk", path)
+        replace_block(path, CLAIMS_MARKERS, "")

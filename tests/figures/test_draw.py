@@ -1,13 +1,21 @@
-"""Pictures show the data they were given, and leave it beside them."""
+"""Pictures show the data they were given, say what their bands are, and leave their data beside them."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from scipy import stats
 
-from figures.draw import draw
-from figures.lines import draw_lines
-from figures.style import new_axes, palette
+from figures.draw import Picture, draw, plot
+from figures.heatmap import luminance
+from figures.intervals import over_seeds
+from figures.scatter import correlation_words
+from figures.style import palette
 
 ROWS = [
     {"series": series, "steps": steps, "seed": seed, "score": steps / 100 * gain + seed}
@@ -15,41 +23,183 @@ ROWS = [
     for steps in (100, 200, 400)
     for seed in (0, 1)
 ]
-LABELS = {"x": "steps", "y": "NDCG@10 (points)", "title": "a title", "x_scale": "log"}
+LINES = Picture(
+    kind="lines", x="steps", y="score", x_label="steps", y_label="NDCG@10 (points)", title="a title", x_is_log=True
+)
+GRID = [
+    {"series": series, "cluster_size": cluster, "batch_size": batch, "seed": seed, "score": cluster + batch / 64 + seed}
+    for series in ("filtered", "unfiltered")
+    for cluster in (8, 2, 4)
+    for batch in (64, 128)
+    for seed in (0, 2)
+]
+HEATMAP = Picture(
+    kind="heatmap", x="cluster_size", y="batch_size", x_label="cluster", y_label="batch", cell="score", mark_within=4.0
+)
 
 
-def test_a_line_is_the_mean_over_repetitions_and_its_band_their_range() -> None:
-    _, axes = new_axes()
-    draw_lines(pd.DataFrame(ROWS), axes, x="steps", y="score", hue="series")
+def labels_of(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def note_of(picture: Picture, rows: list[dict[str, object]]) -> str:
+    figure, _ = plot(rows, picture)
+    return figure.get_supxlabel()
+
+
+def test_a_line_is_the_mean_over_seeds_and_its_band_the_range_of_two() -> None:
+    figure, _ = plot(ROWS, LINES)
+    (axes,) = figure.axes
     own, wrong = axes.get_lines()
     assert list(own.get_xdata()) == [100, 200, 400]
     assert list(own.get_ydata()) == [2.5, 4.5, 8.5]
     assert list(wrong.get_ydata()) == [1.5, 2.5, 4.5]
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (2.0, 9.0)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["own (n = 2)", "wrong (n = 2)"]
+    assert labels_of(figure) == ["own (n = 2)", "wrong (n = 2)"]
+    assert figure.get_supxlabel() == "bands: range of two seeds"
+
+
+def test_from_three_seeds_on_the_band_is_students_interval() -> None:
+    values = [1.0, 2.0, 6.0]
+    rows = [{"series": "a", "steps": 1, "seed": seed, "score": value} for seed, value in enumerate(values)]
+    found = over_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
+    expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    assert (found["low"], found["high"]) == pytest.approx(expected)
+    assert note_of(LINES, rows) == "bands: 95 % interval of the mean over seeds"
+    assert note_of(LINES, rows[:1]) == "one seed each: no interval"
+
+
+def test_several_rows_of_one_seed_count_once() -> None:
+    rows = [{"steps": 1, "seed": seed, "score": value} for seed, value in ((0, 0.0), (0, 2.0), (1, 5.0))]
+    found = over_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
+    assert (found["mean"], found["n"], found["low"], found["high"]) == (3.0, 2, 1.0, 5.0)
+
+
+def test_a_hue_splits_the_lines_and_a_reference_is_level() -> None:
+    rows = [{**row, "filter": "on" if row["steps"] != 200 else "off"} for row in ROWS]
+    figure, _ = plot([*rows], replace(LINES, hue="filter"))
+    assert [label.split(" (")[0] for label in labels_of(figure)] == [
+        f"{s}, filter {f}" for s in ("own", "wrong") for f in ("on", "off")
+    ]
+    level = {"series": "BM25", "steps": None, "seed": 0, "score": 7.0}
+    figure, _ = plot([*ROWS, level], LINES)
+    assert list(figure.axes[0].get_lines()[-1].get_ydata()) == [7.0, 7.0]
+
+
+def test_an_axis_of_words_and_a_logarithmic_one_with_zero() -> None:
+    words = [{**row, "steps": f"forum {row['steps']}"} for row in ROWS]
+    axes = plot(words, replace(LINES, x_is_log=False))[0].axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["forum 100", "forum 200", "forum 400"]
+    zero = [{**row, "steps": 0 if row["steps"] == 100 else row["steps"]} for row in ROWS]
+    axes = plot(zero, LINES)[0].axes[0]
+    assert axes.get_xscale() == "symlog"
+    assert list(axes.get_lines()[0].get_xdata()) == [0, 200, 400]
 
 
 def test_lines_differ_in_more_than_colour() -> None:
-    _, axes = new_axes()
-    draw_lines(pd.DataFrame(ROWS), axes, x="steps", y="score", hue="series")
-    own, wrong = axes.get_lines()
+    own, wrong = plot(ROWS, LINES)[0].axes[0].get_lines()
     assert own.get_marker() != wrong.get_marker()
+    assert own._dash_pattern != wrong._dash_pattern
     lightness = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in palette(4)]
     assert min(abs(a - b) for a in lightness for b in lightness if a != b) > 0.05
 
 
-def test_a_picture_leaves_its_data_beside_it_and_is_the_same_twice(tmp_path: Path) -> None:
+def test_a_heat_map_has_a_panel_a_series_and_the_mean_over_seeds_in_each_cell() -> None:
+    figure, _ = plot(GRID, HEATMAP)
+    filtered, unfiltered, colourbar = figure.axes
+    assert (filtered.get_title(), unfiltered.get_title()) == ("filtered", "unfiltered")
+    assert [text.get_text() for text in filtered.texts] == ["4.0", "6.0", "10.0", "5.0", "7.0", "11.0"]
+    assert [tick.get_text() for tick in filtered.get_xticklabels()] == ["2", "4", "8"]
+    assert [tick.get_text() for tick in filtered.get_yticklabels()] == ["64", "128"]
+    assert colourbar.get_ylabel() == "score"
+    assert figure.get_supxlabel() == "each cell: mean over seeds, n = 2; framed: within 4 of the best of its row"
+
+
+def test_cells_near_the_best_of_their_row_are_framed_and_a_missing_one_is_a_dash() -> None:
+    axes = plot(GRID, HEATMAP)[0].axes[0]
+    assert [(round(p.get_x()), round(p.get_y())) for p in axes.patches] == [(1, 0), (2, 0), (1, 1), (2, 1)]
+    alone = plot(GRID, replace(HEATMAP, mark_within=None))[0].axes[0]
+    assert [(round(p.get_x()), round(p.get_y())) for p in alone.patches] == [(2, 0), (2, 1)]
+    holed = [row for row in GRID if (row["cluster_size"], row["batch_size"]) != (4, 64)]
+    assert "–" in [text.get_text() for text in plot(holed, HEATMAP)[0].axes[0].texts]
+
+
+def test_the_numbers_of_a_heat_map_stand_out_from_their_cells() -> None:
+    axes = plot(GRID, HEATMAP)[0].axes[0]
+    mesh = axes.collections[0]
+    for text, value in zip(axes.texts, mesh.get_array().ravel(), strict=True):
+        behind, own = luminance(mesh.to_rgba(value)), luminance(to_rgb(text.get_color()))
+        assert (max(behind, own) + 0.05) / (min(behind, own) + 0.05) >= 4.5
+
+
+def test_a_scatter_draws_every_run_its_line_and_pearsons_r() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.uniform(0, 1, 20)
+    y = 3 * x + generator.normal(0, 0.2, 20)
+    rows = [{"series": "a", "seed": 0, "loss": a, "score": b} for a, b in zip(x, y, strict=True)]
+    picture = replace(LINES, kind="scatter", x="loss", x_is_log=False)
+    figure, _ = plot(rows, picture)
+    dots, line = figure.axes[0].get_lines()
+    assert np.array_equal(dots.get_xdata(), x) and np.array_equal(dots.get_ydata(), y)
+    slope, intercept = np.polyfit(x, y, 1)
+    assert line.get_ydata() == pytest.approx(intercept + slope * line.get_xdata())
+    z, width = np.arctanh(np.corrcoef(x, y)[0, 1]), stats.norm.ppf(0.975) / np.sqrt(17)
+    low, r, high = np.tanh([z - width, z, z + width])
+    expected = f"a: r = {r:+.2f} [{low:+.2f}, {high:+.2f}], n = 20"
+    assert labels_of(figure) == [expected]
+
+
+def test_too_few_dots_have_no_correlation() -> None:
+    assert correlation_words(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
+    assert correlation_words(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
+    assert "[" not in correlation_words(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("kind", ["bars", "dots"])
+def test_bars_and_dots_stand_at_the_mean_with_their_interval(kind: str) -> None:
+    picture = replace(LINES, kind=kind, x_is_log=False)
+    axes = plot(ROWS, picture)[0].axes[0]
+    means = [1.5, 2.5, 4.5]
+    wrong = axes.containers[-1]  # error bars come last in both
+    ends = [segment[:, 1].tolist() for segment in wrong.lines[2][0].get_segments()]
+    assert np.mean(ends, axis=1).tolist() == means and ends[0] == [1.0, 2.0]
+    if kind == "bars":
+        heights = [patch.get_height() for patch in axes.patches]
+        assert heights == [2.5, 4.5, 8.5, *means]
+    else:
+        each = [value for line in axes.get_lines() if line.get_alpha() for value in line.get_ydata()]
+        assert sorted(each) == sorted(row["score"] for row in ROWS)
+
+
+def test_an_experiments_own_picture_is_drawn_on_the_common_style() -> None:
+    def own(frame: pd.DataFrame, axes: Axes) -> None:
+        axes.bar([0], [frame["score"].max()])
+
+    axes = plot(ROWS, replace(LINES, kind="", own=own))[0].axes[0]
+    assert axes.patches[0].get_height() == 9.0 and axes.get_ylabel() == "NDCG@10 (points)"
+
+
+@pytest.mark.parametrize("picture", [LINES, replace(LINES, kind="bars"), HEATMAP], ids=lambda p: p.kind)
+def test_a_picture_leaves_its_data_beside_it_and_is_the_same_twice(tmp_path: Path, picture: Picture) -> None:
+    rows = GRID if picture.kind == "heatmap" else ROWS
     for name in ("one", "two"):
-        draw(ROWS, tmp_path / name, kind="lines", x="steps", y="score", labels=LABELS)
+        draw(rows, tmp_path / name, picture)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-    assert pd.read_csv(tmp_path / "one.csv").to_dict("records") == ROWS
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    assert pd.read_csv(tmp_path / "one.csv").to_dict("records") == rows
     assert (tmp_path / "one.png").stat().st_size > 1000
-    assert "NDCG@10 (points)" in (tmp_path / "one.svg").read_text()
+    assert picture.y_label in (tmp_path / "one.svg").read_text()
+
+
+def test_text_of_the_data_is_only_text(tmp_path: Path) -> None:
+    rows = [{**row, "series": f"<script>$x_{{{row['series']}}}$ & co"} for row in ROWS]
+    text = draw(rows, tmp_path / "x", LINES).read_text()
+    assert "&lt;script&gt;$x_{own}$ &amp; co" in text and "<script>" not in text
 
 
 def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown kind of picture 'pie'; choose of \['lines'"):
-        draw(ROWS, tmp_path / "x", kind="pie", x="steps", y="score", labels=LABELS)
+        draw(ROWS, tmp_path / "x", replace(LINES, kind="pie"))
     with pytest.raises(ValueError, match="nothing to draw for x"):
-        draw([], tmp_path / "x", kind="lines", x="steps", y="score", labels=LABELS)
+        draw([], tmp_path / "x", LINES)

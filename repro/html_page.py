@@ -1,0 +1,113 @@
+"""One static HTML page from records: opens offline, asks for nothing from outside, escapes whatever the data says."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from repro.dossier import (
+    Line,
+    Painter,
+    Picture,
+    Section,
+    deviations,
+    machines_of,
+    seconds_of,
+    sections_of,
+    words_of,
+)
+from repro.registry import experiments
+from repro.report import LEDGER_ORDER, summary_line
+from repro.scales import scale_named
+from repro.spec import Experiment
+from repro.writing import whole_file
+
+TEMPLATE = "report.html.j2"
+SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
+
+
+def write_report(scale: str, out: Path, paint: Painter, shown: Sequence[Experiment] | None = None) -> Path:
+    """Writes the page for all experiments (or those `shown`) at a scale and gives its path."""
+    chosen = experiments() if shown is None else shown
+    sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(out) as part:
+        part.write_text(render_page(scale, sections, out.resolve().parent), encoding="utf-8")
+    return out
+
+
+def render_page(scale: str, sections: Sequence[Section], folder: Path) -> str:
+    """Gives the page as text; links to records are relative to `folder`, where it will lie."""
+    lines = sorted((line for section in sections for line in section.lines), key=_place)
+    records = {record.id: (whose, record) for section in sections for whose, record in reversed(section.records)}
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {
+        "anchor": lambda verdict: verdict.lower().replace(" ", "-"),
+        "sign": SIGNS.__getitem__,
+        "svg": lambda picture, section: inline_svg(picture.svg, f"{section.name}-{picture.whose}-", section.caption),
+        "csv_link": csv_link,
+        "fields": lambda record: asdict(record.run).items(),
+        "words": words_of,
+        "path": lambda record: os.path.relpath(record.path, folder),
+        "duration": duration,
+        "spent": lambda records: seconds_of([record for _, record in records]),
+        "machines": lambda records: machines_of([record for _, record in records]),
+    }
+    return environment.get_template(TEMPLATE).render(
+        scale=scale_named(scale),
+        summary=summary_line([line.judged for line in lines]),
+        judged=[line for line in lines if line.judged.verdict != "NOT RUN"],
+        not_run=[line for line in lines if line.judged.verdict == "NOT RUN"],
+        sections=sections,
+        deviations=deviations(scale),
+        records=sorted(records.items()),
+    )
+
+
+def _place(line: Line) -> int:
+    return LEDGER_ORDER.index(line.judged.verdict)
+
+
+def inline_svg(path: Path, prefix: str, label: str) -> Markup:
+    """Gives a drawn figure as an element of the page: ids of its own, no style for others, a label to be read aloud."""
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", LINK)
+    root = ElementTree.parse(path).getroot()
+    for parent in root.iter():
+        for child in [one for one in parent if one.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style")]:
+            parent.remove(child)
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            if name == "id":
+                element.set(name, prefix + value)
+            elif name == f"{{{LINK}}}href" and value.startswith("#"):
+                element.set(name, f"#{prefix}{value[1:]}")
+            elif "url(#" in value:
+                element.set(name, value.replace("url(#", f"url(#{prefix}"))
+    root.attrib.pop("width", None)
+    root.attrib.pop("height", None)
+    root.set("role", "img")
+    root.set("aria-label", label)
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # made by our own drawing, its text escaped there
+
+
+def csv_link(picture: Picture) -> str:
+    """Gives the plotted data as a link that needs no file beside the page."""
+    return "data:text/csv;base64," + base64.b64encode(picture.data.read_bytes()).decode()
+
+
+def duration(seconds: float) -> str:
+    """Gives a time as a reader says it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
