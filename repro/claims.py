@@ -2,9 +2,9 @@
 
 A claim becomes one or more advantages, each a number that is above zero when the claim holds: how far better lies above
 worse beyond the margin, how far inside its tolerance a printed value is met, how far a correlation passes its margin.
-A paired bootstrap over seeds and queries gives each advantage a distribution. A claim HOLDS when all its advantages are
-above zero beyond chance, DIFFERS when one of them is below zero beyond chance, and is UNDECIDED between; the claims of
-one artefact share an error of 5 % by Holm's procedure.
+A paired bootstrap over seeds and queries gives each advantage a distribution (`repro.correlation` has its own). A claim
+HOLDS when all its advantages are above zero beyond chance, DIFFERS when one of them is below zero beyond chance, and is
+UNDECIDED between; the claims of one artefact share an error of 5 % by Holm's procedure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from repro.correlation import FEWEST_POINTS, correlate, points_of
 from repro.evaluate.statistics import holm_levels, paired_bootstrap
 from repro.scales import scale_named
 from repro.spec import Claim, Run, Term
@@ -95,12 +96,14 @@ def _wrong_scale(claim: Claim, scale: str) -> str:
 
 def _measure(claim: Claim, wanted: Sequence[Run], by_run: Mapping[Run, Record]) -> tuple[list[Advantage], list[Record]]:
     terms = [term for pair in claim.pairs for term in pair] + [term for term, _ in claim.expected]
-    terms += [claim.over] if claim.over else []
+    terms += [term for term in (claim.over, claim.x, claim.y, claim.minus) if term is not None]
     used = {id(term): _records_of(term, wanted, by_run) for term in terms}
     if claim.kind == "order":
         advantages = [_order(claim, pair, used[id(pair[0])], used[id(pair[1])]) for pair in claim.pairs]
     elif claim.kind == "value":
         advantages = [_value(claim, term, printed, used[id(term)]) for term, printed in claim.expected]
+    elif claim.kind == "correlation":
+        advantages = [_correlation(claim, *(used.get(id(term), []) for term in (claim.x, claim.y, claim.minus)))]
     else:
         assert claim.over is not None, f"claim {claim.id} is a trend over nothing"
         advantages = [_trend(claim, used[id(claim.over)])]
@@ -179,6 +182,16 @@ def _value(claim: Claim, term: Term, printed: float, records: list[Record]) -> A
 
 
 def _trend(claim: Claim, records: list[Record]) -> Advantage:
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        groups.setdefault(getattr(record.run, claim.within) if claim.within else None, []).append(record)
+    found = [_rank_correlation(claim, members) for members in groups.values()]
+    correlation = float(np.mean([size for size, _ in found]))
+    resampled = np.mean([samples for _, samples in found], axis=0)
+    return Advantage(correlation - claim.margin, resampled - claim.margin, correlation, resampled, False)
+
+
+def _rank_correlation(claim: Claim, records: list[Record]) -> tuple[float, np.ndarray]:
     assert claim.over is not None, f"claim {claim.id} is a trend over nothing"
     cells: dict[float, list[Record]] = {}
     for record in records:
@@ -194,8 +207,17 @@ def _trend(claim: Claim, records: list[Record]) -> Advantage:
         samples.append(resampled)
     axis = sorted(cells)
     correlation = claim.sign * float(spearmanr(axis, means).statistic)
-    resampled = np.array([claim.sign * spearmanr(axis, column).statistic for column in np.stack(samples, axis=1)])
-    return Advantage(correlation - claim.margin, resampled - claim.margin, correlation, resampled, False)
+    columns = np.stack(samples, axis=1)
+    return correlation, np.array([claim.sign * spearmanr(axis, column).statistic for column in columns])
+
+
+def _correlation(claim: Claim, x: list[Record], y: list[Record], minus: list[Record]) -> Advantage:
+    points = points_of(claim, x, y, minus)
+    if len(points) < FEWEST_POINTS:
+        raise MissingRunsError(f"{len(points)} points; a correlation needs three")
+    found, samples = correlate(points, num_samples=NUM_SAMPLES)
+    effect, resampled = claim.sign * found, claim.sign * samples
+    return Advantage(effect - claim.margin, resampled - claim.margin, effect, resampled, False)
 
 
 def _is_share(metric: str) -> bool:

@@ -25,6 +25,8 @@ SELECTION_SEED = CLUSTER_SEED = (
 )
 LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
+READS_PAIRS = ("counts", "divergence")
+"""Measures of the training pairs as text."""
 SIDES: tuple[Side, ...] = ("query", "document")
 
 
@@ -216,6 +218,8 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
     wanted, first = [corpus_stage(suite_corpus(run))], first_phase_of(run)
     if first is not None:
         wanted += stages_of(first)
+    if run.measure in READS_PAIRS:
+        wanted.append(_selection_stage(run))
     if run.architecture in TRAINED:
         wanted.append(_tokens_stage(run))
     if needs_surrogate(run):

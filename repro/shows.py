@@ -33,6 +33,7 @@ class Row:
     paper: Mapping[str, float] = field(default_factory=dict)
     context: str = "own"  # which context documents the scores were made with: own, wrong, null
     scales: tuple[str, ...] = ()  # only at these scales; empty: at all
+    part: str = ""  # what `{part}` in a column's path is in this row: one dataset, one source, one model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ class Figure:
     cell: str = ""  # heatmap: the metric in the cells; x and y are then fields of the run
     mark_within: float | None = None  # heatmap: cells within so many points of their row's best are marked
     points: str = ""  # metrics with `*` in the path: a row for each that a record has, `*` in columns part1, part2, …
+    x_of: Pick | None = None  # with points: x is of the record that this picks, not of the series' own
+    minus: Pick | None = None  # with points: y less the same metric of the record that this picks
     draw: Callable[[Any, Any], None] | None = None  # of (DataFrame, Axes), when no kind can draw it
 
 
@@ -74,3 +77,4 @@ class Exhibit:
     caption: str
     columns: tuple[str, ...]
     of: Pick
+    rows: str = ""  # which rows of the record; empty: those of the exhibit's own name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
+from repro.choices import CHOICES, MEASURES
 from repro.scales import scale_named
 from repro.shows import Column, Exhibit, Figure, Row, Table
 
@@ -35,29 +35,6 @@ __all__ = [
     "term",
     "training_of",
 ]
-
-MEASURES: Mapping[str, str] = MappingProxyType(
-    {
-        "retrieval": "scores of the model on the suite, under each context",
-        "batches": "how hard the run's batches are for the surrogate, and what the filter would leave out; no training",
-    }
-)
-"""What a run can measure; each is a module of `repro.measures`."""
-
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "domain_column": ("source", "domain"),
-        "sampler": ("random", "domain", "cluster"),
-        "packing": ("random", "greedy"),
-        "filter": ("none", "surrogate"),
-        "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
-        "heads": ("random", "identity"),
-        "backbone": ("nomic", "bert", "modernbert"),
-        "prompts": ("none", "task"),
-        "protocol": ("full", "rerank"),
-        "measure": tuple(MEASURES),
-    }
-)
 
 TRAINED = ("biencoder", "contextual")
 """Architectures that are trained; the others are references that take their place in a table."""
@@ -117,6 +94,7 @@ class Run:
     rerank_depth: int | None
     context_seed: int
     num_test_contexts: int | None  # context documents when scored; None: as many as in training
+    test_contexts: str  # which contexts a contextual model is scored under, joined by +: own, wrong, null
     measure: str
 
     def __post_init__(self) -> None:
@@ -142,7 +120,7 @@ class Run:
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
-EVALUATION_FIELDS = ("suite", "protocol", "rerank_depth", "context_seed", "num_test_contexts", "measure")
+EVALUATION_FIELDS = ("suite", "protocol", "rerank_depth", "context_seed", "num_test_contexts", "test_contexts", "measure")
 """Fields that cannot change a training: runs that differ in nothing else share theirs."""
 
 
@@ -212,9 +190,13 @@ class Term:
     of: Pick
 
 
+POINTS = ("runs", "datasets")
+"""What a point of a correlation may be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper as data: printed values, an order of systems, a trend over an axis, or an identity."""
+    """A sentence of the paper as data: printed values, an order, a trend over an axis, a correlation, an identity."""
 
     id: str
     kind: str
@@ -225,8 +207,13 @@ class Claim:
     expected: tuple[tuple[Term, float], ...] = ()  # value: the printed numbers
     pairs: tuple[tuple[Term, Term], ...] = ()  # order: each first is above each second by more than the margin
     axis: str = ""  # trend
+    within: str = ""  # trend, correlation: a field of the run; one correlation for each of its values, and their mean
     sign: int = 1
     over: Term | None = None
+    x: Term | None = None  # correlation
+    y: Term | None = None
+    minus: Term | None = None
+    points: str = ""  # what a point of the correlation is: one of POINTS
     holds_exactly: Callable[[], tuple[bool, str]] | None = None  # identity: arithmetic of the paper
 
     @staticmethod
@@ -245,10 +232,22 @@ class Claim:
 
     @staticmethod
     def trend(
-        id: str, says: str, *, over: Term, axis: str, sign: int, source: str, because: str, margin: float = 0.0
+        id: str,
+        says: str,
+        *,
+        over: Term,
+        axis: str,
+        sign: int,
+        source: str,
+        because: str,
+        margin: float = 0.0,
+        within: str = "",
     ) -> Claim:
-        """Claims that the rank correlation of the metric with `axis`, times `sign`, is above `margin`."""
-        check_fields([axis], f"claim {id}")
+        """Claims that the rank correlation of the metric with `axis`, times `sign`, is above `margin`.
+
+        With `within`, it is the mean of the correlations at each value of that other field.
+        """
+        check_fields([axis, *([within] if within else [])], f"claim {id}")
         return Claim(
             id=id,
             kind="trend",
@@ -258,8 +257,36 @@ class Claim:
             margin=margin,
             over=over,
             axis=axis,
+            within=within,
             sign=sign,
         )
+
+    @staticmethod
+    def correlation(
+        id: str,
+        says: str,
+        *,
+        x: Term,
+        y: Term,
+        points: str,
+        sign: int,
+        source: str,
+        because: str,
+        minus: Term | None = None,
+        within: str = "",
+        margin: float = 0.0,
+    ) -> Claim:
+        """Claims that Pearson's r of two metrics, times `sign`, is above `margin`; see `repro.correlation`.
+
+        `points="runs"`: a point is a run that both terms pick. `points="datasets"`: a point is a dataset and a system,
+        metrics have `*` for the dataset, and `minus` is taken from `y`; r is the mean over systems. With
+        `within`, r is the mean over the values of that field.
+        """
+        check_fields([within] if within else [], f"claim {id}")
+        if points not in POINTS:
+            raise ValueError(f"claim {id}: points={points!r} is unknown; choose one of {list(POINTS)}")
+        said: dict[str, Any] = {"id": id, "says": says, "source": source, "because": because, "margin": margin}
+        return Claim(kind="correlation", x=x, y=y, minus=minus, points=points, within=within, sign=sign, **said)
 
     @staticmethod
     def identity(id: str, says: str, *, holds: Callable[[], tuple[bool, str]], source: str, because: str) -> Claim:

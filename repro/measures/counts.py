@@ -1,0 +1,62 @@
+"""How many pairs each training source has, how many queries and documents each evaluation set (tables 5 and 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.beir import load_beir
+from repro.data.pairs import read_pairs
+from repro.inputs import corpus_stage, selected_pairs, suite_of
+from repro.measures import Measured
+from repro.spec import Run
+
+
+def measure(run: Run, model: Any, folder: Path) -> Measured:
+    """Gives `train/NAME/…` for each source (or domain, by `domain_column`) and `{suite}/NAME/…` for each collection.
+
+    NAME is also "total"; of a suite it is a family, too. Shares are of the pairs that are used.
+    """
+    metrics = _training_counts(run)
+    datasets = []
+    counts: dict[str, list[dict[str, float]]] = {}
+    for dataset in suite_of(run).datasets:
+        retrieval = load_beir(dataset.path)
+        row = {
+            "num_datasets": 1.0,
+            "num_queries": float(len(retrieval.query_ids)),
+            "num_documents": float(len(retrieval.document_ids)),
+            "num_query_words": float(sum(len(text.split()) for text in retrieval.queries)),
+            "num_document_words": float(sum(len(text.split()) for text in retrieval.documents)),
+        }
+        datasets.append({"name": dataset.name, "family": dataset.family, "num_queries": len(retrieval.query_ids)})
+        for name in dict.fromkeys((dataset.name, dataset.family, "total")):
+            counts.setdefault(name, []).append(row)
+    for name, rows in counts.items():
+        sums = {what: sum(row[what] for row in rows) for what in rows[0]}
+        sums["query_words"] = sums.pop("num_query_words") / sums["num_queries"]
+        sums["document_words"] = sums.pop("num_document_words") / sums["num_documents"]
+        metrics |= {f"{run.suite}/{name}/{what}": value for what, value in sums.items()}
+    return Measured(metrics, {}, {"name": run.suite, "datasets": datasets})
+
+
+def _training_counts(run: Run) -> dict[str, float]:
+    whole, used = read_pairs(corpus_stage(run.corpus).path / "train.arrow"), selected_pairs(run)
+    by_source = run.domain_column == "source"
+    names = whole.source_names if by_source else whole.domain_names
+    codes, used_codes = (p.source_codes if by_source else p.domain_codes for p in (whole, used))
+    metrics = {
+        "train/total/num_pairs": float(len(whole)),
+        "train/total/num_pairs_used": float(len(used)),
+        "train/total/num_domains": float(len(np.unique(whole.domain_codes))),
+        "train/total/share": 1.0,
+    }
+    for code, name in enumerate(names):
+        inside, inside_used = codes == code, used_codes == code
+        metrics[f"train/{name}/num_pairs"] = float(inside.sum())
+        metrics[f"train/{name}/num_pairs_used"] = float(inside_used.sum())
+        metrics[f"train/{name}/num_domains"] = float(len(np.unique(whole.domain_codes[inside])))
+        metrics[f"train/{name}/share"] = float(inside_used.sum()) / len(used)
+    return metrics

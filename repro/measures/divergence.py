@@ -1,0 +1,69 @@
+"""How far the word statistics of each evaluation set are from those of the training text (figure 8).
+
+The paper names "the difference in IDF" without a formula. Here: words are WordPiece tokens of whole documents,
+idf(w) = −log((df(w) + ½) / (n + 1)) over the n documents of a text, and the divergence of a test corpus D from the
+training corpus T is the mean of |idf_T(w) − idf_D(w)| over words, each weighing the share of D's documents it is in.
+So a word in every second document of D that is rare in T counts much, and a word seen once in D, whose idf is little
+more than the size of D, counts little. Its unit is nats.
+
+Shapes: V words of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.beir import load_beir
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.inputs import Inputs, suite_of
+from repro.measures import Measured
+from repro.spec import Run
+
+TEXTS_AT_ONCE = 8192
+MOST_TOKENS = 512
+
+
+def measure(run: Run, model: Any, folder: Path) -> Measured:
+    """Gives `{suite}/DATASET/idf_divergence` for each dataset, and the mean over them as `{suite}/mean/…`."""
+    pairs = Inputs(run).pairs
+    blocks = (np.arange(start, min(start + TEXTS_AT_ONCE, len(pairs))) for start in range(0, len(pairs), TEXTS_AT_ONCE))
+    train_V = document_frequency(pairs.texts("document", rows) for rows in blocks)
+    suite, datasets, found = suite_of(run), [], {}
+    for dataset in suite.datasets:
+        retrieval = load_beir(dataset.path)
+        test_V = document_frequency([retrieval.documents])
+        found[dataset.name] = idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
+        datasets.append({"name": dataset.name, "family": dataset.family, "num_queries": len(retrieval.query_ids)})
+    metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in found.items()}
+    metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(found.values())))
+    arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(found.values()))}
+    return Measured(metrics, arrays, {"name": run.suite, "datasets": datasets, "num_training_documents": len(pairs)})
+
+
+def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
+    """Gives in how many of the texts each word is, int64 (V,)."""
+    tokenizer = load_tokenizer("minilm")
+    size = tokenizer.get_vocab_size()
+    frequency_V = np.zeros(size, np.int64)
+    for texts in blocks:
+        tokens = tokenize(list(texts), tokenizer, MOST_TOKENS)
+        text_of_token = np.repeat(np.arange(len(tokens)), tokens.lengths)
+        distinct = np.unique(text_of_token * size + tokens.ids)
+        frequency_V += np.bincount(distinct % size, minlength=size)
+    return frequency_V
+
+
+def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:
+    """Gives the mean difference of two IDFs over the words of the test text, weighted by its document shares, in nats.
+
+    Words that are in every test document (special tokens among them) tell nothing apart and do not count.
+    """
+    counted_V = (test_V > 0) & (test_V < num_test)
+    train_idf_V = -np.log((train_V + 0.5) / (num_train + 1))
+    test_idf_V = -np.log((test_V + 0.5) / (num_test + 1))
+    gaps, weights = np.abs(train_idf_V - test_idf_V)[counted_V], test_V[counted_V].astype(np.float64)
+    return float((gaps * weights).sum() / weights.sum())

@@ -1,0 +1,133 @@
+"""Scores by mteb's own tasks: the offline ones, or MTEB's where its data is at hand, under three contexts (table 2).
+
+`own`: the context is drawn from the corpus of each task (§5, never from its queries). `random`: the same documents of
+the training text for every task. `null`: none. References: an untrained surrogate through the same tasks; BM25 on the
+retrieval tasks alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.beir import Retrieval, load_beir
+from repro.inputs import Inputs, suite_of
+from repro.measures import Measured
+from repro.seeds import generator_for
+from repro.spec import Run
+
+CONTEXTS = {"own": "corpus", "random": "fixed", "null": "null"}
+BENCHMARK = "MTEB(eng, v1)"
+
+
+def measure(run: Run, model: Any, folder: Path) -> Measured:
+    """Gives `{suite}/CATEGORY/score`, `{suite}/tasks/TASK/score` and `{suite}/mean/score` under each context."""
+    import torch
+
+    tasks = tasks_of(run)
+    metrics: dict[str, float] = {}
+    arrays: dict[str, np.ndarray] = {}
+    scores: dict[str, dict[str, float]] = {}
+    for kind, encoder in _encoders(run, model).items():
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores[kind] = evaluate_tasks(encoder, tasks) if encoder is not None else _bm25(run, tasks)
+        suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
+        categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
+        metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
+        metrics |= {f"{suite}/{name}/score": value for name, value in by_category(scores[kind], categories).items()}
+        if len(set(categories.values())) > 1:
+            arrays[f"{suite}/mean/score"] = np.array(list(scores[kind].values()))
+            metrics[f"{suite}/mean/score"] = float(arrays[f"{suite}/mean/score"].mean())
+    if "random" in scores:
+        moved = moves(scores["own"], scores["random"], categories)
+        arrays |= moved
+        metrics |= {name: float(values.mean()) for name, values in moved.items()}
+    rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
+    return Measured(metrics, arrays, {"name": run.suite, "datasets": rows, "is_mteb": run.suite == "mteb"})
+
+
+def tasks_of(run: Run) -> list[Any]:
+    """Gives MTEB's tasks for the suite "mteb", the offline ones for every other suite."""
+    if run.suite == "mteb":
+        import mteb
+
+        return list(mteb.get_benchmark(BENCHMARK).tasks)
+    from repro.interop.mteb_suite import offline_tasks
+
+    families: dict[str, list[Retrieval]] = {}
+    for dataset in suite_of(run).datasets:
+        families.setdefault(dataset.family, []).append(load_beir(dataset.path))
+    return offline_tasks(families)
+
+
+def evaluate_tasks(encoder: Any, tasks: list[Any]) -> dict[str, float]:
+    """Gives each task's main score as a share, by its name; mteb keeps no result files."""
+    import mteb
+
+    found = mteb.evaluate(encoder, tasks, cache=None, show_progress_bar=False)
+    assert not found.exceptions, found.exceptions
+    return {result.task_name: float(result.get_score()) for result in found.task_results}
+
+
+def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
+    """Gives the mean score of each category that has one."""
+    found: dict[str, list[float]] = {}
+    for name, value in scores.items():
+        found.setdefault(categories[name], []).append(value)
+    return {category: float(np.mean(values)) for category, values in found.items()}
+
+
+def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Gives how far scores move from one context to another: for each STS task, and the mean of all other tasks.
+
+    The two arrays pair up by place, as claims are judged: the mean is repeated for each STS task.
+    """
+    apart = {name: abs(own[name] - other[name]) for name in own}
+    sts = np.array([value for name, value in apart.items() if categories[name] == "STS"])
+    others = [value for name, value in apart.items() if categories[name] != "STS"]
+    return {"moved/sts": sts, "moved/others": np.full(len(sts), float(np.mean(others)))}
+
+
+def _encoders(run: Run, model: Any) -> dict[str, Any]:
+    """Gives a model for mteb for each context; None stands for BM25."""
+    if run.architecture == "bm25":
+        return {"own": None}
+    if run.architecture == "surrogate":
+        from repro.interop.mteb_surrogate import SurrogateForMteb
+
+        return {"own": SurrogateForMteb(run.surrogate, run.max_tokens)}
+    from repro.interop.mteb_model import MtebModel
+
+    if run.architecture == "biencoder":
+        return {"own": MtebModel(model)}
+    texts = training_documents(run)
+    return {
+        kind: MtebModel(model, method=method, context_seed=run.context_seed, fixed_context=texts * (kind == "random"))
+        for kind, method in CONTEXTS.items()
+    }
+
+
+def training_documents(run: Run) -> tuple[str, ...]:
+    """Draws as many documents of the training pairs as the model takes for context."""
+    pairs = Inputs(run).pairs
+    rows = generator_for(run.context_seed, "random context").choice(len(pairs), run.num_contexts, replace=False)
+    return tuple(pairs.texts("document", np.sort(rows)))
+
+
+def _bm25(run: Run, tasks: list[Any]) -> dict[str, float]:
+    """Scores BM25 on the retrieval tasks that are collections of the run's suite."""
+    from repro.evaluate.retrieval import bm25_search, score
+
+    wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
+    found = {}
+    for dataset in suite_of(run).datasets:
+        if dataset.name in wanted:
+            retrieval = load_beir(dataset.path)
+            hits, _ = bm25_search(retrieval, 10)
+            found[dataset.name] = float(score(hits, retrieval.judgements, ("ndcg_at_10",))["ndcg_at_10"].mean())
+    return found

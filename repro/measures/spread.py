@@ -1,0 +1,87 @@
+"""Vectors of a few documents, each under many contexts: how far they move, and how far apart documents are (fig. 15).
+
+1. From the first dataset of the suite, D documents are drawn. Every dataset of the suite, up to C of them, gives one
+   context: the one that `evaluate/contexts.py` draws for it.
+2. All D documents are embedded under each context. `within`: mean distance between the vectors of one document under
+   two contexts. `between`: mean distance to the other documents' vectors. `nearest`: to the nearest other document.
+3. The first few documents are laid out by PCA (two directions of all their vectors) for the picture.
+
+Shapes: D documents, C contexts, H dimensions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.beir import load_beir
+from repro.evaluate.contexts import draw_context
+from repro.inputs import suite_of
+from repro.measures import Measured
+from repro.seeds import generator_for
+from repro.spec import Run
+
+NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
+
+
+def measure(run: Run, model: Any, folder: Path) -> Measured:
+    """Gives `spread/within`, `between`, `nearest`, a value a document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
+    datasets = suite_of(run).datasets
+    retrieval = load_beir(datasets[0].path)
+    order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
+    texts = [retrieval.documents[place] for place in order[:NUM_DOCUMENTS]]
+    contexts = [_context(run, dataset.path) for dataset in datasets[:NUM_CONTEXTS]]
+    vectors_CDH = np.stack([_encode(model, context.texts, texts, run.context_seed) for context in contexts])
+    arrays = distances(vectors_CDH)
+    metrics = {name: float(values.mean()) for name, values in arrays.items()}
+    metrics["spread/kept_apart"] = float((arrays["spread/within"] < arrays["spread/nearest"]).mean())
+    layout_CD2 = principal_plane(vectors_CDH[:, :NUM_DRAWN])
+    for (context, document), (x, y) in _points(layout_CD2):
+        metrics[f"pca/document {document + 1}/{datasets[context].name}/x"] = x
+        metrics[f"pca/document {document + 1}/{datasets[context].name}/y"] = y
+    shown = [{"document": f"document {place + 1}", "text": text} for place, text in enumerate(texts[:NUM_DRAWN])]
+    found = {"dataset": retrieval.name, "contexts": [context.provenance for context in contexts]}
+    return Measured(metrics, arrays, found, {"documents": shown})
+
+
+def _context(run: Run, path: Path) -> Any:
+    return draw_context("own", load_beir(path), num_contexts=run.num_contexts, seed=run.context_seed)
+
+
+def _encode(model: Any, context: Any, texts: list[str], seed: int) -> np.ndarray:
+    model.set_context(context, seed)
+    vectors_DH: np.ndarray = model.encode(texts)
+    return vectors_DH
+
+
+def _points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, float]]]:
+    places = np.ndindex(*layout_CD2.shape[:2])
+    return [((c, d), (float(layout_CD2[c, d, 0]), float(layout_CD2[c, d, 1]))) for c, d in places]
+
+
+def distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
+    """Gives Euclidean distances, one value a document (D,): within it, to the others on average, to the nearest."""
+    num_contexts, num_documents, width = vectors_CDH.shape
+    flat = vectors_CDH.transpose(1, 0, 2).reshape(-1, width).astype(np.float64)
+    squared = np.maximum(2 - 2 * flat @ flat.T, 0)  # unit vectors
+    apart = np.sqrt(squared).reshape(num_documents, num_contexts, num_documents, num_contexts)
+    by_pair_DD = apart.mean(axis=(1, 3))
+    own_D = np.diagonal(by_pair_DD) * num_contexts / max(1, num_contexts - 1)  # a vector and itself do not count
+    others_DD = np.where(np.eye(num_documents, dtype=bool), np.nan, by_pair_DD)
+    return {
+        "spread/within": own_D,
+        "spread/between": np.nanmean(others_DD, axis=1),
+        "spread/nearest": np.nanmin(others_DD, axis=1),
+    }
+
+
+def principal_plane(vectors_CDH: np.ndarray) -> np.ndarray:
+    """Gives the two first principal coordinates of all vectors, (C, D, 2); the larger side of each axis is positive."""
+    flat = vectors_CDH.reshape(-1, vectors_CDH.shape[-1]).astype(np.float64)
+    centred = flat - flat.mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    laid = centred @ axes.T
+    laid *= np.where(np.abs(laid.max(axis=0)) < np.abs(laid.min(axis=0)), -1, 1)
+    return laid.reshape(*vectors_CDH.shape[:2], 2)
