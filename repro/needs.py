@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from repro.data.hub import SOURCES
+from repro.data.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
 from repro.inputs import corpus_stage, needs_surrogate, suite_corpus
 from repro.spec import Run
@@ -22,6 +24,7 @@ class Need:
     how: str  # how it is got
     is_here: Callable[[], bool]
     bring: Callable[[Report], object]
+    problems: Callable[[], list[str]] = list  # what is wrong with what is here; reads all of it
 
 
 def needs_of(runs: Iterable[Run]) -> list[Need]:
@@ -33,8 +36,24 @@ def needs_of(runs: Iterable[Run]) -> list[Need]:
     return list(found.values())
 
 
+def source_needs(name: str) -> list[Need]:
+    """Gives the local copies behind a declared name; ValueError lists the names there are."""
+    return [_copy_need(part) for part in parts_of(name)]
+
+
+def _copy_need(name: str) -> Need:
+    where = "the Hugging Face hub" if name in SOURCES else "BEIR's archives"
+    return Need(
+        f"data {name}",
+        f"about {size_of(name)} from {where}",
+        lambda: not problems(name, is_thorough=False),
+        lambda report: fetch(name, report=report),
+        lambda: problems(name),
+    )
+
+
 def _corpora(run: Run) -> list[Need]:
-    needs = []
+    needs = [need for name in (run.corpus, run.suite) if name in declared() for need in source_needs(name)]
     for name, find in (
         (run.corpus, lambda: corpus_stage(run.corpus)),
         (run.suite, lambda: corpus_stage(suite_corpus(run))),
@@ -42,7 +61,8 @@ def _corpora(run: Run) -> list[Need]:
         try:
             needs.append(_stage_need(find()))
         except ValueError as error:
-            needs.append(_missing(f"data {name}", str(error)))
+            if name not in declared():  # those are needs of their own
+                needs.append(_missing(f"data {name}", str(error)))
     return needs
 
 

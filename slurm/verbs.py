@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,8 @@ What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, …),
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
 AllSeeds = Annotated[bool, typer.Option(help="every seed of the published results")]
+WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
+DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 DryRun = Annotated[bool, typer.Option(help="show what would be done")]
 EXIT_NOT_ALL = 2
@@ -120,11 +124,15 @@ def prune(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False,
     say(f"{removed / 2**20:.1f} MiB")
 
 
-def fetch(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
-    """Brings here all that a plan needs (corpora, encoders), on a machine that may have a network; runs need none."""
-    from repro.needs import needs_of
-
-    for need in needs_of(runs_asked(what, scale, all_seeds=all_seeds)):
+def fetch(
+    what: WhatToFetch = None,
+    scale: Scale = "desk",
+    all_seeds: AllSeeds = False,
+    data_dir: DataDir = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Brings here what a plan needs, or declared data by name, where there is a network; broken off, it goes on."""
+    for need in _needs(what, scale, all_seeds, data_dir):
         if need.is_here():
             say(f"here     {need.name}")
         elif dry_run:
@@ -134,20 +142,39 @@ def fetch(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False,
             need.bring(say)
 
 
-def verify(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, as_json: AsJson = False) -> None:
-    """Says whether all that a plan needs is here, so that it can run with the network off. Exit 2: something is not."""
-    from repro.needs import needs_of
-
+def verify(
+    what: WhatToFetch = None,
+    scale: Scale = "desk",
+    all_seeds: AllSeeds = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says whether all is here, as it was fetched, so that runs need no network. Exit 2: something is not."""
+    needs = _needs(what, scale, all_seeds, data_dir)
     rows = [
-        {"need": need.name, "is_here": need.is_here(), "how": need.how}
-        for need in needs_of(runs_asked(what, scale, all_seeds=all_seeds))
+        {"need": need.name, "is_here": need.is_here(), "how": need.how, "problems": need.problems()} for need in needs
     ]
     if as_json:
         print_json(rows)
     for row in [] if as_json else rows:
-        say(f"{'ok  ' if row['is_here'] else 'MISS'} {row['need']}" + ("" if row["is_here"] else f": {row['how']}"))
-    if not all(row["is_here"] for row in rows):
+        good = row["is_here"] and not row["problems"]
+        why = "" if good else ": " + "; ".join(row["problems"] or [row["how"]])
+        say(f"{'ok  ' if good else 'MISS'} {row['need']}{why}")
+    if not all(row["is_here"] and not row["problems"] for row in rows):
         raise typer.Exit(EXIT_NOT_ALL)
+
+
+def _needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
+    """Gives what is asked for: declared data by name, and what the runs of the other words need."""
+    from repro.data.local_copies import declared
+    from repro.needs import needs_of, source_needs
+
+    if data_dir is not None:
+        os.environ["REPRO_DATA"] = str(data_dir)
+    sources = [word for word in what or () if word in declared()]
+    others = [word for word in what or () if word not in sources]
+    found = [need for name in sources for need in source_needs(name)]
+    return found if sources and not others else found + needs_of(runs_asked(others, scale, all_seeds=all_seeds))
 
 
 VERBS = (launch, status, why, cancel, prune, fetch, verify)

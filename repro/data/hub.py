@@ -147,7 +147,8 @@ def local_copy(name: str, data_dir: Path) -> Path:
     if not any(path.suffix in (".parquet", ".jsonl") for path in folder.rglob("*")):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
-            f"hf download {source.hub_id} --repo-type dataset --local-dir {folder}"
+            f"repro fetch {name} --data-dir {data_dir}, or hf download {source.hub_id} --repo-type dataset "
+            f"--local-dir {folder}"
         )
     return folder
 

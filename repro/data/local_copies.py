@@ -104,11 +104,19 @@ def origin_of(name: str, data_dir: Path | None = None) -> str:
 
 
 def _fetch_from_hub(name: str, folder: Path) -> str:
+    from httpx import HTTPError
     from huggingface_hub import HfApi, snapshot_download
 
     source = SOURCES[name]
-    revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
-    snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
+    try:
+        revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
+        snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
+    except (OSError, HTTPError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{name}: {source.hub_id} (about {size_of(name)}) could not be fetched from the hub ({reason}); the same "
+            f"command goes on, or put a copy in {folder}"
+        ) from error
     return revision
 
 

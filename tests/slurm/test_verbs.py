@@ -96,7 +96,8 @@ def test_a_dry_run_prints_scripts_and_leaves_no_trace(file: str, own_home: Path)
     assert not list(own_home.rglob("*submission*"))
 
 
-def test_fetch_makes_the_corpora_and_verify_agrees() -> None:
+def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     words = ("table1", "--scale", "smoke")
     assert type_in("verify", *words).exit_code == 2
     assert "made from installed packages" in type_in("fetch", *words, "--dry-run").stdout

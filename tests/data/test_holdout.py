@@ -1,0 +1,101 @@
+"""Promises of what is held out of a reader's corpus: it is searched, never trained on, and a function of the text."""
+
+from collections import Counter
+
+import pytest
+
+from repro.data.audit import overlap
+from repro.data.beir import write_beir_folder, write_suite
+from repro.data.holdout import FAMILY, LEAST_PAIRS, collection_name, hold_out, rows_of, training_rows
+from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.sources.wording import normalise
+from repro.data.suites import SuiteRules
+
+
+def pairs_of(tmp_path, sizes, order=1):
+    rows = [
+        Row(
+            f"{domain}{n}",
+            f"question {domain} {n}",
+            f"the answer to {domain} is number {n}",
+            domain,
+            "mine",
+            (f"no {n}",),
+        )
+        for domain, size in sizes.items()
+        for n in range(size)
+    ]
+    write_pairs(tmp_path / "pairs.arrow", rows[::order], with_negatives=True)
+    return read_pairs(tmp_path / "pairs.arrow")
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    pairs = pairs_of(tmp_path, {"a": 3, "b": 2})
+    assert list(rows_of(pairs))[3] == Row("b0", "question b 0", "the answer to b is number 0", "b", "mine", ("no 0",))
+
+
+@pytest.mark.parametrize("domains", [(), ("a",)])
+def test_nothing_that_is_evaluated_is_trained_on(tmp_path, domains):
+    pairs = pairs_of(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})
+    collections, counts = hold_out(pairs, domains), Counter()
+    write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
+    for one in collections:
+        write_beir_folder(tmp_path / "suite" / one.name, one)
+    write_suite(tmp_path / "suite", "mine", [(one.name, FAMILY) for one in collections])
+    train = read_pairs(tmp_path / "train.arrow")
+    assert not overlap(train, [tmp_path / "suite"])
+    assert len(train) + sum(counts.values()) == len(pairs)
+
+
+def test_named_domains_are_held_out_whole_and_no_other(tmp_path):
+    pairs = pairs_of(tmp_path, {"a": 30, "b": 300, "c": 30})
+    collections = hold_out(pairs, ["a", "c"])
+    assert [one.name for one in collections] == ["a", "c"]
+    assert all(len(one.documents) == 30 for one in collections)
+    trained = list(training_rows(pairs, collections, ["a", "c"], Counter()))
+    assert {row.domain for row in trained} == {"b"} and len(trained) == 300
+
+
+def test_without_names_a_tenth_of_the_documents_of_each_large_domain_is_held_out(tmp_path):
+    sizes = {"a": 10 * LEAST_PAIRS, "b": 5 * LEAST_PAIRS, "small": 20}
+    collections = {one.name: one for one in hold_out(pairs_of(tmp_path, sizes))}
+    assert set(collections) == {"a", "b"}
+    for name, one in collections.items():
+        assert sizes[name] / 15 < len(one.documents) < sizes[name] / 7
+
+
+def test_a_corpus_of_small_domains_gives_one_collection(tmp_path):
+    collections = hold_out(pairs_of(tmp_path, {f"d{n}": 20 for n in range(30)}))
+    assert [one.name for one in collections] == ["all"]
+    assert 30 < len(collections[0].documents) < 100
+
+
+def test_the_choice_does_not_depend_on_the_order_of_the_rows_and_keeps_to_its_size(tmp_path):
+    rules = SuiteRules(max_documents=17, max_queries=10)
+    found = [hold_out(pairs_of(tmp_path, {"a": 600}, order), rules=rules)[0] for order in (1, -1)]
+    assert set(found[0].documents) == set(found[1].documents) and len(found[0].documents) == 17
+    assert len(found[0].queries) == 10
+
+
+def test_pairs_of_one_document_are_held_out_together(tmp_path):
+    rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
+    write_pairs(tmp_path / "x.arrow", rows)
+    pairs = read_pairs(tmp_path / "x.arrow")
+    collections = hold_out(pairs)
+    held = {normalise(text) for one in collections for text in one.documents}
+    assert held and not held & {normalise(row.document) for row in training_rows(pairs, collections, (), Counter())}
+
+
+def test_what_cannot_be_held_out_is_named(tmp_path):
+    pairs = pairs_of(tmp_path, {"a": 30})
+    with pytest.raises(ValueError, match=r"no domain \['z'\] to hold out; this corpus has \['a'\]"):
+        hold_out(pairs, ["z"])
+    write_pairs(tmp_path / "same.arrow", [Row(f"{n}", "what", f"answer {n}", "a", "mine") for n in range(300)])
+    with pytest.raises(ValueError, match="nothing can be held out"):
+        hold_out(read_pairs(tmp_path / "same.arrow"), ["a"])
+
+
+def test_names_of_domains_become_names_of_folders_that_differ():
+    assert collection_name("Über / Fragen!") == "ber-fragen"
+    assert collection_name("../..") == "domain" and collection_name("mean") == "mean-domain"
+    assert collection_name("A b", ["a-b"]) == "a-b-2" and collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"

@@ -1,0 +1,157 @@
+"""Promises of imported corpora: known by name and content, evaluated on what was asked, never half there."""
+
+import json
+import shutil
+
+import pytest
+
+from repro.asked import read_runs
+from repro.data.beir import Retrieval, load_beir, write_beir_folder
+from repro.data.imported import bring, imported_corpora, imported_named, is_imported
+from repro.data.pairs import read_pairs
+from repro.data.planned import plan_imported
+from repro.inputs import check_available, corpus_stage, describe_corpus, suite_of
+from repro.places import corpora_folder
+from repro.scales import scale_named
+from repro.spec import base
+
+
+def write_pairs_file(path, num=400, tail="", **columns):
+    names = {"query": "query", "document": "document", "domain": "domain"} | columns
+    rows = [
+        {
+            names["query"]: f"how to mend thing {n}",
+            names["document"]: f"thing {n} is mended with tool {n}{tail}",
+            names["domain"]: "ab"[n % 2],
+        }
+        for n in range(num)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def quiet(line):
+    """Says nothing."""
+
+
+def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path):
+    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
+    check_available([run])
+    folder = corpus_stage(run.corpus).build()
+    told = json.loads((folder / "report.json").read_text())
+    assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - told["left_out"]["evaluated"]
+    assert {dataset.name for dataset in suite_of(run).datasets} == {"a", "b"} == set(told["suite"])
+    assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
+    assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
+
+
+def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path):
+    first = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    old = corpus_stage(first.corpus).path
+    shutil.rmtree(first.folder)
+    second = bring(write_pairs_file(tmp_path / "x.jsonl", tail=" today"), name="mine")
+    assert second.corpus != first.corpus and corpus_stage(second.corpus).path != old
+    with pytest.raises(ValueError, match=f"'{first.corpus}' is not here: 'mine' has another content"):
+        corpus_stage(first.corpus)
+    shutil.rmtree(second.folder)
+    again = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    assert again.corpus == first.corpus and corpus_stage(again.corpus).path == old
+    shutil.rmtree(again.folder)
+    with_domain = bring(tmp_path / "x.jsonl", name="mine", hold_out=["a"])
+    assert with_domain.corpus != first.corpus
+
+
+def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path):
+    size = 60
+    documents = tuple(f"text of document {n}" for n in range(size))
+    ids = tuple(f"d{n}" for n in range(size))
+    both = Retrieval(
+        "theirs",
+        ids,
+        documents,
+        tuple(f"q{n}" for n in range(size)),
+        tuple(f"question {n}" for n in range(size)),
+        {f"q{n}": {f"d{n}": 1} for n in range(size)},
+    )
+    write_beir_folder(tmp_path / "theirs", both, "all")
+    lines = (tmp_path / "theirs" / "qrels" / "all.tsv").read_text().splitlines()
+    (tmp_path / "theirs" / "qrels" / "all.tsv").unlink()
+    for split, part in (("train", lines[1:41]), ("test", [*lines[41:], "q1\td50\t1"])):
+        (tmp_path / "theirs" / "qrels" / f"{split}.tsv").write_text("\n".join([lines[0], *part]))
+    corpus = bring(tmp_path / "theirs", name="theirs")
+    folder = corpus_stage(corpus.corpus).build()
+    pairs = read_pairs(folder / "train.arrow")
+    assert sorted(pairs.texts("query", range(len(pairs)))) == sorted(f"question {n}" for n in range(40) if n != 1)
+    test = load_beir(folder / "suites" / "theirs" / "theirs")
+    assert len(test.documents) == size and len(test.queries) == 21
+    with pytest.raises(ValueError, match="cannot be held out"):
+        bring(tmp_path / "theirs", name="other", hold_out=["a"])
+
+
+def test_evaluation_data_may_be_given_and_its_pairs_are_left_out(tmp_path):
+    given = Retrieval(
+        "exam", ("d",), ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",), {"q": {"d": 1}}
+    )
+    write_beir_folder(tmp_path / "exam", given)
+    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / "exam")
+    assert corpus.found.counts["evaluated"] == 2
+    assert {one.name for one in suite_of_built(corpus).datasets} == {"exam"}
+    with pytest.raises(ValueError, match="no split to evaluate on"):
+        (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
+        bring(tmp_path / "x.jsonl", name="more", evaluate_on=tmp_path / "exam")
+
+
+def suite_of_built(corpus):
+    corpus_stage(corpus.corpus).build()
+    return suite_of(base("smoke", corpus=corpus.corpus, suite=corpus.name))
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
+def test_a_name_that_is_no_name_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="name="):
+        bring(write_pairs_file(tmp_path / "x.jsonl"), name=name)
+
+
+def test_names_of_the_project_and_names_in_use_are_refused(tmp_path):
+    source = write_pairs_file(tmp_path / "x.jsonl")
+    with pytest.raises(ValueError, match="one of the project's own"):
+        bring(source, name="desk", reserved=["desk"])
+    bring(source, name="mine")
+    with pytest.raises(ValueError, match="there already"):
+        bring(source, name="mine")
+
+
+def test_a_defect_leaves_nothing_behind(tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"query": "a", "document": "b"}\n{"query": ')
+    with pytest.raises(ValueError, match="line 2"):
+        bring(tmp_path / "bad.jsonl", name="mine")
+    assert not list(corpora_folder().rglob("*")) and not is_imported("mine")
+    with pytest.raises(ValueError, match="no corpus 'mine' was imported here"):
+        imported_named("mine")
+
+
+@pytest.mark.parametrize("scale", ["smoke", "desk"])
+def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path, scale):
+    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    planned = plan_imported("mine", scale, quiet)
+    runs = read_runs(planned.path)
+    assert list(planned.runs) == runs
+    assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25"]
+    assert all(run.scale == scale and run.suite == "mine" for run in runs)
+    assert runs[0].batch_size <= scale_named(scale).fields["batch_size"]
+    assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
+
+
+def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path):
+    rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    bring(tmp_path / "x.jsonl", name="mine")
+    planned = plan_imported("mine", "smoke", quiet)
+    assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
+
+
+def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path):
+    bring(write_pairs_file(tmp_path / "x.jsonl", num=100), name="mine")
+    with pytest.raises(ValueError, match="training needs at least 128"):
+        plan_imported("mine", "smoke", quiet)

@@ -1,0 +1,212 @@
+"""Promises of local copies of declared data: downloads go on where they broke off, and what changed is named."""
+
+import hashlib
+import json
+import re
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from repro.data import benchmarks
+from repro.data.beir import Retrieval, load_beir, write_beir_folder
+from repro.data.benchmarks import BENCHMARKS, SUITES, folders_of
+from repro.data.download import download
+from repro.data.local_copies import CHECKSUMS, declared, fetch, folder_of, parts_of, problems
+from repro.data.pairs import read_pairs
+from repro.inputs import corpus_stage, suite_corpus, suite_of
+from repro.spec import base
+
+CONTENT = bytes(range(256)) * 40_000  # ten megabytes: several blocks
+
+
+def quiet(line):
+    """Says nothing."""
+
+
+class Server:
+    """A web server on loopback that serves bytes, breaks connections when asked, and notes what it was asked."""
+
+    def __init__(self, content, *, break_after=(), ranges=True):
+        self.ranges_asked, breaks, outer = [], list(break_after), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked = self.headers.get("Range")
+                outer.ranges_asked.append(asked)
+                start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and ranges else 0
+                if start >= len(content):
+                    self.send_error(416)
+                    return
+                self.send_response(206 if asked and ranges else 200)
+                body = content[start:]
+                self.send_header("Content-Length", str(len(body)))
+                if asked and ranges:
+                    self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+                self.end_headers()
+                self.wfile.write(body[: breaks.pop(0)] if breaks else body)
+
+            def log_message(self, *words):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def serve(socket_enabled):
+    servers = []
+
+    def start(content=CONTENT, **options):
+        servers.append(Server(content, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.http.shutdown()
+        server.http.server_close()
+
+
+def md5(content):
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def test_a_download_that_breaks_goes_on_where_it_was(serve, tmp_path):
+    server = serve(break_after=[3_000_000, 2_000_000])
+    path = download(f"{server.url}/x", tmp_path / "x", md5=md5(CONTENT), report=quiet, wait_seconds=0)
+    assert path.read_bytes() == CONTENT
+    assert server.ranges_asked == [None, "bytes=3000000-", "bytes=5000000-"]
+    download(f"{server.url}/x", tmp_path / "x", report=quiet)
+    assert len(server.ranges_asked) == 3  # what is there is kept
+
+
+def test_a_download_that_was_killed_goes_on_when_called_again(serve, tmp_path):
+    (tmp_path / "x.part").write_bytes(CONTENT[:1_234_567])
+    server = serve()
+    assert download(f"{server.url}/x", tmp_path / "x", report=quiet).read_bytes() == CONTENT
+    assert server.ranges_asked == ["bytes=1234567-"]
+    (tmp_path / "y.part").write_bytes(CONTENT)  # whole, but not yet under its name
+    assert download(f"{server.url}/y", tmp_path / "y", md5=md5(CONTENT), report=quiet).read_bytes() == CONTENT
+
+
+def test_a_server_that_knows_no_ranges_is_read_from_the_start(serve, tmp_path):
+    (tmp_path / "x.part").write_bytes(b"something else")
+    server = serve(ranges=False)
+    assert download(f"{server.url}/x", tmp_path / "x", report=quiet).read_bytes() == CONTENT
+
+
+def test_another_content_is_removed_and_named(serve, tmp_path):
+    server = serve()
+    with pytest.raises(ValueError, match="is not the file that was expected"):
+        download(f"{server.url}/x", tmp_path / "x", md5="0" * 32, report=quiet)
+    assert not list(tmp_path.glob("x*"))
+
+
+def test_a_server_that_is_not_there_is_one_error_that_says_how_to_go_on(serve, tmp_path):
+    server = serve()
+    server.http.server_close()
+    with pytest.raises(OSError, match="the same command goes on"):
+        download(f"{server.url}/x", tmp_path / "x", report=quiet, wait_seconds=0)
+
+
+def collection(name="scifact"):
+    return Retrieval(name, ("d1", "d2"), ("one", "two"), ("q1",), ("a",), {"q1": {"d1": 1}})
+
+
+def archive(tmp_path, name="scifact"):
+    write_beir_folder(tmp_path / "made" / name, collection(name))
+    with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as made:
+        for path in sorted((tmp_path / "made").rglob("*.*")):
+            made.write(path, path.relative_to(tmp_path / "made"))
+    return (tmp_path / f"{name}.zip").read_bytes()
+
+
+@pytest.fixture
+def fetched(serve, tmp_path, monkeypatch):
+    """A tiny SciFact, fetched from a server on loopback."""
+    content = archive(tmp_path)
+    known = BENCHMARKS["scifact"]
+    tiny = type(known)(**{**vars(known), "md5": md5(content)})
+    monkeypatch.setattr("repro.data.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
+    server = serve(content, break_after=[100])
+    return fetch("scifact", tmp_path / "data", report=quiet, base=server.url)
+
+
+def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched, tmp_path):
+    assert fetched == folder_of("scifact", tmp_path / "data")
+    assert load_beir(fetched).documents == ("one", "two")
+    listed = json.loads((fetched / CHECKSUMS).read_text())
+    assert listed["revision"].startswith("md5 ")
+    assert set(listed["files"]) == {"corpus.jsonl", "queries.jsonl", "qrels/test.tsv"}
+    assert (
+        listed["files"]["corpus.jsonl"]["sha256"] == hashlib.sha256((fetched / "corpus.jsonl").read_bytes()).hexdigest()
+    )
+    assert not list(fetched.parent.glob("*.zip*")) and problems("scifact", tmp_path / "data") == []
+
+
+def test_verify_names_each_file_that_changed(fetched, tmp_path):
+    corpus = (fetched / "corpus.jsonl").read_text()
+    (fetched / "corpus.jsonl").write_text(corpus.replace("one", "eno"))
+    (fetched / "queries.jsonl").write_text("")
+    (fetched / "qrels" / "test.tsv").unlink()
+    found = "\n".join(problems("scifact", tmp_path / "data"))
+    assert "corpus.jsonl has another content" in found and "queries.jsonl has 0 bytes" in found
+    assert "test.tsv is missing" in found
+    assert len(problems("scifact", tmp_path / "data", is_thorough=False)) == 2
+
+
+def test_an_absent_set_is_named_with_its_size_and_command(tmp_path):
+    (only,) = problems("nq", tmp_path)
+    assert "about 498 MB" in only and "repro fetch nq" in only
+    with pytest.raises(ValueError, match=r"\['cqadupstack'\].*about 5500 MB.*repro fetch cqadupstack --data-dir"):
+        benchmarks.check_suite("cqadupstack", tmp_path)
+    with pytest.raises(ValueError, match="unknown source 'laion'; choose of"):
+        parts_of("laion")
+
+
+def test_a_suite_of_local_copies_can_be_run_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
+    run = base("smoke", suite="cqadupstack")
+    with pytest.raises(ValueError, match="cqadupstack"):
+        suite_corpus(run)
+    for name, folder in folders_of("cqadupstack", tmp_path / "data").items():
+        write_beir_folder(folder, collection(name))
+    corpus_stage(suite_corpus(run)).build()
+    assert len(suite_of(run).datasets) == 12
+    assert load_beir(suite_of(run).datasets[0].path).documents == ("one", "two")
+
+
+def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_corpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=r"about 20 GB.*repro fetch nomic-supervised"):
+        corpus_stage("nomic-supervised")
+    folder = tmp_path / "nomic_embed_supervised"
+    folder.mkdir()
+    row = {"query": "a", "document": "b", "negative": ["c"], "dataset": "nli"}
+    (folder / "x.jsonl").write_text(json.dumps(row))
+    stage = corpus_stage("nomic-supervised")
+    pairs = read_pairs(stage.build() / "train.arrow")
+    assert pairs.texts("query", [0]) == ["a"] and pairs.negatives([0]) == [["c"]]
+    (folder / "y.jsonl").write_text(json.dumps(row))
+    assert corpus_stage("nomic-supervised").path != stage.path
+
+
+def test_every_declared_set_says_where_it_is_from():
+    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(declared())
+    for known in BENCHMARKS.values():
+        assert re.fullmatch(r"[0-9a-f]{32}", known.md5) and known.hub_id and known.revision and known.licence
+
+
+def test_revisions_and_licences_are_those_of_mteb():
+    import mteb
+
+    tasks = {"fiqa": "FiQA2018", "quora": "QuoraRetrieval", "trec-covid": "TRECCOVID"}
+    for name, known in BENCHMARKS.items():
+        if known.parts:
+            continue
+        theirs = {task.lower(): task for task in ("ArguAna", "NFCorpus", "SCIDOCS", "SciFact", "MSMARCO", "NQ")}
+        found = mteb.get_task(tasks.get(name) or theirs[name]).metadata
+        assert (found.dataset["path"], found.dataset["revision"]) == (known.hub_id, known.revision)
+        assert known.licence in (found.license, benchmarks.UNSTATED)
