@@ -195,8 +195,8 @@ def show(
 
 
 def _is_asked(name: str, what: Sequence[str] | None) -> bool:
-    """Says whether the words of a command line mean this artefact; others of its experiment are left out."""
-    return not what or list(what) == ["all"] or name in what
+    """Says whether the words of a command line mean this artefact: table3 means table3_shares too; others are left out."""
+    return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 
 def paint(figure: Figure, scale: str, whose: str) -> Path | None:

@@ -67,8 +67,21 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """The artefact's name as the paper writes it."""
-        return re.sub(r"^(table|figure)(\d+)$", lambda m: f"{m[1].title()} {m[2]}", self.name)
+        """The artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
+        kind, number, rest = _split(self.name)
+        return f"{kind} {number}" + (f" ({rest})" if rest else "") if number else rest[:1].upper() + rest[1:]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The place in the report: tables, figures, then what the paper lacks."""
+        kind, number, _ = _split(self.name)
+        return (("Table", "Figure").index(kind) if number else 2, number)
+
+
+def _split(name: str) -> tuple[str, int, str]:
+    found = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*))?", name)
+    words = (found[3] or "" if found else name).replace("_", " ").replace("-", " ")
+    return (found[1].title(), int(found[2]), words) if found else ("", 0, words)
 
 
 def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:

@@ -38,6 +38,7 @@ def write_report(scale: str, out: Path, paint: Painter, shown: Sequence[Experime
     """Writes the page for all experiments (or those `shown`) at a scale and gives its path."""
     chosen = experiments() if shown is None else shown
     sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
+    sections.sort(key=lambda section: section.order)
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as part:
         part.write_text(render_page(scale, sections, out.resolve().parent), encoding="utf-8")

@@ -30,12 +30,17 @@ READS_PAIRS = ("counts", "divergence")
 SIDES: tuple[Side, ...] = ("query", "document")
 
 
-def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int) -> Callable[[Path], None]:
+def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int, text: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        from repro.data.planted import build_planted
+        from repro.data.planted import TEXTS, build_planted
 
         build_planted(
-            folder, num_domains=num_domains, pairs_per_domain=pairs_per_domain, seed=0, num_heldout_domains=num_heldout
+            folder,
+            num_domains=num_domains,
+            pairs_per_domain=pairs_per_domain,
+            seed=0,
+            num_heldout_domains=num_heldout,
+            text=TEXTS[text],
         )
 
     return make
@@ -59,8 +64,8 @@ class Corpus:
 
 
 CORPORA: dict[str, Corpus] = {
-    "planted-tiny": Corpus(_planted(6, 40, 3), ("planted", "planted-validation")),
-    "planted": Corpus(_planted(400, 128, 16), ("planted", "planted-validation")),
+    "planted-tiny": Corpus(_planted(6, 40, 3, "wide"), ("planted", "planted-validation")),
+    "planted": Corpus(_planted(400, 128, 16, "small"), ("planted", "planted-validation")),
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
     "lab": Corpus(_mined("lab")),
 }

@@ -53,6 +53,7 @@ SMOKE: dict[str, Any] = {
     "num_steps": 12,
     "num_epochs": None,
     "learning_rate": 5e-3,
+    "first_stage_rate": 1.0,
     "num_warmup_steps": 2,
     "weight_decay": 0.01,
     "temperature": 0.02,
@@ -64,6 +65,7 @@ SMOKE: dict[str, Any] = {
     "rerank_depth": None,
     "context_seed": 0,
     "num_test_contexts": None,
+    "test_contexts": "own+wrong+null",
     "measure": "retrieval",
 }
 """A corpus made from a seed and a tiny model: proves that the code runs, says nothing of the paper."""
@@ -80,8 +82,10 @@ DESK: dict[str, Any] = SMOKE | {
     "num_contexts": 16,
     "num_soft_prompts": 2,
     "max_tokens": 40,
+    "heads": "identity",
     "num_steps": 240,
     "learning_rate": 2e-3,
+    "first_stage_rate": 0.02,
     "num_warmup_steps": 24,
     "suite": "desk",
 }
@@ -92,6 +96,7 @@ LAB: dict[str, Any] = DESK | {
     "num_pairs": None,
     "batch_size": 512,
     "surrogate": "minilm",
+    "backbone": "bert",
     "start": "minilm",
     "num_layers": 6,
     "num_first_stage_layers": 6,
@@ -136,6 +141,7 @@ SMALL: dict[str, Any] = {
     "num_steps": None,
     "num_epochs": 3,  # §5
     "learning_rate": 2e-5,  # §5
+    "first_stage_rate": 1.0,  # the paper knows one learning rate
     "num_warmup_steps": 1000,  # §5
     "weight_decay": 0.01,  # official code's default; the paper says "Adam"
     "temperature": 0.02,  # §3, fixed
@@ -147,6 +153,7 @@ SMALL: dict[str, Any] = {
     "rerank_depth": 1024,  # §5: top 1024 by GTR
     "context_seed": 0,
     "num_test_contexts": None,
+    "test_contexts": "own+wrong+null",
     "measure": "retrieval",
 }
 """The paper's small setting: six layers, 64 tokens, 64 context documents, truncated BEIR."""

@@ -82,6 +82,7 @@ class Run:
     num_steps: int | None  # exactly one of num_steps and num_epochs
     num_epochs: int | None
     learning_rate: float
+    first_stage_rate: float  # of the learning rate: how fast the first stage of a contextual model learns
     num_warmup_steps: int
     weight_decay: float
     temperature: float

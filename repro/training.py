@@ -150,7 +150,15 @@ def build_sampler(run: Run, inputs: Inputs) -> BatchSampler:
 def settings_of(run: Run, num_batches: int) -> TrainSettings:
     """Gives the training settings; epochs become steps. Several processes share each batch: as one process would."""
     num_steps = run.num_steps if run.num_steps is not None else (run.num_epochs or 0) * num_batches
-    fields = ("seed", "learning_rate", "num_warmup_steps", "weight_decay", "max_grad_norm", "temperature")
+    fields = (
+        "seed",
+        "learning_rate",
+        "first_stage_rate",
+        "num_warmup_steps",
+        "weight_decay",
+        "max_grad_norm",
+        "temperature",
+    )
     values: dict[str, Any] = {name: getattr(run, name) for name in fields}
     return TrainSettings(run_id=training_id(run), num_steps=num_steps, global_negatives=num_processes() > 1, **values)
 

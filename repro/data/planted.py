@@ -45,6 +45,20 @@ class PlantedText:
                 raise ValueError(f"{field} is {getattr(self, field)}: with these settings it is at most {limit}")
 
 
+SMALL_TEXT = PlantedText(
+    num_vocabulary_words=64,
+    num_noise_words=16,
+    words_per_topic=12,
+    topic_words_per_document=4,
+    noise_words_per_document=8,
+    topic_words_per_query=3,
+    noise_words_per_query=6,
+)
+"""So few words that vectors of width 64 keep them apart: a model may learn what context is for in a few minutes."""
+
+TEXTS = {"wide": PlantedText(), "small": SMALL_TEXT}
+
+
 @dataclass(frozen=True)
 class PlantedDomain:
     """One domain: its name, its noise words, and its pairs."""

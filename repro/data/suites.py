@@ -29,8 +29,8 @@ from repro.data.sources.wording import normalise
 class SuiteRules:
     """Sizes and the near-duplicate threshold of evaluation collections."""
 
-    max_documents: int = 800
-    max_queries: int = 280
+    max_documents: int = 500
+    max_queries: int = 400
     near_duplicate: float = 0.8
 
 

@@ -12,7 +12,7 @@ import gzip
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import bm25s
 import ir_measures
@@ -136,9 +136,11 @@ def write_run(path: Path, run: Run, *, tag: str) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Reads a gzipped TREC run file; ValueError names the line that is not one."""
+    """Reads a TREC run file, gzipped or not; ValueError names the line that is not one."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not there")
     run: Run = {}
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
+    with _opened(path) as lines:
         for number, line in enumerate(lines, 1):
             try:
                 query_id, _, document_id, _, value, _ = line.split()
@@ -148,6 +150,12 @@ def read_run(path: Path) -> Run:
             except ValueError as error:
                 raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error
     return run
+
+
+def _opened(path: Path) -> IO[str]:
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8")
 
 
 def _check_vectors(what: str, vectors: np.ndarray, ids: Sequence[str]) -> None:

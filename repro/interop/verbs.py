@@ -58,7 +58,22 @@ def export(
         say(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
 
 
-VERBS = (evaluate, export)
+def score(
+    run: Annotated[Path, typer.Argument(help="a TREC run file, gzipped or not")],
+    judgements: Annotated[Path, typer.Argument(help="TREC qrels, or a .tsv of a BEIR folder")],
+    as_json: AsJson = False,
+) -> None:
+    """Scores somebody's TREC run against judgements, by trec_eval's definitions."""
+    from repro.evaluate.trec import score_files
+
+    means = score_files(run, judgements)
+    if as_json:
+        return print(json.dumps(means, indent=1, sort_keys=True))
+    for measure, value in means.items():
+        say(f"{measure} {value:.4f}")
+
+
+VERBS = (evaluate, export, score)
 
 
 def say(line: str) -> None:

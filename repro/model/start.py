@@ -28,6 +28,7 @@ from repro.seeds import derive
 KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 HEAD_SHIFT = 3.0
 """In standard deviations of a pooled state, and more: what falls below is cut by the head's nonlinearity."""
+HEADS = ("random", "identity", "matching")
 KEPT_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
@@ -41,10 +42,11 @@ def build_model(
 ) -> Biencoder | ContextualModel:
     """Builds a model; the same arguments give the same weights. ValueError when the start does not fit.
 
-    `heads`: "random" draws them as the official code does; "identity" lets the pooled states through (`open_heads`).
+    `heads`: "random" draws them as the official code does; "identity" lets the pooled states through (`open_heads`);
+    "matching" does that, and attention begins by comparing contents (`match_attention`).
     """
-    if heads not in ("random", "identity"):
-        raise ValueError(f"heads={heads!r} is unknown; choose one of ['random', 'identity']")
+    if heads not in HEADS:
+        raise ValueError(f"heads={heads!r} is unknown; choose one of {list(HEADS)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         model = Biencoder(config) if config.architecture == "biencoder" else ContextualModel(config)
@@ -55,8 +57,10 @@ def build_model(
     elif start != "random":
         for backbone in backbones_of(model):
             load_pretrained(backbone, pretrained_folder(start))
-    if heads == "identity":
+    if heads != "random":
         open_heads(model, start)
+    if heads == "matching":
+        match_attention(model)
     return model
 
 
@@ -75,6 +79,20 @@ def open_heads(model: Biencoder | ContextualModel, start: str) -> None:
     for backbone in backbones_of(model):
         if start in ("random", "words") and backbone.kind != "modernbert":
             torch.nn.init.zeros_(backbone.model.embeddings.token_type_embeddings.weight)
+
+
+@torch.no_grad()
+def match_attention(model: Biencoder | ContextualModel) -> None:
+    """Makes W_q and W_k the identity where texts are read, so that a word attends first to what has the same word.
+
+    ValueError for a backbone whose queries and keys are not two matrices of their own.
+    """
+    backbone = model.embedder if isinstance(model, Biencoder) else model.second_stage_model.backbone
+    if backbone.kind != "nomic":
+        raise ValueError(f"heads='matching' with backbone={backbone.kind!r}: it is made for 'nomic' only")
+    for layer in backbone.model.layers:
+        torch.nn.init.eye_(layer.self_attn.q_proj.weight)
+        torch.nn.init.eye_(layer.self_attn.k_proj.weight)
 
 
 def load_model(folder: str | Path) -> Biencoder | ContextualModel:

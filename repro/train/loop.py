@@ -55,6 +55,7 @@ class TrainSettings:
     num_steps: int
     learning_rate: float
     num_warmup_steps: int
+    first_stage_rate: float = 1.0  # of the learning rate
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     temperature: float = 0.02
@@ -84,7 +85,12 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     same_everywhere(model.parameters())
-    optimizer = build_optimizer(model, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = build_optimizer(
+        model,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        first_stage_rate=settings.first_stage_rate,
+    )
     state = _take_up(folder, settings, data, model, optimizer)
     kept_at = time.monotonic()
     model.train()

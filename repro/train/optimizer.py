@@ -9,14 +9,24 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+FIRST_STAGE = "first_stage_model."
 
-def build_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
-    """Gives AdamW over all weights of the model, fused where the device has it."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
-    ]
+
+def build_optimizer(
+    model: nn.Module, *, learning_rate: float, weight_decay: float, first_stage_rate: float = 1.0
+) -> torch.optim.AdamW:
+    """Gives AdamW over all weights of the model, fused where the device has it.
+
+    The first stage of a contextual model learns at `first_stage_rate` times the learning rate of the rest.
+    """
+    groups = []
+    for is_first, rate in ((False, 1.0), (True, first_stage_rate)):
+        named = [(n, w) for n, w in model.named_parameters() if n.startswith(FIRST_STAGE) == is_first]
+        weights = [weight for _, weight in named if weight.requires_grad]
+        groups += [
+            {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay, "rate": rate},
+            {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0, "rate": rate},
+        ]
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
 
 
@@ -30,4 +40,4 @@ def learning_rate_at(step: int, *, peak: float, num_warmup_steps: int, num_steps
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
     """Sets the learning rate of the next step."""
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate
+        group["lr"] = learning_rate * group["rate"]

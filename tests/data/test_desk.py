@@ -71,7 +71,7 @@ def test_the_suites_have_the_promised_size(suites: dict[str, list[Retrieval]]) -
     assert sum(len(c.queries) for c in test) > 12_000
     assert 25_000 < sum(len(c.documents) for c in test) < 35_000
     assert sum(len(c.queries) for c in validation) > 3_000
-    assert all(150 <= len(c.queries) <= 280 and len(c.documents) <= 800 for c in test + validation)
+    assert all(150 <= len(c.queries) <= 400 and len(c.documents) <= 500 for c in test + validation)
     assert {dataset.family for dataset in TEST_DATASETS} == {"services", "packages", "collections", "cloud", "medical"}
     assert {dataset.source for dataset in VALIDATION_DATASETS} == set(TRAINING_SOURCES)
 

@@ -1,0 +1,106 @@
+"""Headless Chromium over its own pipe: no port, no package; what a page looks like and what it asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE_SECONDS = 120.0
+
+
+class Browser:
+    """One page of a running browser; events (requests, console messages, errors) gather in `events`."""
+
+    def __init__(self, to_browser: int, from_browser: int) -> None:
+        self._to, self._from, self._number, self._rest = to_browser, from_browser, 0, b""
+        self.events: list[dict[str, Any]] = []
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self.ask(f"{domain}.enable")
+
+    _session: str | None = None
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Sends a command and gives its answer; other messages become events."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while (told := self._read()).get("id") != self._number:
+            self.events.append(told)
+        assert "error" not in told, told
+        answer: dict[str, Any] = told["result"]
+        return answer
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            chunk = os.read(self._from, 1 << 16)
+            assert chunk, "the browser went away"
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\0")
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def open(self, page: Path, *, width: int, height: int = 900, scheme: str = "light") -> None:
+        """Opens a file at this size and colour scheme and waits until it is complete."""
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.ask("Page.navigate", url=page.resolve().as_uri())
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.value("document.readyState") != "complete":
+            assert time.monotonic() < deadline, "the page did not load"
+
+    def value(self, expression: str) -> Any:
+        """Gives the value of an expression on the page."""
+        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def screenshot(self, path: Path) -> bytes:
+        """Writes a picture of the whole page and gives its bytes."""
+        shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(picture := base64.b64decode(shot["data"]))
+        return picture
+
+    @property
+    def requests(self) -> list[str]:
+        """The addresses that pages asked for."""
+        sent = (event for event in self.events if event.get("method") == "Network.requestWillBeSent")
+        return [event["params"]["request"]["url"] for event in sent]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the console, the log and uncaught errors said."""
+        loud = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+        return [json.dumps(event["params"]) for event in self.events if event.get("method") in loud]
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """Starts Chromium with a fresh profile under `folder`, and ends it."""
+    assert CHROMIUM, "ask for CHROMIUM first"
+    (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]
+    words = [CHROMIUM, *flags, "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}/profile"]
+    script = f'exec "$@" 3<&{in_read} 4>&{out_write}'
+    process = subprocess.Popen(
+        ["sh", "-c", script, "sh", *words], pass_fds=(in_read, out_write), stderr=subprocess.DEVNULL
+    )
+    os.close(in_read)
+    os.close(out_write)
+    try:
+        yield Browser(in_write, out_read)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(in_write)
+        os.close(out_read)

@@ -1,0 +1,120 @@
+"""Promises of oddities: each is applied unasked, changes the score it is about, and is told beside it."""
+
+import numpy as np
+import pytest
+
+from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
+from repro.evaluate.collections import read_collections
+from repro.evaluate.retrieval import read_run
+from repro.evaluate.suites import TOP_K, evaluate_bm25, evaluate_suite
+from repro.scores import notes_of
+
+DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
+IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
+
+
+class Mirror:
+    """A text's vector is its own words, so that a query finds itself first."""
+
+    def __init__(self):
+        self.roles, self.context_roles = [], []
+
+    def set_context(self, texts, seed=0, prompt="document"):
+        self.context_roles.append(prompt)
+
+    def encode(self, texts, prompt="document"):
+        self.roles.append(prompt)
+        words = ["for", "against", *"0123"]
+        vectors = np.array([[word in text.split() for word in words] for text in texts], dtype=np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def suite_of(tmp_path, name, judgements, split="test"):
+    queries = {i: t for i, t in zip(IDS, DOCUMENTS, strict=True) if i in judgements}
+    data = Retrieval(name, IDS, DOCUMENTS, tuple(queries), tuple(queries.values()), judgements)
+    write_beir_folder(tmp_path / name, data, split)
+    return Suite("odd", (SuiteDataset(name, "family", tmp_path / name),))
+
+
+COUNTERS = {f"pro{n}": {f"con{n}": 1} for n in range(4)}
+
+
+@pytest.mark.parametrize("name", ["arguana", "quora"])
+def test_a_query_that_is_a_document_does_not_find_itself(tmp_path, name):
+    odd = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS), folder=tmp_path / "out")
+    run = read_run(tmp_path / "out" / "odd" / f"{name}.trec.gz")
+    assert all(query not in hits for query, hits in run.items())
+    usual = evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS))
+    assert odd.metrics[f"odd/{name}/mrr_at_10"] > usual.metrics["odd/debates/mrr_at_10"]
+
+
+def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path):
+    texts = tuple(f"claim {n}" for n in range(TOP_K + 20))
+    ids = tuple(f"d{n}" for n in range(TOP_K + 20))
+    data = Retrieval("arguana", ids, texts, ids[:3], texts[:3], {i: {"d9": 1} for i in ids[:3]})
+    write_beir_folder(tmp_path / "arguana", data)
+    suite = Suite("odd", (SuiteDataset("arguana", "family", tmp_path / "arguana"),))
+
+    class Even(Mirror):
+        def encode(self, texts, prompt="document"):
+            return np.ones((len(texts), 2), dtype=np.float32)
+
+    evaluate_suite(Even(), suite, folder=tmp_path / "out")
+    evaluate_bm25(suite, folder=tmp_path / "bm25")
+    run = read_run(tmp_path / "out" / "odd" / "arguana.trec.gz")
+    assert {len(hits) for hits in run.values()} == {TOP_K}
+    found = read_run(tmp_path / "bm25" / "odd" / "arguana.trec.gz")
+    assert all(query not in hits and len(hits) == TOP_K for query, hits in found.items())
+
+
+def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path):
+    encoder = Mirror()
+    evaluate_suite(encoder, suite_of(tmp_path, "quora", COUNTERS), num_contexts=2)
+    assert encoder.roles == ["query", "query"] and encoder.context_roles == ["query"]
+    usual = Mirror()
+    evaluate_suite(usual, suite_of(tmp_path, "arguana", COUNTERS), num_contexts=2)
+    assert usual.roles == ["query", "document"] and usual.context_roles == ["document"]
+
+
+def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path):
+    import pytrec_eval
+
+    lacking = {**COUNTERS, "pro0": {"con0": 1, "gone": 1}}
+    suite = suite_of(tmp_path, "arguana", lacking)
+    found = evaluate_suite(Mirror(), suite, folder=tmp_path / "out")
+    run = read_run(tmp_path / "out" / "odd" / "arguana.trec.gz")
+    in_order = {query: {hit: -float(place) for place, hit in enumerate(hits)} for query, hits in run.items()}
+    theirs = pytrec_eval.RelevanceEvaluator(lacking, {"ndcg_cut_10"}).evaluate(in_order)
+    expected = [theirs[query]["ndcg_cut_10"] for query in sorted(lacking)]
+    np.testing.assert_allclose(found.per_query["odd"], expected, atol=1e-6)
+    assert "1 judged documents are not in the corpus" in notes_of(found.provenance)[1]
+    with pytest.raises(ValueError, match="'gone' is not in corpus"):
+        read_collections(suite_of(tmp_path, "debates", lacking))
+
+
+def test_ms_marco_is_scored_on_dev(tmp_path):
+    suite = suite_of(tmp_path, "msmarco", COUNTERS, "dev")
+    (tmp_path / "msmarco" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\npro0\tcon3\t1\n")
+    found = evaluate_suite(Mirror(), suite)
+    assert found.provenance["datasets"][0]["num_queries"] == 4 and found.provenance["datasets"][0]["split"] == "dev"
+    (tmp_path / "msmarco" / "qrels" / "dev.tsv").unlink()
+    with pytest.raises(ValueError, match=r"dev\.tsv is missing: the splits there are \['test'\]"):
+        evaluate_suite(Mirror(), suite)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("arguana", "its own is taken out"),
+        ("quora", "both sides"),
+        ("msmarco", "scored on dev"),
+        ("webis-touche2020", "version 2"),
+    ],
+)
+def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path, name, words):
+    split = "dev" if name == "msmarco" else "test"
+    found = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS, split))
+    (row,) = found.provenance["datasets"]
+    assert any(words in note for note in row["quirks"])
+    assert any(note.startswith(f"{name}: ") and words in note for note in notes_of(found.provenance))
+    assert notes_of(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance) == []

@@ -1,0 +1,157 @@
+"""Promises of exports for transformers and of uploads: the same vectors, safetensors only, a card that tells the truth."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+import repro.interop.transformers_model
+from repro.interop.exporting import FORMATS, export_model, push_to_hub
+from repro.interop.opening import open_model
+from repro.model.prompts import PROMPTS
+from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of, unit
+
+assert repro.interop.transformers_model, "importing it is what registers the models"
+CLOSE = {"atol": 1e-5, "rtol": 0}
+
+
+def quiet(line):
+    """Says nothing."""
+
+
+def export(tmp_path, architecture, to="transformers"):
+    model = model_of(architecture)
+    model.save_pretrained(tmp_path / "ours")
+    export_model(str(tmp_path / "ours"), tmp_path / "out", to, report=quiet)
+    return model, tmp_path / "out"
+
+
+def tokens(folder, texts, prompt, config):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    prefix = getattr(PROMPTS[config.prompts], prompt)
+    options = {"padding": True, "truncation": True, "return_tensors": "pt", "return_token_type_ids": False}
+    return tokenizer([prefix + text for text in texts], **options)
+
+
+def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path):
+    model, folder = export(tmp_path, "biencoder")
+    theirs = AutoModel.from_pretrained(folder)
+    with torch.no_grad():
+        found = theirs(**tokens(folder, TEXTS, "query", model.config)).pooler_output
+    np.testing.assert_allclose(unit(found), model.encode(TEXTS, "query"), **CLOSE)
+
+
+def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path):
+    model, folder = export(tmp_path, "contextual")
+    model.set_context(CORPUS)
+    theirs = AutoModel.from_pretrained(folder)
+    size = AutoConfig.from_pretrained(folder).transductive_corpus_size
+    context = tokens(folder, CORPUS[:size], "document", model.config)
+    texts = tokens(folder, TEXTS, "document", model.config)
+    with torch.no_grad():
+        vectors = theirs.first_stage(**context)
+        for options in (
+            {"dataset_embeddings": vectors},
+            {"dataset_input_ids": context["input_ids"], "dataset_attention_mask": context["attention_mask"]},
+        ):
+            found = theirs(**texts, **options).pooler_output
+            np.testing.assert_allclose(unit(found), model.encode(TEXTS, "document"), **CLOSE)
+    with pytest.raises(ValueError, match="needs dataset_input_ids or dataset_embeddings"):
+        theirs(**texts)
+
+
+def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_path):
+    model, folder = export(tmp_path, "contextual")
+    (tmp_path / "out").rename(tmp_path / "moved")
+    inner = AutoModel.from_pretrained(tmp_path / "moved").encoder
+    assert inner.config.tokenizer == str(tmp_path / "moved")
+    model.set_context(CORPUS)
+    inner.set_context(CORPUS)
+    np.testing.assert_allclose(inner.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+
+
+def test_save_load_save_gives_identical_bytes(tmp_path):
+    _, folder = export(tmp_path, "contextual")
+    AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors", ".md"}
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    _, folder = export(tmp_path, "biencoder")
+    config = json.loads((folder / "config.json").read_text())
+    config["repro"]["num_layers"] += 1
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="does not fit its config"):
+        AutoModel.from_pretrained(folder)
+    config["repro"]["colour"] = "red"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"unknown fields \['colour'\]"):
+        AutoModel.from_pretrained(folder)
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    _, folder = export(tmp_path, "biencoder")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="never read"):
+        AutoModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "to"), [("biencoder", "sentence-transformers"), ("contextual", "transformers")]
+)
+def test_every_export_opens_again_by_its_folder(tmp_path, architecture, to):
+    model, folder = export(tmp_path, architecture, to)
+    opened = open_model(str(folder)).model
+    for one in (model, opened):
+        one.set_context(CORPUS)
+    np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+
+
+def test_an_export_that_cannot_be_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError, match="contextual models only"):
+        export(tmp_path, "biencoder", "official")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+    with pytest.raises(ValueError, match=f"choose one of \\['{FORMATS[0]}'"):
+        export_model(str(tmp_path / "ours"), tmp_path / "out", "onnx")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x")
+    with pytest.raises(ValueError, match="nothing is overwritten"):
+        export_model(str(tmp_path / "ours"), tmp_path / "out", "transformers")
+
+
+class HubStandIn:
+    """Takes the two calls of an upload."""
+
+    def __init__(self):
+        self.calls = []
+
+    def create_repo(self, repo_id, **options):
+        self.calls.append(("create", repo_id, options))
+
+    def upload_folder(self, *, folder_path, repo_id, commit_message):
+        self.calls.append(("upload", repo_id, folder_path))
+        return SimpleNamespace(commit_url=f"address of {repo_id}")
+
+
+def test_an_upload_is_the_folder_with_its_card(tmp_path):
+    _, folder = export(tmp_path, "biencoder")
+    hub = HubStandIn()
+    assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
+    assert hub.calls == [
+        ("create", "me/mine", {"private": True, "exist_ok": True}),
+        ("upload", "me/mine", str(folder)),
+    ]
+    (folder / "README.md").unlink()
+    with pytest.raises(ValueError, match="has no README"):
+        push_to_hub(folder, "me/mine", api=hub)
+
+
+def test_a_card_says_what_it_does_not_know(tmp_path):
+    _, folder = export(tmp_path, "contextual")
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert "Not known here" in card and "Not evaluated here" in card and "## Limits" in card

@@ -1,0 +1,129 @@
+"""What measures give is what their docstrings say, against brute force; nothing here trains."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from repro.batches.mask import content_keys
+from repro.data.beir import SuiteDataset
+from repro.data.tokens import load_tokenizer
+from repro.execute import execute
+from repro.measures.cross import chosen_domains
+from repro.measures.divergence import document_frequency, idf_divergence
+from repro.measures.mteb import by_category, moves
+from repro.measures.neighbours import nearest_rows
+from repro.measures.spread import distances, principal_plane
+from repro.spec import base
+
+TEXTS = ["a red apple", "a green apple apple", "the sky is green", "a sky"]
+OTHERS = ["apple and sky", "an apple", "the sea"]
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def test_document_frequency_counts_a_word_once_a_document() -> None:
+    tokenizer = load_tokenizer("minilm")
+    found = document_frequency([TEXTS[:2], TEXTS[2:]])
+    expected: Counter[int] = Counter()
+    for text in TEXTS:
+        expected.update(set(tokenizer.encode(text).ids))
+    assert {word: int(count) for word, count in enumerate(found) if count} == dict(expected)
+
+
+def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
+    train, test = document_frequency([TEXTS]), document_frequency([OTHERS])
+    found = idf_divergence(train, len(TEXTS), test, len(OTHERS))
+    gaps, weights = [], []
+    for word in range(len(test)):
+        if 0 < test[word] < len(OTHERS):
+            gaps.append(
+                abs(math.log((train[word] + 0.5) / (len(TEXTS) + 1)) - math.log((test[word] + 0.5) / (len(OTHERS) + 1)))
+            )
+            weights.append(test[word])
+    assert found == pytest.approx(np.average(gaps, weights=weights))
+    assert idf_divergence(train, len(TEXTS), train, len(TEXTS)) == 0.0, "a text does not diverge from itself"
+
+
+def test_nearest_rows_are_those_of_brute_force_without_repeats_of_the_text() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(50, 8)).astype(np.float32)
+    keys = content_keys([f"text {n % 45}" for n in range(50)])  # the last five repeat the first
+    drawn = np.array([0, 7, 49])
+    found = nearest_rows(vectors, keys, drawn, 6)
+    for row, near in zip(drawn, found, strict=True):
+        order = [other for other in np.argsort(-(vectors @ vectors[row]), kind="stable") if keys[other] != keys[row]]
+        assert near.tolist() == order[:6]
+
+
+def test_distances_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(3, 5, 7))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    found = distances(vectors)
+    for document in range(5):
+        own = cdist(vectors[:, document], vectors[:, document])
+        assert found["spread/within"][document] == pytest.approx(own[np.triu_indices(3, 1)].mean())
+        others = [cdist(vectors[:, document], vectors[:, other]).mean() for other in range(5) if other != document]
+        assert found["spread/between"][document] == pytest.approx(np.mean(others))
+        assert found["spread/nearest"][document] == pytest.approx(min(others))
+
+
+def test_the_principal_plane_keeps_what_spreads_most() -> None:
+    rng = np.random.default_rng(2)
+    plane = rng.normal(size=(4, 6, 2)) * [5.0, 2.0]
+    turned = np.linalg.qr(rng.normal(size=(9, 9)))[0][:2]
+    found = principal_plane(plane @ turned + 1e-6 * rng.normal(size=(4, 6, 9)))
+    flat, expected = found.reshape(-1, 2), plane.reshape(-1, 2)
+    assert cdist(flat, flat) == pytest.approx(cdist(expected, expected), abs=1e-4), "distances in the plane are kept"
+    assert flat[:, 0].var() > flat[:, 1].var()
+
+
+def test_chosen_domains_take_families_in_turn(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    datasets = tuple(SuiteDataset(f"{family}{n}", family, tmp_path) for family in "ab" for n in range(5))
+    assert [one.name for one in chosen_domains(datasets, 5)] == ["a0", "a1", "a2", "b0", "b1"]
+
+
+def test_categories_are_means_of_their_tasks_and_moves_pair_up() -> None:
+    categories = {"x": "STS", "y": "STS", "z": "Retrieval", "w": "Clustering"}
+    own, other = {"x": 0.5, "y": 0.4, "z": 0.6, "w": 0.2}, {"x": 0.4, "y": 0.4, "z": 0.9, "w": 0.3}
+    assert by_category(own, categories) == pytest.approx({"STS": 0.45, "Retrieval": 0.6, "Clustering": 0.2})
+    found = moves(own, other, categories)
+    assert found["moved/sts"] == pytest.approx([0.1, 0.0]) and found["moved/others"] == pytest.approx([0.2, 0.2])
+
+
+def test_counts_are_those_of_the_planted_corpus() -> None:
+    metrics = execute(base("smoke", measure="counts", architecture="none"), report=quiet).metrics
+    assert metrics["train/total/num_pairs"] == 240 and metrics["train/total/num_domains"] == 6
+    assert metrics["planted/total/num_queries"] == 120 and metrics["planted/total/num_datasets"] == 3
+    domains = [name for name in metrics if name.startswith("train/planted-train") and name.endswith("num_pairs")]
+    assert len(domains) == 6 and sum(metrics[name] for name in domains) == 240
+
+
+def test_clusters_are_more_alike_than_their_domain() -> None:
+    run = base(
+        "smoke", measure="cluster", architecture="none", sampler="cluster", cluster_size=8, domain_column="source"
+    )
+    record = execute(run, report=quiet)
+    assert record.metrics["cluster/similarity"] > record.metrics["domain/similarity"]
+    assert len(record.arrays["cluster/similarity"]) == len(record.arrays["domain/similarity"])
+    assert record.exhibits["pairs"][0].keys() == {"query", "document", "domain"}
+
+
+def test_shape_counts_the_weights_of_the_model_that_would_be_trained() -> None:
+    import torch
+
+    from repro.training import config_of, start_model
+
+    record = execute(base("smoke", measure="shape", architecture="none"), report=quiet)
+    contextual = base("smoke", architecture="contextual")
+    model = start_model(contextual, lambda: False, quiet)
+    assert (
+        isinstance(model, torch.nn.Module) and config_of(contextual).hidden_size == record.metrics["shape/hidden_size"]
+    )
+    stages = [record.metrics[f"shape/num_{stage}_stage_weights"] for stage in ("first", "second")]
+    assert sum(stages) == sum(weight.numel() for weight in model.parameters())
