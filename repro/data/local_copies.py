@@ -104,8 +104,8 @@ def origin_of(name: str, data_dir: Path | None = None) -> str:
 
 
 def _fetch_from_hub(name: str, folder: Path) -> str:
-    from httpx import HTTPError
     from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HTTPError  # of whichever library carries its requests
 
     source = SOURCES[name]
     try:

@@ -1,4 +1,4 @@
-"""Promises of exports for transformers and of uploads: the same vectors, safetensors only, a card that tells the truth."""
+"""Promises of exports for transformers and of uploads: the same vectors, safetensors only, an honest card."""
 
 import json
 from types import SimpleNamespace
@@ -64,7 +64,7 @@ def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path):
 
 
 def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_path):
-    model, folder = export(tmp_path, "contextual")
+    model, _ = export(tmp_path, "contextual")
     (tmp_path / "out").rename(tmp_path / "moved")
     inner = AutoModel.from_pretrained(tmp_path / "moved").encoder
     assert inner.config.tokenizer == str(tmp_path / "moved")
