@@ -195,7 +195,7 @@ def show(
 
 
 def _is_asked(name: str, what: Sequence[str] | None) -> bool:
-    """Says whether the words of a command line mean this artefact: table3 means table3_shares too; others are left out."""
+    """Says whether the words of a command line mean this artefact; table3 means table3_shares too."""
     return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 

@@ -28,11 +28,11 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
     """Gives `{suite}/CATEGORY/score`, `{suite}/tasks/TASK/score` and `{suite}/mean/score` under each context."""
     import torch
 
-    tasks = tasks_of(run)
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     scores: dict[str, dict[str, float]] = {}
     for kind, encoder in _encoders(run, model).items():
+        tasks = tasks_of(run)  # fresh ones: a task draws on a generator of its own as it is evaluated
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores[kind] = evaluate_tasks(encoder, tasks) if encoder is not None else _bm25(run, tasks)

@@ -14,6 +14,7 @@ from repro.inputs import suite_of
 from repro.measures import Measured
 from repro.spec import Run
 
+
 def measure(run: Run, model: Any, folder: Path) -> Measured:
     """Scores the model (or the reference system that stands in its place) on the run's suite."""
     evaluation = evaluate(run, model, folder / "trec")

@@ -31,7 +31,8 @@ def test_document_frequency_counts_a_word_once_a_document() -> None:
     found = document_frequency([TEXTS[:2], TEXTS[2:]])
     expected: Counter[int] = Counter()
     for text in TEXTS:
-        expected.update(set(tokenizer.encode(text).ids))
+        encoded = tokenizer.encode(text)
+        expected.update({word for word, is_real in zip(encoded.ids, encoded.attention_mask, strict=True) if is_real})
     assert {word: int(count) for word, count in enumerate(found) if count} == dict(expected)
 
 
