@@ -11,10 +11,12 @@ from typing import Any
 
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-from repro.interop.official import RELEASES, is_official, load_official
+from repro.interop.official import RELEASES
+from repro.interop.opening import open_model
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from repro.model.start import backbones_of, load_model
+from repro.model.encoding import TextEncoder
+from repro.model.start import backbones_of
 
 MEBIBYTE = 2**20
 
@@ -54,11 +56,12 @@ def model_meta(
 
 
 def load_for_mteb(model_name: str, revision: str | None = None, device: str | None = None, **options: Any) -> Any:
-    """Loads a folder or hub id, ours or the authors', for mteb; `options` are those of `MtebModel`."""
+    """Loads a run's id, a folder or a hub id, ours or the authors', for mteb; `options` are those of `MtebModel`."""
     from repro.interop.mteb_model import MtebModel
 
-    is_theirs = is_official(model_name)
-    model = load_official(model_name, revision=revision) if is_theirs else load_model(model_name)
+    model = open_model(model_name, revision=revision).model
+    if not isinstance(model, TextEncoder):
+        raise ValueError(f"{model_name} is a model of another library: mteb opens it without our wrapper")
     options.pop("num_contexts", None)  # part of the identity, but the model's own
     if "context" in options:
         options["method"] = options.pop("context")

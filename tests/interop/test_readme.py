@@ -1,21 +1,31 @@
-"""Promise of the page on ways in and out: each of its blocks runs as it stands."""
+"""Promise of the pages on ways in and out: each of their blocks runs as it stands."""
 
 import json
 import re
 import warnings
 from pathlib import Path
 
+import pytest
+
 import repro.interop
+from repro.interop.exporting import export_model
 from repro.interop.mteb_task import retrieval_task
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_mteb import collection
+from tests.interop.test_sentence_transformers import model_of
+
+INTEROP = Path(repro.interop.__file__).parent / "README.md"
+FRONT = Path(repro.interop.__file__).parents[2] / "README.md"
+MOST_LINES = 5
 
 
-def test_the_blocks_of_the_page_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_checkpoint(Path("cde-small-v1"), weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})
-    rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
-    Path("pairs.jsonl").write_text("\n".join(rows))
+def blocks_of(page: Path) -> list[str]:
+    """Gives the Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def run_blocks(blocks: list[str]) -> dict:
+    """Runs blocks one after another, with what the pages speak of at hand; gives their names."""
     data = collection()
     given = {
         "corpus": data.documents,
@@ -23,12 +33,42 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch, capsys):
         "documents": data.documents,
         "task": retrieval_task(data),
     }
-    page = (Path(repro.interop.__file__).parent / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for block in blocks:
             exec(block, given)
-    assert len(blocks) == 4 and given["scores"].shape == (12, 12) and given["vectors"].shape == (12, 16)
+            if "scores" in given:
+                assert given.pop("scores").shape == (12, 12)
+    return given
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the authors' format in it, as a tiny checkpoint with random weights."""
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(Path("cde-small-v1"), weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})
+
+
+@pytest.mark.usefixtures("here")
+def test_the_blocks_of_the_page_run(capsys):
+    rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
+    Path("pairs.jsonl").write_text("\n".join(rows))
+    blocks = blocks_of(INTEROP)
+    given = run_blocks(blocks)
+    assert len(blocks) == 4 and given["vectors"].shape == (12, 16)
     assert not given["results"].exceptions and list(Path("results").rglob("things.json"))
     assert "200 {" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_the_snippets_of_the_front_page_run_and_have_five_lines_at_most():
+    for name, architecture, to in (
+        ("plain", "biencoder", "sentence-transformers"),
+        ("contextual", "contextual", "transformers"),
+    ):
+        model_of(architecture).save_pretrained(f"ours-{name}")
+        export_model(f"ours-{name}", Path(name), to, report=lambda line: None)
+    blocks = blocks_of(FRONT)
+    given = run_blocks(blocks)
+    assert len(blocks) == 4 and not given["results"].exceptions
+    assert all(len([line for line in block.splitlines() if line.strip()]) <= MOST_LINES for block in blocks)
