@@ -58,10 +58,13 @@ class Estimate:
     speed: Speed
 
 
+NOTHING = Arithmetic(0, 0, 0.0, 0)
+
+
 def arithmetic_of(run: Run) -> Arithmetic:
     """Counts what a run does in training; nothing for a reference system that is not trained."""
     if run.architecture not in TRAINED:
-        return Arithmetic(0, 0, 0.0, 0)
+        return NOTHING
     num_steps = run.num_steps or -(-NUM_PAIRS.get(run.corpus, 0) * (run.num_epochs or 0) // run.batch_size)
     num_pairs = num_steps * run.batch_size
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
@@ -109,9 +112,11 @@ def _speed_of(records: Sequence[Record]) -> Speed:
     return Speed(median(rates), other, len(records), median(errors) if errors else None)
 
 
-def estimate(run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1) -> Estimate:
+def estimate(
+    run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1, is_trained: bool = False
+) -> Estimate:
     """Gives what a run will cost; several devices are taken to share the training without loss."""
-    does, known = arithmetic_of(run), list(records)
+    does, known = NOTHING if is_trained else arithmetic_of(run), list(records)
     speed = measure_speed(known, run, kind)
     other = speed.other_seconds if run.architecture in TRAINED else _untrained_seconds(run, known)
     seconds = does.flops / speed.flops_per_second / num_devices + other
@@ -123,6 +128,8 @@ def estimate(run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devi
 
 def _untrained_seconds(run: Run, records: Sequence[Record]) -> float:
     same = [
-        record for record in records if (record.run.architecture, record.run.suite) == (run.architecture, run.suite)
+        record
+        for record in records
+        if (record.run.architecture, record.run.suite, record.run.measure) == (run.architecture, run.suite, run.measure)
     ]
     return median(record.provenance["evaluation_seconds"] for record in same) if same else 0.0

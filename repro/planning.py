@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from repro.cost import Estimate, estimate
-from repro.identity import difference, run_id
+from repro.identity import difference, run_id, training_id
 from repro.inputs import stages_of
 from repro.places import published_records
 from repro.spec import Run
@@ -116,9 +116,19 @@ def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0
     recorded, missing = split_recorded(runs, places)
     known = _readable_records(dict.fromkeys([published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
-    estimates = tuple(estimate(run, known, kind=kind, num_devices=max(1, num_gpus)) for run in missing)
+    estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
     stages, lacks = _stages(missing)
     return Plan(len(runs), tuple(recorded), tuple(missing), stages, lacks, estimates, num_gpus, num_at_once)
+
+
+def _estimates(
+    missing: Iterable[Run], recorded: Iterable[Run], known: Sequence[Record], *, kind: str, num_devices: int
+) -> Iterator[Estimate]:
+    """Gives the cost of each run; a training that several runs share is counted with the first of them."""
+    trained = {training_id(run) for run in recorded}
+    for run in missing:
+        yield estimate(run, known, kind=kind, num_devices=num_devices, is_trained=training_id(run) in trained)
+        trained.add(training_id(run))
 
 
 def _readable_records(folders: Iterable[Path]) -> list[Record]:

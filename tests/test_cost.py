@@ -86,3 +86,11 @@ def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
 @pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])
 def test_a_device_is_known_by_its_name(device: str, kind: str) -> None:
     assert machine_kind(device) == kind
+
+
+def test_a_training_that_runs_share_is_counted_once(tmp_path: Path) -> None:
+    run = base("desk", architecture="contextual")
+    variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
+    plan = make_plan(variants, [tmp_path])
+    assert plan.totals["num_pairs"] == arithmetic_of(run).num_pairs
+    assert [one.arithmetic.num_pairs > 0 for one in plan.estimates] == [True, False, False]
