@@ -44,8 +44,8 @@ def read_runs(path: Path) -> list[Run]:
     What `plan --json` prints is such a file too: its missing runs are meant.
     """
     try:
-        content = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     rows = content.get("missing") if isinstance(content, Mapping) else content
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) and "scale" in row for row in rows):
@@ -53,6 +53,10 @@ def read_runs(path: Path) -> list[Run]:
             f'{path}: expected a list of objects like {{"scale": "desk", "seed": 1, …}}, each with its scale'
         )
     return [_run(row) for row in rows]
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no value of a run")
 
 
 def run_of_id(beginning: str) -> Run:

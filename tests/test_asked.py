@@ -42,6 +42,8 @@ def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
         ('[{"seed": 1}]', "each with its scale"),
         ('[{"scale": "smoke", "sead": 1}]', "unknown axis"),
         ('[{"scale": "tiny"}]', "unknown scale 'tiny'"),
+        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is no value of a run"),
+        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is no value"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:

@@ -40,3 +40,18 @@ def test_every_command_on_the_pages_exists(page: str) -> None:
         assert verb in VERBS, f"`repro {verb}` is no verb; there are {sorted(VERBS)}"
     for door in re.findall(r"python -m repro\.(\w+)", page):
         assert door in artefacts(), f"there is no door {door}"
+
+
+def test_every_row_of_the_errata_names_tests_that_exist() -> None:
+    errata = REPRODUCING.split("## Errata")[1].split("\n## ")[0]
+    rows = [line for line in errata.splitlines() if line.startswith("| ")][2:]
+    there = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+    assert len(rows) >= 20
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named, f"no test holds us to: {row}"
+        assert set(named) <= there, f"gone: {sorted(set(named) - there)}"

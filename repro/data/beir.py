@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from repro.data.foreign import lines_of
+
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 
@@ -124,13 +126,11 @@ def _read_texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
     if not path.is_file():
         raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     texts: dict[str, str] = {}
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                key, text = _parse_text(line, fields, f"{path}, line {number}")
-                if key in texts:
-                    raise ValueError(f"{path}, line {number}: the id {key!r} is there twice")
-                texts[key] = text
+    for number, line in lines_of(path):
+        key, text = _parse_text(line, fields, f"{path}, line {number}")
+        if key in texts:
+            raise ValueError(f"{path}, line {number}: the id {key!r} is there twice")
+        texts[key] = text
     return texts
 
 
@@ -164,18 +164,17 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     if not path.is_file():
         found = sorted(other.stem for other in path.parent.glob("*.tsv"))
         raise ValueError(f"{path} is missing: the splits there are {found or 'none'}")
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            parts = line.rstrip("\n").split("\t")
-            if (number == 1 and parts[0] == QRELS_HEADER[0]) or not line.strip():
-                continue
-            try:
-                query_id, document_id, grade = parts
-                yield number, (query_id, document_id, int(grade))
-            except ValueError as error:
-                raise ValueError(
-                    f"{path}, line {number}: expected query-id, corpus-id and a whole number ({error})"
-                ) from error
+    for number, line in lines_of(path):
+        parts = line.split("\t")
+        if number == 1 and parts[0] == QRELS_HEADER[0]:
+            continue
+        try:
+            query_id, document_id, grade = parts
+            yield number, (query_id, document_id, int(grade))
+        except ValueError as error:
+            raise ValueError(
+                f"{path}, line {number}: expected query-id, corpus-id and a whole number ({error})"
+            ) from error
 
 
 def _check_every_query_is_judged(

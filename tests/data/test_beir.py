@@ -76,6 +76,13 @@ def test_a_malformed_folder_is_refused_with_its_file_and_line(
         load_beir(folder)
 
 
+@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_a_file_that_is_not_utf_8_is_named_with_its_line(folder: Path, file: str) -> None:
+    (folder / file).write_bytes((folder / file).read_bytes() + b"\xff\n")
+    with pytest.raises(ValueError, match=rf"{file}, line \d+: not UTF-8"):
+        load_beir(folder)
+
+
 def test_missing_files_are_named(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"dev\.tsv is missing: the splits there are \['test'\]"):
         load_beir(folder, "dev")
