@@ -14,6 +14,7 @@ from repro.cli import app
 from repro.data.beir import write_beir_folder
 from repro.evaluate.retrieval import read_run
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
+from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_mteb import collection
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,6 +143,16 @@ def test_another_context_seed_draws_other_documents_and_a_beir_folder_is_a_suite
     assert drawn[0][0]["seed"] == 0 and drawn[0][0]["ids_sha256"] != drawn[1][0]["ids_sha256"]
     shown = call("evaluate", "--model", "RUN", "--suite", "theirs", "--context-seed", "1").stdout
     assert "drawn with seed 1" in shown and "NDCG@10" in shown
+
+
+def test_a_checkpoint_in_the_authors_format_is_evaluated_from_its_folder(walked, call):
+    desk, _, _ = walked
+    write_beir_folder(desk.folder / "theirs", collection())
+    weights = random_weights("nomic", words=30528)
+    write_checkpoint(desk.folder / "cde-small-v1", weights=weights, base={"vocab_size": 30528})
+    found = scores_of(call("evaluate", "--model", "cde-small-v1", "--suite", "theirs", "--context", "null", "--json"))
+    assert set(found["provenance"]["suite"]["contexts"][0]) == {"dataset", "kind"}
+    assert "theirs+null/mean/ndcg_at_10" in found["metrics"]
 
 
 @pytest.mark.parametrize(

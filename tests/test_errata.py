@@ -1,0 +1,55 @@
+"""Promises that keep defects of the official code out of ours, where no other test does; REPRODUCING.md has all."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from repro.data.tokens import load_tokenizer
+from repro.inputs import Inputs, stages_of
+from repro.model.prompts import PROMPTS
+from repro.spec import base
+from repro.training import build_filter
+
+
+class Texts:
+    """Pairs of which only the documents' texts are asked."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def texts(self, side: str, rows: np.ndarray) -> list[str]:
+        """Gives texts that all differ."""
+        return [f"{side} {row}" for row in rows]
+
+
+def test_the_filter_compares_queries_with_documents() -> None:
+    generator = np.random.default_rng(0)
+    vectors = {side: generator.normal(size=(12, 4)).astype(np.float32) for side in ("query", "document")}
+    inputs = SimpleNamespace(pairs=Texts(), embeddings=vectors.__getitem__, negatives=None)
+    judge = build_filter(base("smoke", filter="surrogate"), inputs)
+    pairs_B = np.array([7, 2, 9, 4, 0])
+
+    def by_loop(left: str, right: str) -> np.ndarray:
+        queries, documents = vectors[left][pairs_B], vectors[right][pairs_B]
+        masked = np.zeros((5, 5), dtype=bool)
+        for i in range(5):
+            for j in range(5):
+                masked[i, j] = i != j and queries[i] @ documents[j] >= queries[i] @ documents[i]
+        return masked
+
+    expected, swapped = by_loop("query", "document"), by_loop("query", "query")
+    assert (expected != swapped).any(), "the defect must show in this data"
+    np.testing.assert_array_equal(np.asarray(judge(pairs_B).masked_BM), expected)
+
+
+def test_a_training_document_carries_its_prompt_once() -> None:
+    run = base("smoke", prompts="task")
+    for stage in stages_of(run):
+        stage.build()
+    inputs, tokenizer = Inputs(run), load_tokenizer("minilm")
+    for side, prompt in zip(("query", "document"), PROMPTS["task"], strict=True):
+        tokens, words = inputs.tokens(side), tokenizer.encode(prompt, add_special_tokens=False).ids
+        for row in range(0, len(tokens), 37):
+            ids = tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist()
+            starts = [place for place in range(len(ids)) if ids[place : place + len(words)] == words]
+            assert starts == [1], f"{side} {row}: the prompt stands at {starts}, it belongs behind [CLS] only"
