@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,13 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE_SECONDS = 120.0
+AS_3_AND_4 = """import fcntl, os, sys
+both = [fcntl.fcntl(int(word), fcntl.F_DUPFD, 10) for word in sys.argv[1:3]]
+for place, end in zip((3, 4), both):
+    os.dup2(end, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium reads commands from descriptor 3 and answers on 4."""
 
 
 class Browser:
@@ -91,9 +99,10 @@ def browser(folder: Path) -> Iterator[Browser]:
     (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]
     words = [CHROMIUM, *flags, "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}/profile"]
-    script = f'exec "$@" 3<&{in_read} 4>&{out_write}'
     process = subprocess.Popen(
-        ["sh", "-c", script, "sh", *words], pass_fds=(in_read, out_write), stderr=subprocess.DEVNULL
+        [sys.executable, "-c", AS_3_AND_4, str(in_read), str(out_write), *words],
+        pass_fds=(in_read, out_write),
+        stderr=subprocess.DEVNULL,
     )
     os.close(in_read)
     os.close(out_write)

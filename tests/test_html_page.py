@@ -1,0 +1,259 @@
+"""The report is one page that asks for nothing, says what the records say, and shows the data's text as text only."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from figures.draw import Picture, draw
+from repro import views
+from repro.dossier import Section, artefact_of, deviations, seconds_of, sections_of
+from repro.html_page import duration, write_report
+from repro.plotted import figure_rows
+from repro.scales import scale_named
+from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
+from repro.store import Record, write_record
+from tests.browser import CHROMIUM, Browser, browser
+
+EVIL = '<script>alert("x")</script> & $5'
+NDCG = "{suite}/mean/ndcg_at_10"
+RUNS = grid(base("desk"), sampler=("random", "domain"), batch_size=(64, 128), seed=(0, 1))
+SERIES = (Row(label=EVIL, of=pick(sampler="random")), Row(label="one domain", of=pick(sampler="domain")))
+NUMBERS = Table(
+    name="table1",
+    caption=f"A caption with {EVIL}",
+    columns=(Column(label="NDCG@10", value=NDCG, factor=100),),
+    rows=(replace(SERIES[0], paper={"NDCG@10": 59.9}), SERIES[1]),
+)
+DRAWING = Figure(
+    name="figure3",
+    caption="Score by batch size",
+    kind="lines",
+    x="batch_size",
+    y=NDCG,
+    x_label="batch size (pairs)",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    x_is_log=True,
+    series=SERIES,
+)
+TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), of=pick(seed=0))
+
+
+def order(id: str, better: str, worse: str) -> Claim:
+    pairs = [(term(NDCG, sampler=better), term(NDCG, sampler=worse))]
+    return Claim.order(id, f"{better} above {worse}", pairs=pairs, source="here", because="a test")
+
+
+EXPERIMENT = Experiment(
+    number=99,
+    title="An experiment",
+    runs=lambda scale: tuple(replace(run, scale=scale) for run in RUNS),
+    shows=(NUMBERS, DRAWING, TEXTS),
+    claims=(
+        order("T1.a", "domain", "random"),
+        order("T1.b", "random", "domain"),
+        Claim.order("F3.a", "never", pairs=[(term(NDCG, seed=7), term(NDCG))], source="here", because="no such runs"),
+    ),
+)
+
+
+def record(folder: Path, run: Run) -> Record:
+    gain = 0.1 if run.sampler == "domain" else 0.0
+    scores = np.random.default_rng(run.seed).uniform(0.3, 0.5, 100).astype(np.float32) + np.float32(gain)
+    return write_record(
+        folder,
+        run,
+        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
+        arrays={"desk": scores},
+        exhibits={"table3": [{"text": EVIL}], "batch": [{"query": EVIL, "document": "d"}]},
+        provenance={
+            "suite": {"datasets": [{"name": "a", "family": "f", "num_queries": 100}]},
+            "machine": {"device": "a CPU", "dtype": "float32", "num_threads": 2},
+            "training": {"id": f"{run.sampler}{run.batch_size}", "seconds": 60.0},
+            "evaluation_seconds": 2.0,
+        },
+    )
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    folders = {"published": lambda: tmp_path / "records", "yours": lambda: tmp_path / "yours"}
+    monkeypatch.setattr(views, "RECORDS", folders)
+    monkeypatch.setattr("repro.dossier.RECORDS", folders)
+    return [record(tmp_path / "records", run) for run in RUNS]
+
+
+def painter(folder: Path):
+    def paint(figure: Figure, scale: str, whose: str) -> Path | None:
+        rows = figure_rows(figure, RUNS, views.records_of(RUNS, whose))
+        words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
+        return draw(rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
+
+    return paint
+
+
+def page_of(tmp_path: Path) -> Path:
+    return write_report("desk", tmp_path / "report.html", painter(tmp_path / "drawn"), [EXPERIMENT])
+
+
+class Reader(HTMLParser):
+    """Collects what a page points at, its ids, headings and tags."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keeps the tag, its id and whatever it points at."""
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.links += [found[name] or "" for name in ("href", "src", "xlink:href") if name in found]
+
+
+def test_the_text_of_the_data_is_never_markup(records: list[Record], tmp_path: Path) -> None:
+    text = page_of(tmp_path).read_text()
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") >= 5  # caption, row, legend, exhibit, batch
+
+
+def test_the_page_points_only_into_itself_and_at_records(records: list[Record], tmp_path: Path) -> None:
+    page = page_of(tmp_path)
+    read = Reader(page.read_text())
+    assert len(read.ids) == len(set(read.ids))
+    inside = {link[1:] for link in read.links if link.startswith("#")}
+    assert inside and inside <= set(read.ids)
+    files = [link for link in read.links if not link.startswith(("#", "data:"))]
+    assert len(files) == len(RUNS) and all((page.parent / link).is_file() for link in files)
+    assert not {"script", "img", "iframe", "object", "form"} & set(read.tags)
+    assert not re.search(r"url\((?!#)|@import", page.read_text())
+
+
+def test_what_differs_stands_on_top_and_what_was_not_run_is_folded(records: list[Record], tmp_path: Path) -> None:
+    ledger = page_of(tmp_path).read_text().split('id="ledger"')[1].split("</section>")[0]
+    assert "3 claims: 1 DIFFERS, 1 HOLDS, 1 NOT RUN" in ledger
+    places = [ledger.index(f'<a href="#{name}">{claim}</a>') for name, claim in CLAIMED]
+    assert places == sorted(places)
+    assert places[1] < ledger.index("<details>") < places[2]
+
+
+CLAIMED = (("table1", "T1.b"), ("table1", "T1.a"), ("figure3", "F3.a"))
+
+
+def test_a_section_has_its_table_picture_runs_command_time_and_machine(records: list[Record], tmp_path: Path) -> None:
+    text = page_of(tmp_path).read_text()
+    table, figure = (text.split(f'<section id="{name}"')[1].split("</section>")[0] for name in ("table1", "figure3"))
+    mean = np.mean([r.metrics["desk/mean/ndcg_at_10"] for r in records if r.run.sampler == "domain"])
+    assert f"{100 * mean:.1f} ±" in table and "59.9" in table
+    assert "8 of 8 runs have a published record; 4 min of training, 16 s of measuring" in table
+    assert "python -m repro.table1 --scale desk" in table and "a CPU, float32, 2 threads" in table
+    assert all(f'href="#run-{r.id}"' in table for r in records)
+    assert "<svg" in figure and 'aria-label="Score by batch size"' in figure and "data:text/csv;base64," in figure
+
+
+def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
+    records: list[Record], tmp_path: Path
+) -> None:
+    records[0].path.unlink()
+
+    def broken(figure: Figure, scale: str, whose: str) -> Path | None:
+        raise ValueError("no pen")
+
+    sections = sections_of(EXPERIMENT, "desk", broken)
+    assert sections[0].view.rows[1][1:] == ("published", "3/4", "–")
+    assert [line.judged.verdict for line in sections[0].lines] == ["NOT RUN", "NOT RUN"]
+    text = write_report("desk", tmp_path / "r.html", broken, [EXPERIMENT]).read_text()
+    assert "Not drawn: published records: no pen; yours records: no pen" in text and "plan table1" in text
+
+
+def test_headings_follow_the_paper_and_stand_in_its_order() -> None:
+    def section(name: str) -> Section:
+        return Section(name, "", "", (), NotImplemented, False, (), "", (), (), 0, 0)  # type: ignore[arg-type]
+
+    names = ["context-use", "figure10", "table3_shares", "figure2", "table3"]
+    found = sorted(map(section, names), key=lambda one: one.order)
+    assert [one.heading for one in found] == ["Table 3 (shares)", "Table 3", "Figure 2", "Figure 10", "Context use"]
+
+
+def test_claims_belong_to_the_artefact_they_are_named_after() -> None:
+    artefacts = ("figure2", "figure3", "table3")
+    assert [artefact_of(claim, artefacts) for claim in ("F3.b", "T3.a", "C.a")] == ["figure3", "table3", "figure2"]
+
+
+def test_a_training_that_runs_share_counts_once(records: list[Record]) -> None:
+    assert seconds_of(records) == (240.0, 16.0)
+    assert [duration(seconds) for seconds in (3, 600, 36000)] == ["3 s", "10 min", "10.0 h"]
+
+
+def test_deviations_are_the_values_that_differ_from_the_papers() -> None:
+    rows = deviations("desk").rows
+    assert ("num_layers", str(scale_named("desk").fields["num_layers"]), "6") in rows
+    assert "temperature" not in [row[0] for row in rows] and deviations("small").rows == ()
+
+
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
+
+
+@pytest.fixture
+def opened(records: list[Record], tmp_path: Path) -> Iterator[tuple[Browser, Path]]:
+    page = page_of(tmp_path)
+    with browser(tmp_path) as started:
+        yield started, page
+
+
+@needs_browser
+@pytest.mark.browser
+def test_a_browser_shows_the_page_and_hears_no_complaint(opened: tuple[Browser, Path], tmp_path: Path) -> None:
+    started, page = opened
+    for width, scheme in ((1200, "light"), (360, "dark")):
+        started.open(page, width=width, scheme=scheme)
+        assert started.value("document.documentElement.scrollWidth") <= width
+        assert len(started.screenshot(tmp_path / f"{width}.png")) > 20_000
+    assert set(started.requests) == {page.resolve().as_uri()}
+    assert started.complaints == []
+
+
+@needs_browser
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_the_page(opened: tuple[Browser, Path], scheme: str) -> None:
+    started, page = opened
+    started.open(page, width=800, scheme=scheme)
+    ground = luminance(started.value("getComputedStyle(document.body).backgroundColor"))
+    assert (ground < 0.1) == (scheme == "dark")
+    selectors = ("body", "a", ".note", ".holds", ".differs", ".not-run", "dt", "pre")
+    for name in selectors:
+        text = luminance(started.value(f"getComputedStyle(document.querySelector('{name}')).color"))
+        assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, name
+    turned = started.value("getComputedStyle(document.querySelector('.picture svg')).filter")
+    assert (turned != "none") == (scheme == "dark")
+
+
+@needs_browser
+@pytest.mark.browser
+def test_the_keyboard_reaches_the_content_first(opened: tuple[Browser, Path]) -> None:
+    started, page = opened
+    started.open(page, width=800)
+    for key, code in (("Tab", 9), ("Enter", 13)):
+        for kind in ("rawKeyDown", "char", "keyUp"):
+            text = "\r" if (key, kind) == ("Enter", "char") else ""
+            started.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
+        if key == "Tab":
+            assert started.value("document.activeElement.className") == "skip"
+    assert started.value("location.hash") == "#content"
+    assert started.value("document.activeElement.id") == "content"
+
+
+def luminance(colour: str) -> float:
+    """Gives the relative luminance of rgb(…), WCAG 2."""
+    channels = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
