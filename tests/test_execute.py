@@ -10,11 +10,15 @@ import torch
 
 from repro.execute import execute
 from repro.identity import run_id
+from repro.measures.retrieval import WithNulls
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
 from repro.places import local_records, run_folder
 from repro.spec import Run, base
 from repro.store import has_record
 from repro.train.loop import Interrupted
 from repro.train.metrics import read_metrics
+from repro.training import config_of
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 
@@ -114,8 +118,24 @@ def test_runs_that_differ_in_evaluation_only_train_once() -> None:
     assert not [line for line in lines if "step" in line], "nothing was trained again"
     assert other.arrays["train/loss"].tolist() == trained.arrays["train/loss"].tolist()
     assert other.provenance["training"]["id"] == run_id(run)
-    drawn = [context.get("num_documents") for context in other.provenance["suite"]["contexts"]]
-    assert set(drawn) == {2, None}, "the null context has no documents"
+    drawn = [(context["kind"], context["num_documents"]) for context in other.provenance["suite"]["contexts"]]
+    assert set(drawn) == {("own", 2)}, "how the context is drawn does not matter to the wrong and the null one"
+
+
+def test_places_that_no_context_document_fills_hold_the_null_vector() -> None:
+    run = base("smoke", architecture="contextual")
+    model = build_model(config_of(run), start=run.start, seed=0)
+    assert isinstance(model, ContextualModel)
+    texts = ["a red apple", "the sky", "a tall tree", "rain"] * 2
+    model.set_context(texts)
+    full_CD = model.context_CD
+    WithNulls(model).set_context(texts[:3])
+    some_CD = model.context_CD
+    assert full_CD is not None and some_CD is not None and some_CD.shape == full_CD.shape
+    assert torch.allclose(some_CD[:3], full_CD[:3], atol=1e-6)
+    assert torch.equal(some_CD[3:], model.second_stage_model.null_contexts()[3:])
+    WithNulls(model).set_context(texts)
+    assert model.context_CD is not None and torch.allclose(model.context_CD, full_CD, atol=1e-6)
 
 
 def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:

@@ -88,7 +88,7 @@ def _shown(
             "query": query,
             "document": document,
             "domain": domain,
-            "similarity": round(float(documents_ND[own] @ documents_ND[row]), 2),
+            "similarity": round(float(documents_ND[own] @ documents_ND[row]), 3),
             "may be a positive": "it is" if row == own else _yes(queries_ND[own] @ documents_ND[row] >= positive),
         }
         for row, query, document, domain in texts
