@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from repro.spec import Pick
+    from repro.statements import Pick
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from itertools import product
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from repro.choices import CHOICES, MEASURES
-from repro.scales import scale_named
+from repro.run import (
+    EVALUATION_FIELDS,
+    FIELDS,
+    TRAINED,
+    Run,
+    base,
+    check_fields,
+    first_phase_of,
+    grid,
+    training_of,
+)
 from repro.shows import Column, Exhibit, Figure, Row, Table
+from repro.statements import POINTS, Claim, Pick, Term, pick, term
 
 __all__ = [
     "CHOICES",
     "EVALUATION_FIELDS",
     "FIELDS",
     "MEASURES",
+    "POINTS",
     "TRAINED",
     "Claim",
     "Column",
@@ -35,269 +45,6 @@ __all__ = [
     "term",
     "training_of",
 ]
-
-TRAINED = ("biencoder", "contextual")
-"""Architectures that are trained; the others are references that take their place in a table."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One training and its evaluation, as plain values; nothing in it that cannot change a result.
-
-    Build it with `base(scale, **changes)`, which fills every field from `repro.scales`.
-    """
-
-    scale: str
-    seed: int = 0
-    # data
-    corpus: str  # which training pairs
-    sources: str | None  # only of these sources of the corpus, "a+b"; None: all
-    num_pairs: int | None  # how many of them, drawn fairly over domains; None: all
-    domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
-    # batches (§4.1)
-    sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
-    batch_size: int
-    cluster_size: int | None  # pairs a cluster, on average; only for sampler "cluster"
-    packing: str  # how clusters are put in a row before the row is cut into batches
-    surrogate: str  # the fixed encoder behind clusters, filter and difficulty
-    filter: str  # false-negative filter, eq. 4
-    filter_margin: float  # added to f(q, d) before the comparison of eq. 4
-    num_hard_negatives: int
-    # model (§4.2)
-    architecture: str
-    backbone: str
-    start: str  # random, words (word vectors only), minilm, or a hub id
-    num_layers: int
-    num_first_stage_layers: int
-    hidden_size: int
-    num_contexts: int  # context documents
-    tokens_per_document: int  # vectors each context document gives
-    num_soft_prompts: int
-    sequence_dropout: float
-    residual: bool
-    prompts: str
-    max_tokens: int
-    heads: str  # how output heads start: random (as the official code), or letting the pooled states through
-    # training (§5)
-    num_steps: int | None  # exactly one of num_steps and num_epochs
-    num_epochs: int | None
-    learning_rate: float
-    first_stage_rate: float  # of the learning rate: how fast the first stage of a contextual model learns
-    num_warmup_steps: int
-    weight_decay: float
-    temperature: float
-    max_grad_norm: float
-    pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
-    num_pretraining_steps: int | None
-    # evaluation
-    suite: str
-    protocol: str
-    rerank_depth: int | None
-    context_seed: int
-    num_test_contexts: int | None  # context documents when scored; None: as many as in training
-    test_contexts: str  # which contexts a contextual model is scored under, joined by +: own, wrong, null
-    measure: str
-
-    def __post_init__(self) -> None:
-        """ValueError for a value outside its choices or a combination that means nothing."""
-        scale_named(self.scale)
-        for name, valid in CHOICES.items():
-            if getattr(self, name) not in valid:
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
-        if (self.cluster_size is None) == (self.sampler == "cluster"):
-            raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
-        if (self.num_steps is None) == (self.num_epochs is None):
-            raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
-        for name in ("batch_size", "num_layers", "hidden_size", "max_tokens", "num_contexts", "tokens_per_document"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
-        if (self.pretraining_corpus is None) != (self.num_pretraining_steps is None):
-            raise ValueError(
-                f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
-                f"{self.num_pretraining_steps}: give both or neither"
-            )
-        if self.temperature <= 0:
-            raise ValueError(f"temperature={self.temperature}: must be above 0")
-
-
-FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
-EVALUATION_FIELDS = ("suite", "protocol", "rerank_depth", "context_seed", "num_test_contexts", "test_contexts", "measure")
-"""Fields that cannot change a training: runs that differ in nothing else share theirs."""
-
-
-def training_of(run: Run) -> Run:
-    """Gives the run whose training `run` uses: the same with its scale's own evaluation."""
-    fixed = scale_named(run.scale).fields
-    return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
-
-
-def first_phase_of(run: Run) -> Run | None:
-    """Gives the training that a two-phase run starts from; None for a run of one phase."""
-    if run.pretraining_corpus is None:
-        return None
-    one_phase = {"pretraining_corpus": None, "num_pretraining_steps": None, "sources": None, "num_hard_negatives": 0}
-    steps = {"corpus": run.pretraining_corpus, "num_steps": run.num_pretraining_steps, "num_epochs": None}
-    return training_of(replace(run, **one_phase, **steps))
-
-
-def check_fields(names: Iterable[str], where: str) -> None:
-    """ValueError when a name is not a field of Run; lists the valid ones."""
-    unknown = [name for name in names if name not in FIELDS]
-    if unknown:
-        raise ValueError(f"unknown axis {unknown} in {where}; a Run has {list(FIELDS)}")
-
-
-def base(scale: str, /, **changes: Any) -> Run:
-    """Gives the run that a scale fixes, with `changes`; ValueError names an unknown scale or field."""
-    check_fields(changes, "base()")
-    return Run(**{"scale": scale, **scale_named(scale).fields, **changes})
-
-
-def grid(run: Run, /, **axes: Any) -> tuple[Run, ...]:
-    """Gives `run` with every combination of the axes; a value that is no tuple holds for all."""
-    check_fields(axes, "grid()")
-    values = [value if isinstance(value, tuple) else (value,) for value in axes.values()]
-    return tuple(replace(run, **dict(zip(axes, combination, strict=True))) for combination in product(*values))
-
-
-@dataclass(frozen=True)
-class Pick:
-    """Which runs are meant: those whose fields have these values (a tuple: any of them)."""
-
-    wanted: tuple[tuple[str, Any], ...]
-
-    def matches(self, run: Run) -> bool:
-        """Says whether a run is meant."""
-        return all(
-            getattr(run, name) in value if isinstance(value, tuple) else getattr(run, name) == value
-            for name, value in self.wanted
-        )
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.wanted)
-
-
-def pick(**wanted: Any) -> Pick:
-    """Gives the choice of runs with these values; ValueError names an unknown field."""
-    check_fields(wanted, "pick()")
-    return Pick(tuple(sorted(wanted.items())))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Term:
-    """One number a claim speaks of: a metric path over the picked runs."""
-
-    metric: str
-    of: Pick
-
-
-POINTS = ("runs", "datasets")
-"""What a point of a correlation may be."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A sentence of the paper as data: printed values, an order, a trend over an axis, a correlation, an identity."""
-
-    id: str
-    kind: str
-    says: str
-    source: str
-    because: str
-    margin: float = 0.0
-    expected: tuple[tuple[Term, float], ...] = ()  # value: the printed numbers
-    pairs: tuple[tuple[Term, Term], ...] = ()  # order: each first is above each second by more than the margin
-    axis: str = ""  # trend
-    within: str = ""  # trend, correlation: a field of the run; one correlation for each of its values, and their mean
-    sign: int = 1
-    over: Term | None = None
-    x: Term | None = None  # correlation
-    y: Term | None = None
-    minus: Term | None = None
-    points: str = ""  # what a point of the correlation is: one of POINTS
-    holds_exactly: Callable[[], tuple[bool, str]] | None = None  # identity: arithmetic of the paper
-
-    @staticmethod
-    def value(id: str, says: str, *, expected: Mapping[Term, float], margin: float, source: str, because: str) -> Claim:
-        """Claims printed numbers, each within `margin` (in the metric's own unit)."""
-        printed = tuple(expected.items())
-        return Claim(id=id, kind="value", says=says, source=source, because=because, margin=margin, expected=printed)
-
-    @staticmethod
-    def order(
-        id: str, says: str, *, pairs: Iterable[tuple[Term, Term]], source: str, because: str, margin: float = 0.0
-    ) -> Claim:
-        """Claims that in every pair the first term is above the second by more than `margin`."""
-        both = tuple(pairs)
-        return Claim(id=id, kind="order", says=says, source=source, because=because, margin=margin, pairs=both)
-
-    @staticmethod
-    def trend(
-        id: str,
-        says: str,
-        *,
-        over: Term,
-        axis: str,
-        sign: int,
-        source: str,
-        because: str,
-        margin: float = 0.0,
-        within: str = "",
-    ) -> Claim:
-        """Claims that the rank correlation of the metric with `axis`, times `sign`, is above `margin`.
-
-        With `within`, it is the mean of the correlations at each value of that other field.
-        """
-        check_fields([axis, *([within] if within else [])], f"claim {id}")
-        return Claim(
-            id=id,
-            kind="trend",
-            says=says,
-            source=source,
-            because=because,
-            margin=margin,
-            over=over,
-            axis=axis,
-            within=within,
-            sign=sign,
-        )
-
-    @staticmethod
-    def correlation(
-        id: str,
-        says: str,
-        *,
-        x: Term,
-        y: Term,
-        points: str,
-        sign: int,
-        source: str,
-        because: str,
-        minus: Term | None = None,
-        within: str = "",
-        margin: float = 0.0,
-    ) -> Claim:
-        """Claims that Pearson's r of two metrics, times `sign`, is above `margin`; see `repro.correlation`.
-
-        `points="runs"`: a point is a run that both terms pick. `points="datasets"`: a point is a dataset and a system,
-        metrics have `*` for the dataset, and `minus` is taken from `y`; r is the mean over systems. With
-        `within`, r is the mean over the values of that field.
-        """
-        check_fields([within] if within else [], f"claim {id}")
-        if points not in POINTS:
-            raise ValueError(f"claim {id}: points={points!r} is unknown; choose one of {list(POINTS)}")
-        said: dict[str, Any] = {"id": id, "says": says, "source": source, "because": because, "margin": margin}
-        return Claim(kind="correlation", x=x, y=y, minus=minus, points=points, within=within, sign=sign, **said)
-
-    @staticmethod
-    def identity(id: str, says: str, *, holds: Callable[[], tuple[bool, str]], source: str, because: str) -> Claim:
-        """Claims arithmetic of the paper; `holds` gives whether it does and what was computed."""
-        return Claim(id=id, kind="identity", says=says, source=source, because=because, holds_exactly=holds)
-
-
-def term(metric: str, **wanted: Any) -> Term:
-    """Gives the metric of the picked runs."""
-    return Term(metric=metric, of=pick(**wanted))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,8 @@ def config_of(run: Run) -> ModelConfig:
         )
     }
     num_heads = max(1, run.hidden_size // head)
-    config = ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size)
+    drawn = {"initializer_range": run.initializer_range}
+    config = ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size, backbone_settings=drawn)
     return fit_to_start(config, run.start)
 
 

@@ -85,9 +85,12 @@ def open_heads(model: Biencoder | ContextualModel, start: str) -> None:
 def match_attention(model: Biencoder | ContextualModel) -> None:
     """Makes W_q and W_k the identity where texts are read, so that a word attends first to what has the same word.
 
-    ValueError for a backbone whose queries and keys are not two matrices of their own.
+    A word has the same vector in both stages, so that context vectors count as having it. ValueError for a backbone
+    whose queries and keys are not two matrices of their own.
     """
-    backbone = model.embedder if isinstance(model, Biencoder) else model.second_stage_model.backbone
+    backbone = backbones_of(model)[-1]
+    first = backbones_of(model)[0].model.get_input_embeddings().weight
+    backbone.model.get_input_embeddings().weight.copy_(first)
     if backbone.kind != "nomic":
         raise ValueError(f"heads='matching' with backbone={backbone.kind!r}: it is made for 'nomic' only")
     for layer in backbone.model.layers:
