@@ -33,7 +33,7 @@ def draw_overview(frame: Any, axes: Any) -> None:
         20,
         FIRST,
         f"first stage M₁\n{_layers(size['num_first_stage_layers'], width, size['num_heads'])}\n"
-        f"{_millions(size['num_first_stage_weights'])} weights\nmean over tokens",
+        f"{_millions(size['num_first_stage_weights'])} weights, word vectors too\nmean over tokens",
     )
     _box(
         axes,
@@ -54,7 +54,7 @@ def draw_overview(frame: Any, axes: Any) -> None:
         f"second stage M₂\n"
         f"reads [ {num_vectors} contexts | {size['num_soft_prompts']} soft prompts | ≤ {tokens} tokens ]\n"
         f"{_layers(size['num_layers'], width, size['num_heads'])}\n"
-        f"{_millions(size['num_second_stage_weights'])} weights\nmean over the text's tokens only",
+        f"{_millions(size['num_second_stage_weights'])} weights, word vectors too\nmean over the text's tokens only",
     )
     _box(axes, 83, 10, 15, 12, DATA, f"φ(d; D) or\nψ(q; D)\n1 × {width}")
     for start, end in (((21, 46), (30, 46)), ((56, 46), (66, 46)), ((21, 16), (30, 16)), ((74, 16), (83, 16))):

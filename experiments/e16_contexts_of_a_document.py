@@ -39,7 +39,7 @@ FIGURE = Figure(
     y="pca/{part1}/{part2}/y",
     x_label="first principal component",
     y_label="second principal component",
-    series=(Row(label="both", of=pick(**LOOKED)),),
+    series=(Row(label="contextual model", of=pick(**LOOKED)),),
     draw=draw_documents,
 )
 
@@ -52,7 +52,7 @@ TABLE = Table(
         Column(label="to the nearest", value="spread/nearest", decimals=3),
         Column(label="moved less than that %", value="spread/kept_apart", factor=100),
     ),
-    rows=(Row(label="both", of=pick(**LOOKED)),),
+    rows=(Row(label="contextual model", of=pick(**LOOKED)),),
 )
 
 CLAIMS = (

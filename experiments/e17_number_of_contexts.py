@@ -24,9 +24,10 @@ def runs(scale: str) -> tuple[Run, ...]:
     one = base(
         scale, **CONTEXTUAL, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale], num_test_contexts=None
     )
-    by_number = grid(one, seed=SEEDS, num_test_contexts=(None, *SIZES[scale]))
-    by_draw = grid(one, seed=SEEDS[:1], num_test_contexts=DRAWN_SIZES[scale], context_seed=CONTEXT_SEEDS)
-    return (base(scale, **SURROGATE), *by_number, *by_draw)
+    as_trained = grid(one, seed=SEEDS)
+    by_number = grid(one, seed=SEEDS, num_test_contexts=SIZES[scale], test_contexts="own")
+    by_draw = grid(by_number[0], num_test_contexts=DRAWN_SIZES[scale], context_seed=CONTEXT_SEEDS)
+    return (base(scale, **SURROGATE), *as_trained, *by_number, *by_draw)
 
 
 SCORED = CONTEXTUAL | {"context_seed": 0}
@@ -48,7 +49,7 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="both", of=pick(**SUPPLIED)),
+        Row(label="contextual model", of=pick(**SUPPLIED)),
         Row(label="no context (all null)", of=pick(**AS_TRAINED), context="null"),
         Row(label="surrogate, untrained", of=pick(**SURROGATE)),
     ),
@@ -67,14 +68,12 @@ def draw_sensitivity(frame: Any, axes: Any) -> None:
         at = [place + 0.26 * (number - (len(sizes) - 1) / 2) for place in range(len(order))]
         colour = ("#440154", "#21918c", "#b5a000")[number % 3]
         axes.hlines(at, rows["min"] - rows["mean"], rows["max"] - rows["mean"], color=colour, linewidth=2.2)
-        axes.plot([], [], color=colour, linewidth=2.2, label=f"{int(count)} context documents")
+        axes.plot([], [], color=colour, linewidth=2.2, label=f"{int(count)} document{'s' if count > 1 else ''}")
     axes.axvline(0, color="#262626", linewidth=0.8)
     axes.set_yticks(range(len(order)), order, fontsize="small")
     axes.set_ylim(-0.7, len(order) - 0.3)
     axes.set(xlabel="NDCG@10 less its mean over draws (points)", ylabel="")
-    axes.legend(
-        frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.35 / (1 + 0.2 * len(order)))
-    )
+    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 DRAWN = CONTEXTUAL | {"context_seed": CONTEXT_SEEDS}
@@ -88,10 +87,10 @@ FIGURE_DRAWS = Figure(
     points="{suite}/*/ndcg_at_10",
     x="num_test_contexts",
     y="value",
-    x_label="NDCG@10 less its mean over draws (points)",
-    y_label="",
+    x_label="context documents",
+    y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="both", of=pick(**DRAWN)),),
+    series=(Row(label="contextual model", of=pick(**DRAWN)),),
     draw=draw_sensitivity,
 )
 
@@ -106,7 +105,7 @@ TABLE_DRAWS = Table(
         ),
     ),
     rows=tuple(
-        Row(label=f"{size} documents", of=pick(**DRAWN, num_test_contexts=size), scales=scales)
+        Row(label=f"{size} document{'s' * (size > 1)}", of=pick(**DRAWN, num_test_contexts=size), scales=scales)
         for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})
         if (scales := tuple(scale for scale, sizes in DRAWN_SIZES.items() if size in sizes))
     ),

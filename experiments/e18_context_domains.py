@@ -28,7 +28,7 @@ FIGURE = Figure(
     mark_within=A_POINT,
     x_label="domain of the context",
     y_label="searched domain",
-    series=(Row(label="both", of=pick(**CROSSED)),),
+    series=(Row(label="contextual model", of=pick(**CROSSED)),),
 )
 
 TABLE = Table(
@@ -39,7 +39,7 @@ TABLE = Table(
         Column(label="others, mean", value="cross/other/ndcg_at_10", factor=100, decimals=2),
         Column(label="better under another %", value="cross/crossovers", factor=100),
     ),
-    rows=(Row(label="both", of=pick(**CROSSED)),),
+    rows=(Row(label="contextual model", of=pick(**CROSSED)),),
 )
 
 CLAIMS = (
