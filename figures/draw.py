@@ -20,6 +20,8 @@ from figures.style import new_axes, save_figure, value_text, write_note
 ON_ONE_AXIS = {"lines": draw_lines, "bars": draw_bars, "dots": draw_dots}
 KINDS = (*ON_ONE_AXIS, "scatter", "heatmap")
 GROUP = "group"
+NARROWEST = 4.8
+"""Inches of a heat map, so that its words fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +105,9 @@ def _set_log(axes: Axes, values: pd.Series) -> None:
 
 def _heatmap(frame: pd.DataFrame, picture: Picture) -> Figure:
     num_columns, num_rows = (max(3, frame[name].nunique()) for name in (picture.x, picture.y))
-    size = (1.4 + 0.55 * num_columns, 1.6 + 0.36 * num_rows)
-    figure, panels = new_axes(*size, num_panels=frame[GROUP].nunique())
+    num_panels = frame[GROUP].nunique()
+    width, height = max(1.4 + 0.55 * num_columns, NARROWEST / num_panels), 1.6 + 0.36 * num_rows
+    figure, panels = new_axes(width, height, num_panels=num_panels)
     note = draw_heatmap(
         frame.rename(columns={picture.cell: picture.cell_label or picture.cell}),
         panels,

@@ -1,4 +1,4 @@
-"""Scatter: one measure against another, a dot a run, with each group's straight line and its correlation."""
+"""Scatter: one measure against another, a dot a run or dataset, with each group's straight line and its correlation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw_scatter(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str,
             line = fit.intercept + fit.slope * along[ends]
             axes.plot(at[ends], line, color=colour, dashes=DASHES[number % len(DASHES)] or (1, 0), linewidth=1.2)
     legend_above(axes)
-    return "a dot is a run; r: Pearson, with its 95 % interval" + (" (of log x)" if x_is_log else "")
+    return "r: Pearson over the dots, with its 95 % interval" + (" (of log x)" if x_is_log else "")
 
 
 def correlation_words(x: np.ndarray, y: np.ndarray) -> str:

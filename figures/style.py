@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ INK = "#262626"
 MOST_LABELLED_VALUES = 9
 LONG_LABEL = 8
 LEGEND_WIDTH = 84
+NOTE_LETTERS_PER_INCH = 13
 SETTINGS = {
     "svg.hashsalt": "figure",
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
@@ -59,7 +61,8 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
         return
     words = [value_text(value) for value in values]
     long = max(map(len, words), default=0) > LONG_LABEL
-    axes.set_xticks(list(places), words, rotation=35 if long else 0, ha="right" if long else "center")
+    slant = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
+    axes.set_xticks(list(places), words, **slant)
     axes.minorticks_off()
 
 
@@ -80,7 +83,8 @@ def value_text(value: Any) -> str:
 def write_note(figure: Figure, note: str) -> None:
     """Writes small words under the picture: what its bands and numbers are."""
     if note:
-        figure.supxlabel(note, fontsize="small", color="#595959", x=0.99, ha="right")
+        lines = textwrap.fill(note, int(figure.get_figwidth() * NOTE_LETTERS_PER_INCH))
+        figure.supxlabel(lines, fontsize="small", color="#595959", x=0.99, ha="right")
 
 
 def save_figure(figure: Figure, frame: pd.DataFrame, path: Path) -> None:

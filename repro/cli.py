@@ -169,7 +169,7 @@ def show(
     """Shows artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
     from repro.report import claims_view, render
     from repro.scores import scores_view
-    from repro.views import RECORDS, artefact_views, judgements, records_of
+    from repro.views import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
 
     files = [word for word in what or () if word.endswith(".json")]
     if files and not as_json:
@@ -182,9 +182,8 @@ def show(
             plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
             as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
-        titles = {"published": "published records", "yours": "your records"}
         there = [whose for whose in judged if whose == "published" or records_of(experiment.runs(scale), whose)]
-        ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {titles[whose]}") for whose in there]
+        ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {RECORD_WORDS[whose]}") for whose in there]
         for view in [*shown.values(), *(ledgers if experiment.claims else [])]:
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
@@ -203,7 +202,7 @@ def paint(figure: Figure, scale: str, whose: str) -> Path | None:
     """Draws a figure from the published records or yours; gives the vector file, None when there is nothing to draw."""
     from figures.draw import Picture, draw
     from repro.plotted import column_label, figure_rows, number_of
-    from repro.views import records_of
+    from repro.views import RECORD_WORDS, records_of
 
     runs = experiment_of(figure.name).runs(scale)
     rows = figure_rows(figure, runs, records_of(runs, whose))
@@ -213,7 +212,7 @@ def paint(figure: Figure, scale: str, whose: str) -> Path | None:
     copied = ("kind", "x", "y", "x_label", "y_label", "hue", "cell", "mark_within", "x_is_log")
     picture = Picture(
         **{name: getattr(figure, name) for name in copied},
-        title=f"{figure.name}, scale {scale}" + ("" if needs_no_record else f", {whose} records"),
+        title=f"{figure.name}, scale {scale}" + ("" if needs_no_record else f", {RECORD_WORDS[whose]}"),
         cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
         own=figure.draw,
     )

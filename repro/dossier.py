@@ -66,6 +66,11 @@ class Section:
     num_published: int
 
     @property
+    def num_yours(self) -> int:
+        """Records of this machine."""
+        return len(self.records) - self.num_published
+
+    @property
     def heading(self) -> str:
         """The artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
         kind, number, rest = _split(self.name)

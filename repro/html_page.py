@@ -27,11 +27,16 @@ from repro.registry import experiments
 from repro.report import LEDGER_ORDER, summary_line
 from repro.scales import scale_named
 from repro.spec import Experiment
+from repro.views import RECORD_WORDS
 from repro.writing import whole_file
 
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
+
+PIXELS_A_POINT, MOST_ENLARGED = 4 / 3, 1.15
+UNJUDGED = {"WRONG SCALE": "cannot be judged", "NOT RUN": "not run"}
+"""Verdicts that say nothing of the paper, folded away below the others; and how the fold is called."""
 
 
 def write_report(scale: str, out: Path, paint: Painter, shown: Sequence[Experiment] | None = None) -> Path:
@@ -57,6 +62,7 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path) -> str:
         "sign": SIGNS.__getitem__,
         "svg": lambda picture, section: inline_svg(picture.svg, f"{section.name}-{picture.whose}-", section.caption),
         "csv_link": csv_link,
+        "whose": RECORD_WORDS.__getitem__,
         "fields": lambda record: asdict(record.run).items(),
         "words": words_of,
         "path": lambda record: os.path.relpath(record.path, folder),
@@ -67,8 +73,8 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path) -> str:
     return environment.get_template(TEMPLATE).render(
         scale=scale_named(scale),
         summary=summary_line([line.judged for line in lines]),
-        judged=[line for line in lines if line.judged.verdict != "NOT RUN"],
-        not_run=[line for line in lines if line.judged.verdict == "NOT RUN"],
+        judged=[line for line in lines if line.judged.verdict not in UNJUDGED],
+        unjudged={words: [line for line in lines if line.judged.verdict == name] for name, words in UNJUDGED.items()},
         sections=sections,
         deviations=deviations(scale),
         records=sorted(records.items()),
@@ -95,8 +101,9 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, f"#{prefix}{value[1:]}")
             elif "url(#" in value:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
-    root.attrib.pop("width", None)
-    root.attrib.pop("height", None)
+    width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_A_POINT
+    root.attrib.pop("height")
+    root.set("style", f"max-width: {MOST_ENLARGED * width:.0f}px; min-width: min(28rem, {width:.0f}px)")
     root.set("role", "img")
     root.set("aria-label", label)
     return Markup(ElementTree.tostring(root, encoding="unicode"))  # made by our own drawing, its text escaped there

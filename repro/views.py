@@ -13,6 +13,7 @@ from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.store import Record, has_record, read_record
 
 RECORDS = {"published": published_records, "yours": local_records}
+RECORD_WORDS = {"published": "published records", "yours": "your records"}
 
 
 def records_of(runs: Sequence[Run], whose: str) -> list[Record]:
