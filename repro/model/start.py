@@ -42,8 +42,8 @@ def build_model(
 ) -> Biencoder | ContextualModel:
     """Builds a model; the same arguments give the same weights. ValueError when the start does not fit.
 
-    `heads`: "random" draws them as the official code does; "identity" lets the pooled states through (`open_heads`);
-    "matching" does that, and attention begins by comparing contents (`match_attention`).
+    `heads`: "random" draws them as the official code does; "identity" lets pooled states through the output head;
+    "matching" does so in both stages, and attention begins by comparing contents (`match_attention`).
     """
     if heads not in HEADS:
         raise ValueError(f"heads={heads!r} is unknown; choose one of {list(HEADS)}")
@@ -58,24 +58,25 @@ def build_model(
         for backbone in backbones_of(model):
             load_pretrained(backbone, pretrained_folder(start))
     if heads != "random":
-        open_heads(model, start)
+        open_heads(model, start, both_stages=heads == "matching")
     if heads == "matching":
         match_attention(model)
     return model
 
 
 @torch.no_grad()
-def open_heads(model: Biencoder | ContextualModel, start: str) -> None:
+def open_heads(model: Biencoder | ContextualModel, start: str, *, both_stages: bool) -> None:
     """Makes what the backbone says reach the output as it is, so that training starts from a bag of word vectors.
 
-    The output head becomes the identity, shifted by `HEAD_SHIFT` between its layers so that GELU or ReLU passes it on.
-    A token-type row that was drawn at random becomes zero: a vector in every token makes all texts alike.
+    The output head, or that of both stages, becomes the identity, shifted by `HEAD_SHIFT` between its layers so that
+    GELU or ReLU passes states on. A token-type row that was drawn at random becomes zero: a vector in every token makes
+    all texts alike.
     """
-    first, _, second = model.mlp if isinstance(model, Biencoder) else model.second_stage_model.output_projection
-    for layer, shift in ((first, HEAD_SHIFT), (second, -HEAD_SHIFT)):
-        assert isinstance(layer, torch.nn.Linear), "heads are Linear, nonlinearity, Linear"
-        torch.nn.init.eye_(layer.weight)
-        torch.nn.init.constant_(layer.bias, shift)
+    for first, _, second in heads_of(model) if both_stages else heads_of(model)[-1:]:
+        for layer, shift in ((first, HEAD_SHIFT), (second, -HEAD_SHIFT)):
+            assert isinstance(layer, torch.nn.Linear), "heads are Linear, nonlinearity, Linear"
+            torch.nn.init.eye_(layer.weight)
+            torch.nn.init.constant_(layer.bias, shift)
     for backbone in backbones_of(model):
         if start in ("random", "words") and backbone.kind != "modernbert":
             torch.nn.init.zeros_(backbone.model.embeddings.token_type_embeddings.weight)
@@ -129,6 +130,13 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
         vocab_size=pretrained.vocab_size,
         backbone_settings={name: value for name, value in settings.items() if value is not None},
     )
+
+
+def heads_of(model: Biencoder | ContextualModel) -> tuple[torch.nn.Sequential, ...]:
+    """Gives the head of a biencoder, or of both stages of a contextual model."""
+    if isinstance(model, Biencoder):
+        return (model.mlp,)
+    return model.first_stage_model.mlp, model.second_stage_model.output_projection
 
 
 def backbones_of(model: Biencoder | ContextualModel) -> tuple[Backbone, ...]:
