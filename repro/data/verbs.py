@@ -20,6 +20,7 @@ class _ShowsByDefault(TyperGroup):
     """`repro data desk` means `repro data show desk`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts `show` in front of words that begin with no command."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["show", *args]
         return super().parse_args(ctx, args)
