@@ -14,8 +14,9 @@ import numpy as np
 
 from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives, masked_fraction
 from repro.batches.surrogate import load_surrogate
+from repro.data.pairs import Side
 from repro.identity import run_id, training_id
-from repro.inputs import SIDES, Inputs, stages_of
+from repro.inputs import Inputs, stages_of
 from repro.places import run_folder
 from repro.spec import TRAINED, Run
 from repro.train.metrics import read_metrics
@@ -151,14 +152,12 @@ def look_at(run: Run, inputs: Inputs, pairs_B: np.ndarray) -> Seen:
     return Seen(pairs_B, documents_M, scores_BM, masked_BM, keys_M == keys_M[own_B][:, None])
 
 
-def _vectors(run: Run, inputs: Inputs, side: str, rows: np.ndarray) -> np.ndarray:
+def _vectors(run: Run, inputs: Inputs, side: Side, rows: np.ndarray) -> np.ndarray:
     """Gives surrogate vectors, float32 (len(rows), D): the stored ones, or fresh ones for a run that stores none."""
     stored = inputs.embeddings(side)
     if stored is not None:
         return np.asarray(stored[rows], np.float32)
-    texts = inputs.pairs.texts(SIDES[SIDES.index(side)], rows)  # type: ignore[arg-type]
-    vectors: np.ndarray = load_surrogate(run.surrogate).embed(texts, run.max_tokens)
-    return vectors
+    return load_surrogate(run.surrogate).embed(inputs.pairs.texts(side, rows), run.max_tokens)
 
 
 def _pair(run: Run, inputs: Inputs, seen: Seen, row: int, num_negatives: int) -> Pair:

@@ -1,0 +1,169 @@
+"""Records alone make all that is shown: verdicts, cells, pages, the report; a record that goes takes its own."""
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from repro import reading, views
+from repro.claims import Judgement
+from repro.cli import app
+from repro.pages import renewed_pages
+from repro.reading import check
+from repro.registry import artefacts, experiments
+from repro.report import View, sort_judgements
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
+from repro.store import read_records, write_record
+
+NDCG = "{suite}/mean/ndcg_at_10"
+GAINS = {64: 0.0, 128: 0.05, 256: 0.0005, 512: -0.05}
+"""What each batch size adds to the same queries' scores: the verdicts follow from these."""
+RUNS = grid(base("desk"), batch_size=tuple(GAINS), seed=(0, 1, 2))
+TABLE = Table(
+    name="tableX",
+    caption="made by hand",
+    columns=(Column(label="NDCG@10", value=NDCG, factor=100),),
+    rows=tuple(Row(label=f"batch {size}", of=pick(batch_size=size)) for size in GAINS),
+)
+
+
+def above(id: str, better: int, worse: int = 64) -> Claim:
+    pairs = [(term(NDCG, batch_size=better), term(NDCG, batch_size=worse))]
+    return Claim.order(id, f"{better} above {worse}", pairs=pairs, source="here", because="a test")
+
+
+CLAIMS = (above("X.missing", 1024), above("X.holds", 128), above("X.undecided", 256), above("X.differs", 512))
+VERDICTS = {"X.missing": "NOT RUN", "X.holds": "HOLDS", "X.undecided": "UNDECIDED", "X.differs": "DIFFERS"}
+EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(TABLE,), claims=CLAIMS)
+
+
+def write(folder: Path, run: Run) -> None:
+    level = np.random.default_rng(7).uniform(0.3, 0.7, 200)
+    own = np.random.default_rng([run.seed, run.batch_size]).normal(GAINS[run.batch_size], 0.03, 200)
+    scores = (level + own).astype(np.float32)
+    write_record(
+        folder,
+        run,
+        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
+        arrays={"desk": scores},
+        provenance={"suite": {"datasets": [{"name": "a", "family": "f", "num_queries": 200}]}},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Records made by hand, in the place of the published ones."""
+    made = tmp_path / "published"
+    for run in RUNS:
+        write(made, run)
+    monkeypatch.setattr(views, "RECORDS", {"published": lambda: made, "yours": lambda: tmp_path / "none"})
+    return made
+
+
+def state() -> tuple[View, dict[str, Judgement]]:
+    judged = views.judgements(EXPERIMENT, "desk")
+    return views.artefact_views(EXPERIMENT, "desk")["tableX"], {one.claim.id: one for one in judged}
+
+
+def test_the_verdicts_of_records_made_by_hand_are_the_known_ones(folder: Path) -> None:
+    table, judged = state()
+    assert {name: one.verdict for name, one in judged.items()} == VERDICTS
+    assert all("–" not in row for row in table.rows) and {row[2] for row in table.rows} == {"3/3"}
+
+
+def test_any_record_that_goes_takes_exactly_its_cells_and_its_claims(folder: Path) -> None:
+    table, judged = state()
+    for record in read_records(folder):
+        kept = record.path.read_bytes()
+        record.path.unlink()
+        found, told = state()
+        record.path.write_bytes(kept)
+        changed = [after for before, after in zip(table.rows, found.rows, strict=True) if before != after]
+        assert changed == [(f"batch {record.run.batch_size}", "published", "2/3", "–")]
+        touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for pair in claim.pairs for t in pair)}
+        for name, before in judged.items():
+            assert told[name].verdict == ("NOT RUN" if name in touched else before.verdict)
+            assert (told[name].effect is None) == (name in touched or before.effect is None)
+
+
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [(("X.holds", "X.undecided"), 0), (tuple(VERDICTS), 1), (("X.differs",), 1), (("X.holds", "X.missing"), 2)],
+)
+def test_strict_check_tells_by_its_exit_code(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    claims: tuple[str, ...],
+    code: int,
+) -> None:
+    chosen = tuple(claim for claim in CLAIMS if claim.id in claims)
+    one = Experiment(number=99, title="", runs=EXPERIMENT.runs, shows=(TABLE,), claims=chosen)
+    monkeypatch.setattr(reading, "experiments", lambda: (one,))
+    check(strict=False)
+    assert exit_code(lambda: check(strict=True)) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith(f"{len(claims)} claims: ")
+    assert exit_code(lambda: check(strict=True, as_json=True)) == code
+
+
+def exit_code(action: Callable[[], None]) -> int:
+    try:
+        action()
+    except typer.Exit as left:
+        return left.exit_code
+    return 0
+
+
+def test_check_lists_what_differs_first_and_what_was_not_run_last(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reading, "experiments", lambda: (EXPERIMENT,))
+    check()
+    text = capsys.readouterr().out
+    places = [text.index(name) for name in ("X.differs", "X.undecided", "X.holds", "X.missing")]
+    assert places == sorted(places)
+    assert "4 claims: 1 DIFFERS, 1 UNDECIDED, 1 HOLDS, 1 NOT RUN" in text
+
+
+def test_writing_dry_says_what_would_change_and_changes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "PAGE.md"
+    page.write_text("old")
+    monkeypatch.setattr(reading, "experiments", lambda: (EXPERIMENT,))
+    monkeypatch.setattr("repro.pages.renewed_pages", lambda judged, scale: {page: "fresh"})
+    assert exit_code(lambda: check(write=True, dry_run=True)) == 1 and page.read_text() == "old"
+    assert exit_code(lambda: check(write=True)) == 0 and page.read_text() == "fresh"
+    assert exit_code(lambda: check(write=True, dry_run=True)) == 0
+    assert capsys.readouterr().err.splitlines() == ["PAGE.md would change", "PAGE.md is renewed"]
+
+
+def test_the_pages_say_what_the_committed_records_say() -> None:
+    """Fails when records or claims moved and `repro check --write` was not called after."""
+    if not list(views.RECORDS["published"]().glob("*.json")):
+        pytest.skip("no record is committed")
+    judged = sort_judgements(one for experiment in experiments() for one in views.judgements(experiment, "desk"))
+    for path, text in renewed_pages(judged, "desk").items():
+        assert path.read_text() == text, f"{path.name} is not what the records say: python -m repro check --write"
+
+
+@pytest.mark.parametrize("format", ["md", "latex", "csv"])
+def test_every_artefact_is_shown_without_a_record_of_ones_own(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app(["show", "all", "--format", format], standalone_mode=False) is None
+    out = capsys.readouterr().out
+    marks = {"md": "| --- |", "latex": r"\begin{tabular}", "csv": "claim,verdict,"}
+    assert out.count(marks[format]) >= len(artefacts()) if format != "csv" else marks[format] in out
+    if format == "csv":
+        assert all(len(row) < 40 for row in csv.reader(io.StringIO(out)))
+
+
+def test_the_report_is_written_from_the_committed_records(tmp_path: Path) -> None:
+    app(["report", "--out", str(tmp_path / "report.html")], standalone_mode=False)
+    text = (tmp_path / "report.html").read_text()
+    assert all(f'<section id="{name}"' in text for name in artefacts())
+    assert "Not drawn" not in text
