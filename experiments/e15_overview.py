@@ -14,55 +14,48 @@ def runs(scale: str) -> tuple[Run, ...]:
     return (base(scale, **SHAPE),)
 
 
+ARROWS = (((21, 46), (30, 46)), ((56, 46), (66, 46)), ((21, 16), (30, 16)), ((74, 16), (83, 16)), ((80, 38), (66, 28)))
+
+
 def draw_overview(frame: Any, axes: Any) -> None:
     """Draws documents and text going through both stages; `frame` has a row for each size: part1, value."""
     size = {name: int(value) for name, value in zip(frame["part1"], frame["value"], strict=True)}
-    contexts, width = size["num_contexts"], size["hidden_size"]
-    num_vectors = contexts * size["tokens_per_document"]
-    tokens = size["max_tokens"]
     axes.figure.set_size_inches(8.4, 4.6)
     axes.set(xlim=(0, 100), ylim=(0, 60), xlabel="", ylabel="")
     axes.axis("off")
-    _box(axes, 1, 38, 20, 16, DATA, f"{contexts} context documents\nof the corpus D\n≤ {tokens} tokens each")
-    _box(axes, 1, 8, 20, 16, DATA, f"one text\n(query or document)\n≤ {tokens} tokens")
-    _box(
-        axes,
-        30,
-        36,
-        26,
-        20,
-        FIRST,
-        f"first stage M₁\n{_layers(size['num_first_stage_layers'], width, size['num_heads'])}\n"
-        f"{_millions(size['num_first_stage_weights'])} weights, word vectors too\nmean over tokens",
-    )
-    _box(
-        axes,
-        66,
-        38,
-        32,
-        16,
-        DATA,
-        f"{num_vectors} context vectors × {width}\none set for a batch,\nno position of their own",
-    )
-    _box(
-        axes,
-        30,
-        4,
-        44,
-        24,
-        SECOND,
-        f"second stage M₂\n"
-        f"reads [ {num_vectors} contexts | {size['num_soft_prompts']} soft prompts | ≤ {tokens} tokens ]\n"
-        f"{_layers(size['num_layers'], width, size['num_heads'])}\n"
-        f"{_millions(size['num_second_stage_weights'])} weights, word vectors too\nmean over the text's tokens only",
-    )
-    _box(axes, 83, 10, 15, 12, DATA, f"φ(d; D) or\nψ(q; D)\n1 × {width}")
-    for start, end in (((21, 46), (30, 46)), ((56, 46), (66, 46)), ((21, 16), (30, 16)), ((74, 16), (83, 16))):
+    for x, y, width, height, colour, lines in _boxes(size):
+        _box(axes, (x, y, width, height), colour, "\n".join(lines))
+    for start, end in ARROWS:
         axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.4})
-    axes.annotate("", xy=(66, 28), xytext=(80, 38), arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.4})
 
 
-def _box(axes: Any, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
+def _boxes(size: dict[str, int]) -> tuple[tuple[int, int, int, int, str, tuple[str, ...]], ...]:
+    """Gives corner, width, height, colour and lines of text of each box."""
+    contexts, width, heads, tokens = (size[name] for name in ("num_contexts", "hidden_size", "num_heads", "max_tokens"))
+    vectors, prompts = contexts * size["tokens_per_document"], size["num_soft_prompts"]
+    weights = {stage: f"{_millions(size[f'num_{stage}_stage_weights'])} weights" for stage in ("first", "second")}
+    first = ("first stage M₁", _layers(size["num_first_stage_layers"], width, heads), weights["first"])
+    second = (
+        "second stage M₂",
+        f"reads [ {vectors} contexts | {prompts} soft prompts | ≤ {tokens} tokens ]",
+        _layers(size["num_layers"], width, heads),
+        weights["second"],
+        "mean over the text's tokens only",
+    )
+    given = (f"{contexts} context documents", "of the corpus D", f"≤ {tokens} tokens each")
+    shared = (f"{vectors} context vectors × {width}", "one set for a batch,", "no position of their own")
+    return (
+        (1, 38, 20, 16, DATA, given),
+        (1, 8, 20, 16, DATA, ("one text", "(query or document)", f"≤ {tokens} tokens")),
+        (30, 36, 26, 20, FIRST, (*first, "mean over tokens")),
+        (66, 38, 32, 16, DATA, shared),
+        (30, 4, 44, 24, SECOND, second),
+        (83, 10, 15, 12, DATA, ("φ(d; D) or", "ψ(q; D)", f"1 × {width}")),
+    )
+
+
+def _box(axes: Any, place: tuple[int, int, int, int], colour: str, text: str) -> None:
+    x, y, width, height = place
     corners_x, corners_y = (x, x + width, x + width, x), (y, y, y + height, y + height)
     axes.fill(corners_x, corners_y, facecolor=colour, edgecolor=INK, linewidth=1.0)
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize="small", linespacing=1.5)
