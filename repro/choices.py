@@ -28,7 +28,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "packing": ("random", "greedy"),
         "filter": ("none", "surrogate"),
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
-        "heads": ("random", "identity", "matching"),
+        "heads": ("random", "identity", "both-identity"),
         "backbone": ("nomic", "bert", "modernbert"),
         "prompts": ("none", "task"),
         "protocol": ("full", "rerank"),

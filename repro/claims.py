@@ -24,6 +24,7 @@ from repro.store import Record
 
 NUM_SAMPLES = 2000
 ALPHA = 0.05
+LOG2 = "log2 "
 VERDICTS = ("HOLDS", "DIFFERS", "UNDECIDED", "NOT RUN", "WRONG SCALE")
 
 
@@ -122,9 +123,12 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     """Gives what a metric is the mean of: values (float64 Q) and the stratum of each (int Q), e.g. query and dataset.
 
     A metric `{suite}/NAME/ndcg_at_10` is a mean over datasets of means over queries; NAME is "mean", a family or a
-    dataset. Any other metric is kept as an array under its own path. ValueError names the metric that is not there.
+    dataset. Any other metric is kept as an array under its own path. "log2 NAME" is the logarithm of one number: a
+    difference of two is a ratio. ValueError names the metric that is not there.
     """
     path = pattern.replace("{suite}", record.run.suite)
+    if path.startswith(LOG2) and path.removeprefix(LOG2) in record.metrics:
+        return np.log2([record.metrics[path.removeprefix(LOG2)]]), np.zeros(1, np.int64)
     if path in record.arrays:
         values = record.arrays[path].astype(np.float64)
         return values, np.zeros(len(values), np.int64)
@@ -221,7 +225,7 @@ def _correlation(claim: Claim, x: list[Record], y: list[Record], minus: list[Rec
 
 
 def _is_share(metric: str) -> bool:
-    return metric != "train/loss"
+    return metric != "train/loss" and not metric.startswith(LOG2)
 
 
 def _verdicts(

@@ -51,7 +51,6 @@ class Run:
     residual: bool
     prompts: str
     max_tokens: int
-    initializer_range: float  # standard deviation of weights drawn at random
     heads: str  # how output heads start: random (as the official code), or letting the pooled states through
     # training (§5)
     num_steps: int | None  # exactly one of num_steps and num_epochs

@@ -49,7 +49,6 @@ SMOKE: dict[str, Any] = {
     "residual": False,
     "prompts": "none",
     "max_tokens": 16,
-    "initializer_range": 0.02,
     "heads": "random",
     "num_steps": 12,
     "num_epochs": None,
@@ -138,7 +137,6 @@ SMALL: dict[str, Any] = {
     "residual": False,  # paper; the code of the second release adds one
     "prompts": "task",  # §5 and appendix "Task prefixes"
     "max_tokens": 64,  # §5 small setting
-    "initializer_range": 0.02,  # NomicBERT
     "heads": "random",  # official code
     "num_steps": None,
     "num_epochs": 3,  # §5

@@ -134,8 +134,7 @@ def config_of(run: Run) -> ModelConfig:
         )
     }
     num_heads = max(1, run.hidden_size // head)
-    drawn = {"initializer_range": run.initializer_range}
-    config = ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size, backbone_settings=drawn)
+    config = ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size)
     return fit_to_start(config, run.start)
 
 

@@ -1,5 +1,6 @@
 """Every test works in a folder of its own: nothing it makes reaches the checkout or another test."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,3 +12,13 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     monkeypatch.setenv("REPRO_HOME", str(home))
     return home
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves the slow tests to CI and to whoever asks for them: SLOW=1 make test."""
+    if os.environ.get("CI") or os.environ.get("SLOW"):
+        return
+    skip = pytest.mark.skip(reason="takes minutes; SLOW=1 or CI=true runs it")
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(skip)

@@ -121,3 +121,20 @@ def test_units_are_what_the_metric_is_the_mean_of(tmp_path: Path) -> None:
     assert np.array_equal(units(made, "train/loss")[0], np.zeros(10))
     with pytest.raises(ValueError, match="keeps no values behind 'lab/mean/ndcg_at_10'"):
         units(made, "lab/mean/ndcg_at_10")
+
+
+def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
+    speeds = {"random": 400.0, "domain": 100.0}
+    made = [
+        write_record(
+            tmp_path, run, metrics={"train/pairs_per_second": speeds[run.sampler] + run.seed}, arrays={}, provenance={}
+        )
+        for run in grid(base("desk"), sampler=("random", "domain"), seed=(0, 1, 2))
+    ]
+    speed = "log2 train/pairs_per_second"
+    claim = Claim.order(
+        "X.s", "four times", pairs=[(term(speed, sampler="random"), term(speed, sampler="domain"))], margin=1.0,
+        source="here", because="twice",
+    )  # fmt: skip
+    (judged,) = judge_all([claim], "desk", [r.run for r in made], made)
+    assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(2.0, abs=0.05) and not judged.is_share

@@ -40,7 +40,8 @@ def hold_out(pairs: Pairs, domains: Sequence[str] = (), rules: SuiteRules | None
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_some(pairs.domain_names)}")
     groups = {name: name for name in domains} or _largest_domains(pairs)
     kept = _rows_of_lowest_hash(pairs, groups, rules.max_documents, whole=bool(domains))
-    found, refused = [], []
+    found: list[Retrieval] = []
+    refused: list[str] = []
     for group, rows in sorted(kept.items()):
         try:
             found.append(build_collection(collection_name(group, [one.name for one in found]), rows, rules).retrieval)

@@ -83,7 +83,8 @@ def evaluate_setting(encoder: Encoder, suite: Suite, setting: Setting, folder: P
 
     def context_of(retrieval: Retrieval, kind: str) -> Context:
         wrong = collections.get(others.get(retrieval.name, ""))
-        source = {"wrong": wrong and wrong.retrieval, "random": setting.pool}.get(kind, retrieval)
+        wrong_retrieval = None if wrong is None else wrong.retrieval
+        source = {"wrong": wrong_retrieval, "random": setting.pool}.get(kind, retrieval)
         return draw_context(kind, source, num_contexts=setting.num_contexts, seed=setting.seed)
 
     def search_with(collection: Collection, kind: str) -> Run:

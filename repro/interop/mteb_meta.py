@@ -15,7 +15,6 @@ from repro.interop.official import RELEASES
 from repro.interop.opening import open_model
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import TextEncoder
 from repro.model.start import backbones_of
 
 MEBIBYTE = 2**20
@@ -60,7 +59,7 @@ def load_for_mteb(model_name: str, revision: str | None = None, device: str | No
     from repro.interop.mteb_model import MtebModel
 
     model = open_model(model_name, revision=revision).model
-    if not isinstance(model, TextEncoder):
+    if not isinstance(model, Biencoder | ContextualModel):
         raise ValueError(f"{model_name} is a model of another library: mteb opens it without our wrapper")
     options.pop("num_contexts", None)  # part of the identity, but the model's own
     if "context" in options:

@@ -82,7 +82,7 @@ class CdeModel(PreTrainedModel):
         wrapped.encoder = model
         return wrapped.eval()
 
-    def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:  # type: ignore[override]
         """Writes config.json and model.safetensors, whatever other format is asked for."""
         self.config.architectures = [type(self).__name__]
         self.config.save_pretrained(save_directory)

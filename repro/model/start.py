@@ -28,7 +28,7 @@ from repro.seeds import derive
 KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 HEAD_SHIFT = 3.0
 """In standard deviations of a pooled state, and more: what falls below is cut by the head's nonlinearity."""
-HEADS = ("random", "identity", "matching")
+HEADS = ("random", "identity", "both-identity")
 KEPT_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
@@ -43,7 +43,7 @@ def build_model(
     """Builds a model; the same arguments give the same weights. ValueError when the start does not fit.
 
     `heads`: "random" draws them as the official code does; "identity" lets pooled states through the output head;
-    "matching" does so in both stages, and attention begins by comparing contents (`match_attention`).
+    "both-identity" does so in both stages.
     """
     if heads not in HEADS:
         raise ValueError(f"heads={heads!r} is unknown; choose one of {list(HEADS)}")
@@ -58,9 +58,7 @@ def build_model(
         for backbone in backbones_of(model):
             load_pretrained(backbone, pretrained_folder(start))
     if heads != "random":
-        open_heads(model, start, both_stages=heads == "matching")
-    if heads == "matching":
-        match_attention(model)
+        open_heads(model, start, both_stages=heads == "both-identity")
     return model
 
 
@@ -80,23 +78,6 @@ def open_heads(model: Biencoder | ContextualModel, start: str, *, both_stages: b
     for backbone in backbones_of(model):
         if start in ("random", "words") and backbone.kind != "modernbert":
             torch.nn.init.zeros_(backbone.model.embeddings.token_type_embeddings.weight)
-
-
-@torch.no_grad()
-def match_attention(model: Biencoder | ContextualModel) -> None:
-    """Makes W_q and W_k the identity where texts are read, so that a word attends first to what has the same word.
-
-    A word has the same vector in both stages, so that context vectors count as having it. ValueError for a backbone
-    whose queries and keys are not two matrices of their own.
-    """
-    backbone = backbones_of(model)[-1]
-    first = backbones_of(model)[0].model.get_input_embeddings().weight
-    backbone.model.get_input_embeddings().weight.copy_(first)
-    if backbone.kind != "nomic":
-        raise ValueError(f"heads='matching' with backbone={backbone.kind!r}: it is made for 'nomic' only")
-    for layer in backbone.model.layers:
-        torch.nn.init.eye_(layer.self_attn.q_proj.weight)
-        torch.nn.init.eye_(layer.self_attn.k_proj.weight)
 
 
 def load_model(folder: str | Path) -> Biencoder | ContextualModel:

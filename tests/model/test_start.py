@@ -142,24 +142,13 @@ def test_identity_heads_let_the_pooled_states_through(architecture):
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
 
 
-def test_matching_lets_context_vectors_through_too():
-    model = build_model(small_config(), heads="matching").eval()
+def test_both_heads_let_context_vectors_through_too():
+    model = build_model(small_config(), heads="both-identity").eval()
     contexts = random_texts(6, seed=4)
     with torch.no_grad():
         pooled = mean_pool(model.first_stage_model.embedder(contexts), contexts.mask_NS)
         found = model.first_stage(contexts)
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
-
-
-def test_matching_attention_starts_from_the_words_themselves():
-    model = build_model(small_config(), heads="matching")
-    first, second = (backbone.model for backbone in backbones_of(model))
-    torch.testing.assert_close(first.get_input_embeddings().weight, second.get_input_embeddings().weight)
-    for layer in second.layers:
-        torch.testing.assert_close(layer.self_attn.q_proj.weight, torch.eye(16))
-        torch.testing.assert_close(layer.self_attn.k_proj.weight, torch.eye(16))
-    with pytest.raises(ValueError, match="made for 'nomic' only"):
-        build_model(small_config(backbone="bert"), heads="matching")
 
 
 def test_unknown_heads_are_refused():

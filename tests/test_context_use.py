@@ -1,0 +1,17 @@
+"""The architecture uses its context where nothing else tells noise from signal; a few minutes of training on one core."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.e02_context_use import LONGEST, runs
+from repro.execute import execute
+
+
+@pytest.mark.slow
+def test_the_right_context_is_worth_far_more_than_a_wrong_one() -> None:
+    (run,) = (r for r in runs("desk") if (r.architecture, r.num_steps, r.seed) == ("contextual", LONGEST, 0))
+    metrics = execute(replace(run, suite="planted-validation"), report=lambda line: None).metrics
+    own, wrong, null = (metrics[f"planted-validation{kind}/mean/ndcg_at_10"] for kind in ("", "+wrong", "+null"))
+    assert own > wrong + 0.05
+    assert own > null + 0.05
