@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 REPRODUCING = (ROOT / "REPRODUCING.md").read_text()
 SOURCES = sorted(p for folder in ("repro", "experiments", "figures", "slurm") for p in (ROOT / folder).rglob("*.py"))
-VERBS = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+VERBS = {c.name or c.callback.__name__.replace("_", "-") for c in app.registered_commands if c.callback}
 VERBS |= {group.name for group in app.registered_groups if group.name}
 
 
@@ -36,7 +36,7 @@ def test_every_artefact_is_in_the_table_of_artefacts() -> None:
 
 @pytest.mark.parametrize("page", [README, REPRODUCING], ids=["README", "REPRODUCING"])
 def test_every_command_on_the_pages_exists(page: str) -> None:
-    for verb in re.findall(r"(?:python -m repro|`repro|^repro) ([a-z]+)", page, flags=re.M):
+    for verb in re.findall(r"(?:python -m repro|`repro|^repro) ([a-z-]+)", page, flags=re.M):
         assert verb in VERBS, f"`repro {verb}` is no verb; there are {sorted(VERBS)}"
     for door in re.findall(r"python -m repro\.(\w+)", page):
         assert door in artefacts(), f"there is no door {door}"
