@@ -156,7 +156,8 @@ def local_copy(name: str, data_dir: Path) -> Path:
 def load_source(name: str, data_dir: Path, *, with_prompts: bool = False) -> Iterator[Row]:
     """Gives the pairs of a local copy, file by file in the order of their names, in constant memory.
 
-    Only the first document of a list of positives is taken, as by the authors; an empty text becomes "[empty]".
+    A dataset of the collection is both domain and source of its pairs: it is what the paper clusters within (§5). Only
+    the first document of a list of positives is taken, as by the authors; an empty text becomes "[empty]".
     `with_prompts` puts each domain's own prompt in front. ValueError for a domain that the source is not known to have.
     """
     source, folder = source_named(name), local_copy(name, data_dir)
@@ -169,7 +170,7 @@ def load_source(name: str, data_dir: Path, *, with_prompts: bool = False) -> Ite
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
             negatives = tuple(document_prompt + text for text in pair.negatives if normalise(text))
             yield Row(
-                f"{name}:{number}:{digest}", query_prompt + query, document_prompt + document, domain, name, negatives
+                f"{name}:{number}:{digest}", query_prompt + query, document_prompt + document, domain, domain, negatives
             )
             number += 1
 

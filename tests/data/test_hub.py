@@ -31,8 +31,8 @@ def test_a_local_copy_in_the_exact_format_is_read_with_its_prompts(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     plain = list(load_source("nomic-unsupervised", tmp_path))
     assert [row[1:5] for row in plain] == [
-        ("a", "b", "paq", "nomic-unsupervised"),
-        ("c", EMPTY, "npr", "nomic-unsupervised"),
+        ("a", "b", "paq", "paq"),
+        ("c", EMPTY, "npr", "npr"),
     ]
     asked = list(load_source("nomic-unsupervised", tmp_path, with_prompts=True))
     assert (asked[0].query, asked[0].document) == ("search_query: a", "search_document: b")
