@@ -1,17 +1,19 @@
 """Batch size by cluster size by filter, for both architectures: one grid behind figures 2, 3, 4, 9, 12 and 13."""
 
+from typing import Any
+
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # As in the paper, clusters are made inside a whole source (§5): they may be larger than a fine domain.
-BATCHES = {"smoke": (8, 16, 32), "desk": (32, 128, 512), "lab": (128, 512, 2048)}
+BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 32), "desk": (32, 128, 512), "lab": (128, 512, 2048)}
 BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
-CLUSTERS = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 512, 4096, 32768)}
+CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 512, 4096, 32768)}
 CLUSTERS |= dict.fromkeys(("small", "large"), (64, 256, 1024, 4096, 65536, 2097152, 4194304))
 SMALLEST = (8, 64)
 PAIRS = {"smoke": 192, "desk": 15360, "lab": 1024000}  # of each training, so that steps fall as batches grow
 SEEDS = (0, 1, 2)
 
-GRID = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
+GRID: dict[str, Any] = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
 BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": "contextual", **GRID}
 FILTERED, UNFILTERED = {"filter": "surrogate"}, {"filter": "none"}
 
@@ -49,12 +51,12 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 NDCG, LOSS = "{suite}/mean/ndcg_at_10", "train/loss"
-POINTS = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
+POINTS: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
 WITH, WITHOUT = (
     Row(label="filter", of=pick(**BIENCODER, **FILTERED)),
     Row(label="no filter", of=pick(**BIENCODER, **UNFILTERED)),
 )
-BY_BATCH_AND_CLUSTER = {
+BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "kind": "heatmap",
     "x": "cluster_size",
     "y": "batch_size",

@@ -1,15 +1,25 @@
 """Figure 5: how many supervised epochs, on two supervised sets, after one shared pre-training."""
 
+from typing import Any
+
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # The paper's sets are those of Nomic and of BGE; at our own scales two sources of the same mined text stand for them.
-FIRST_SET = {"smoke": ("planted-tiny", "planted"), "desk": ("desk", "services"), "lab": ("lab", "services")}
-SECOND_SET = {"smoke": ("planted-tiny", None), "desk": ("desk", "packages+modules"), "lab": ("lab", "packages+modules")}
+FIRST_SET: dict[str, tuple[str, str | None]] = {
+    "smoke": ("planted-tiny", "planted"),
+    "desk": ("desk", "services"),
+    "lab": ("lab", "services"),
+}
+SECOND_SET: dict[str, tuple[str, str | None]] = {
+    "smoke": ("planted-tiny", None),
+    "desk": ("desk", "packages+modules"),
+    "lab": ("lab", "packages+modules"),
+}
 FIRST_SET |= dict.fromkeys(("small", "large"), ("nomic-supervised", None))
 SECOND_SET |= dict.fromkeys(("small", "large"), ("bge-full-data", None))
 NUM_PAIRS = {"smoke": None, "desk": 4096, "lab": 65536, "small": None, "large": None}
-PRETRAINING = {
+PRETRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 12},
     "desk": {"pretraining_corpus": "desk", "num_pretraining_steps": 240},
     "lab": {"pretraining_corpus": "lab", "num_pretraining_steps": 4000},
@@ -19,14 +29,16 @@ PRETRAINING = {
     },  # one epoch of batches of 512
     "large": {"pretraining_corpus": "nomic-unsupervised", "num_pretraining_steps": 458_000},
 }
-EPOCHS = {"smoke": (1, 2)}
+EPOCHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2)}
 EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
 SEEDS = (0, 1, 2)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """One training for each number of epochs and each set; all start from one pre-training a seed."""
-    shared = BOTH | PRETRAINING[scale] | {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+    shared: dict[str, Any] = (
+        BOTH | PRETRAINING[scale] | {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+    )
     shared |= {"num_pairs": NUM_PAIRS[scale], "num_steps": None, "num_warmup_steps": 0, "test_contexts": "own"}
     return tuple(
         run

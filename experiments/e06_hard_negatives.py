@@ -1,5 +1,7 @@
 """Figures 10 and 11: supervised training with mined hard negatives, by their number and by cluster size."""
 
+from typing import Any
+
 from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH
 from experiments.e05_epochs import PRETRAINING
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
@@ -11,11 +13,11 @@ CORPUS = {
     "small": "nomic-supervised",
     "large": "nomic-supervised",
 }
-NUMBERS = {"smoke": (0, 1, 3)}
+NUMBERS: dict[str, tuple[int, ...]] = {"smoke": (0, 1, 3)}
 NUMBERS |= dict.fromkeys(("desk", "lab", "small", "large"), (0, 1, 3, 7, 15))
-CLUSTERS = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 512, 4096)}
+CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 512, 4096)}
 CLUSTERS |= dict.fromkeys(("small", "large"), (64, 512, 4096, 65536))
-LENGTH = {
+LENGTH: dict[str, dict[str, Any]] = {
     "smoke": {"num_steps": 6, "num_warmup_steps": 1},
     "desk": {"num_steps": 30, "num_warmup_steps": 3},
     "lab": {"num_steps": 1000, "num_warmup_steps": 50},
@@ -44,7 +46,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 NDCG = "{suite}/mean/ndcg_at_10"
 PHASE_TWO = {"pretraining_corpus": tuple(sorted({str(each["pretraining_corpus"]) for each in PRETRAINING.values()}))}
 ONE_PHASE = {"pretraining_corpus": None, "num_hard_negatives": 1}
-POINTS = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
+POINTS: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
 FIGURES = (
     Figure(
         name="figure10",

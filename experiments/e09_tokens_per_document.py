@@ -1,7 +1,7 @@
 """Figure 18: many context documents with one vector each, or few with several, at a fixed number of vectors."""
 
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, pick, term
 
 TOTAL = {"smoke": 8, "desk": 16, "lab": 64, "small": 64, "large": 512}
 PER_DOCUMENT = {
@@ -41,7 +41,7 @@ FIGURE = Figure(
 )
 
 
-def best_differs(one: str, other: str) -> tuple[tuple[object, object], ...]:
+def best_differs(one: str, other: str) -> tuple[tuple[Term, Term], ...]:
     """Claims that few vectors are better on one family of datasets and many on another."""
     first, last = {**BOTH, "tokens_per_document": 1}, {**BOTH, "tokens_per_document": 4}
     paths = [f"{{suite}}/{family}/ndcg_at_10" for family in (one, other)]

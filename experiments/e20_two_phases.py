@@ -4,7 +4,7 @@ from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, NEITHER_DOMA
 from experiments.e01_table1 import runs as table1_runs
 from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import CORPUS, LENGTH
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 SEEDS = (0, 1, 2)
 NUM_HARD_NEGATIVES = {"smoke": 1, "desk": 1, "lab": 3, "small": 7, "large": 7}
@@ -101,7 +101,7 @@ def means_follow() -> tuple[bool, str]:
     return worst <= 0.05 + 1e-9, f"largest difference {worst:.3f}, rounding allows 0.05"
 
 
-def gain(metric: str, of: object) -> tuple[object, object]:
+def gain(metric: str, of: object) -> tuple[Term, Term]:
     """Claims that the contextual system is above the plain one after a phase."""
     return term(metric, **CONTEXTUAL, pretraining_corpus=of), term(metric, **PLAIN, pretraining_corpus=of)
 

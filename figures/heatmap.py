@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -57,7 +59,7 @@ def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float], wit
     return mesh
 
 
-def luminance(colour: tuple[float, ...]) -> float:
+def luminance(colour: Sequence[float] | np.ndarray) -> float:
     """Gives the relative luminance of an sRGB colour (WCAG 2), 0 to 1."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

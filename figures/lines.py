@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -21,7 +23,7 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     groups, counts = list(dict.fromkeys(frame[group])), []
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
         members = frame[frame[group] == name]
-        look = {"color": colour, "dashes": DASHES[number % len(DASHES)] or (1, 0)}
+        look: dict[str, Any] = {"color": colour, "dashes": DASHES[number % len(DASHES)] or (1, 0)}
         if members[x].isna().all():
             axes.axhline(members[y].mean(), label=f"{name} ({count_words([members['seed'].nunique()])})", **look)
             continue

@@ -61,7 +61,7 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
         return
     words = [value_text(value) for value in values]
     long = max(map(len, words), default=0) > LONG_LABEL
-    slant = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
+    slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
     axes.set_xticks(list(places), words, **slant)
     axes.minorticks_off()
 

@@ -23,7 +23,7 @@ def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) 
     ValueError names a metric that a record lacks.
     """
     have = {record.run: record for record in records}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
         for record in (have[run] for run in runs if series.of.matches(run) and run in have):
             partners = [_partner(pick, record, have.values()) for pick in (figure.x_of, figure.minus)]

@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from repro.places import CHECKOUT
-from repro.spec import Experiment, Figure, Table
+from repro.spec import Exhibit, Experiment, Figure, Table
 
 
 @cache
@@ -28,7 +28,7 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 @cache
-def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure]]:
+def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhibit]]:
     """Gives every artefact by name with the experiment that shows it."""
     return MappingProxyType(
         {shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows}

@@ -117,8 +117,17 @@ def first_phase_of(run: Run) -> Run | None:
     """Gives the training that a two-phase run starts from; None for a run of one phase."""
     if run.pretraining_corpus is None:
         return None
-    one_phase = {"pretraining_corpus": None, "num_pretraining_steps": None, "sources": None, "num_hard_negatives": 0}
-    steps = {"corpus": run.pretraining_corpus, "num_steps": run.num_pretraining_steps, "num_epochs": None}
+    one_phase: dict[str, Any] = {
+        "pretraining_corpus": None,
+        "num_pretraining_steps": None,
+        "sources": None,
+        "num_hard_negatives": 0,
+    }
+    steps: dict[str, Any] = {
+        "corpus": run.pretraining_corpus,
+        "num_steps": run.num_pretraining_steps,
+        "num_epochs": None,
+    }
     return training_of(replace(run, **one_phase, **steps))
 
 

@@ -1,4 +1,4 @@
-"""The architecture uses its context where nothing else tells noise from signal; a few minutes of training on one core."""
+"""The architecture uses its context where nothing else tells noise from signal; minutes of training on one core."""
 
 from dataclasses import replace
 

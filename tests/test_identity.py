@@ -33,8 +33,8 @@ def test_every_field_moves_the_id() -> None:
         "filter": "surrogate" if run.filter == "none" else "none", "architecture": "contextual", "backbone": "bert",
         "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": "rerank",
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
-        "sources": "services", "heads": "random", "test_contexts": "own", "measure": "batches", "pretraining_corpus": None,
-        "num_pretraining_steps": None,
+        "sources": "services", "heads": "random", "test_contexts": "own", "measure": "batches",
+        "pretraining_corpus": None, "num_pretraining_steps": None,
     }  # fmt: skip
     for name in FIELDS:
         value = other[name] if name in other else (getattr(run, name) or 0) + 1

@@ -52,6 +52,7 @@ def mine_negatives(
 
 def _rank(scores_RM: np.ndarray, seed: int) -> np.ndarray:
     """Gives columns by falling score; those that are NaN (too near) come late, by lot, and -inf (the same) last."""
-    lot_M = generator_for(seed, "hard negatives").random(scores_RM.shape[1])
+    lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
     filled_RM = np.where(np.isnan(scores_RM), -10.0 - lot_M[None], scores_RM)
-    return np.argsort(-filled_RM, axis=1, kind="stable")
+    ranked_RM: np.ndarray = np.argsort(-filled_RM, axis=1, kind="stable")
+    return ranked_RM

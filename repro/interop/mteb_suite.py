@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset, DatasetDict
@@ -163,7 +163,7 @@ def _made(kind: type[AbsTask], name: str, category: str, data: dict[str, Any]) -
         name=name,
         description=f"{category} on {name}, from texts of this machine.",
         dataset={"path": f"local/{name}", "revision": _digest(data)},
-        type=category,
+        type=cast(Any, category),
         category="t2t",
         modalities=["text"],
         eval_splits=[SPLIT],
