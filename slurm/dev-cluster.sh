@@ -98,7 +98,8 @@ up() {
     mkdir -p "$folder"/{state,spool}
     chmod 755 "$folder"
     install_packages
-    if ! is_up slurmctld; then
+    if ! is_up munged || ! is_up slurmctld; then # what is left of a cluster that lost one of them cannot go on
+        stop slurmd && stop slurmctld && stop munged
         rm -rf "$folder"/{state,spool}/*
         write_configuration
         start_munged
@@ -121,7 +122,7 @@ stop() { # daemon, signal
 down() {
     local left=""
     if is_up slurmctld; then
-        left="$(scontrol listpids 2>/dev/null | awk '$1 ~ /^[0-9]+$/ && $1 > 1 {print $1}')"
+        left="$(scontrol listpids 2>/dev/null | awk '$1 ~ /^[0-9]+$/ && $1 > 1 {print $1}' || true)" # fails where there is no job
         scancel --full --state=PENDING,RUNNING,SUSPENDED --user="$(id -un)" 2>/dev/null || true
         for _ in $(seq 1 60); do [ -z "$(squeue --noheader 2>/dev/null)" ] && break; sleep 0.25; done
         # jobs that did not end within that time; nobody would end them once slurmd is gone
