@@ -138,6 +138,8 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     datasets = record.provenance["suite"]["datasets"]
     strata = np.repeat(np.arange(len(datasets)), [dataset["num_queries"] for dataset in datasets])
     chosen = [i for i, d in enumerate(datasets) if name in ("mean", d["family"], d["name"])]
+    if not chosen:
+        raise MissingRunsError(f"the suite {suite} has no dataset {name}")
     inside = np.isin(strata, chosen)
     return record.arrays[suite][inside].astype(np.float64), strata[inside]
 
