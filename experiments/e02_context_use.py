@@ -59,7 +59,7 @@ CONTEXTUAL = {"architecture": "contextual"}
 END = {"num_steps": LONGEST}
 
 FIGURE = Figure(
-    name="context-use",
+    name="context_use",
     caption=(
         "Planted corpus, one domain a batch: NDCG@10 of held-out domains against the number of training steps. "
         "Each point is a training of its own, its learning rate decayed to zero."
