@@ -156,7 +156,7 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
 def test_children_end_with_the_queue_and_leave_a_checkpoint(
     end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "1")
     runs = LONG[:2]
     process = launcher(runs)
     until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
