@@ -19,8 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from repro.cost import arithmetic_of
+from repro.identity import difference
 from repro.lease import EXIT_LOST, acquire, look
 from repro.places import CHECKOUT
+from repro.spec import Run
 from slurm.job import EXIT_INTERRUPTED
 from slurm.notes import Note
 from slurm.profiles import Profile
@@ -89,6 +92,7 @@ class LocalQueue:
     ended: dict[str, str] = field(default_factory=dict)  # work name -> done, failed, cancelled, waiting in vain
     attempts: Counter[str] = field(default_factory=Counter)
     waiting_for: set[str] = field(default_factory=set)  # works that another queue is doing
+    told: dict[str, int] = field(default_factory=dict)  # work name -> how many bytes of its log have been told
 
     def run(self) -> dict[str, str]:
         """Works until every job has ended; gives how. KeyboardInterrupt goes on after the children have ended."""
@@ -97,6 +101,7 @@ class LocalQueue:
             while len(self.ended) < len(self.tasks):
                 if self._reap() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
                     looked = time.monotonic()
+                    self._tell()
                     self._settle()
                     self._fill()
                 time.sleep(0.05)
@@ -112,11 +117,26 @@ class LocalQueue:
         """Takes back the room of children that have ended; says whether there were any."""
         ended = [task for task in self.tasks if task.name in self.children and not _lives(self.children[task.name][0])]
         for task in ended:
+            self._tell()
             child, slot = self.children.pop(task.name)
             self.slots.append(slot)
-            self.report(f"{task.name}: {_says(child.returncode)}")
+            if child.returncode != 0:
+                self.report(f"{task.name}: {_says(child.returncode)}")
             self._note_unexplained(task, child.returncode)
         return bool(ended)
+
+    def _tell(self) -> None:
+        """Passes on the whole lines that the children have added to their logs."""
+        for task in self.tasks:
+            if task.name not in self.children:
+                continue
+            with self.log_of(task).open("rb") as log:
+                log.seek(self.told[task.name])
+                lines, _, _ = log.read().rpartition(b"\n")
+            if lines:
+                self.told[task.name] += len(lines) + 1
+                for line in lines.decode(errors="replace").splitlines():
+                    self.report(f"{task.name}: {line}")
 
     def _note_unexplained(self, task: Task, status: int) -> None:
         """Writes down the failure of a child that could not do so itself, so that it is not started for ever."""
@@ -178,6 +198,7 @@ class LocalQueue:
         file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
         paths = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
         with log.open("ab") as output:
+            before = output.tell()
             child = subprocess.Popen(
                 [sys.executable, "-u", "-m", "slurm.children", str(file)],
                 env=os.environ | slot.environment() | {"PYTHONPATH": paths},
@@ -187,8 +208,11 @@ class LocalQueue:
             )
         self.children[task.name] = (child, slot)
         self.attempts[task.name] += 1
+        self.told[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        self.report(f"{task.name}: started{where_to}, {slot.num_threads} threads, log {log}")
+        differs = ", ".join(f"{name}={value}" for name, value in difference(Run(**task.job.run)).items())
+        what = f" ({differs})" if task.work.kind == "run" else ""
+        self.report(f"{task.name}: started{where_to}{what}, {slot.num_threads} threads, log {log}")
 
     def _end_children(self) -> None:
         for child, _ in self.children.values():
@@ -201,6 +225,13 @@ class LocalQueue:
             for child, _ in self.children.values():
                 child.kill()
                 child.wait()
+
+
+def dearest_first(tasks: Sequence[Task]) -> list[Task]:
+    """Gives stages as they come, then the runs by their arithmetic: the longest must not be left for the end."""
+    runs = [task for task in tasks if task.work.kind == "run"]
+    stages = [task for task in tasks if task.work.kind != "run"]
+    return [*stages, *sorted(runs, key=lambda task: -arithmetic_of(Run(**task.job.run)).flops)]
 
 
 def _lives(child: subprocess.Popen[bytes]) -> bool:
@@ -222,7 +253,7 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, report: 
     """Does these jobs on this machine; gives, for each work, how it ended."""
     slots = make_slots(profile, gpus=visible_gpus(), num_cores=len(os.sched_getaffinity(0)))
     folder = sweep_folder(sweep)
-    queue = LocalQueue(list(tasks), slots, folder, report)
+    queue = LocalQueue(dearest_first(tasks), slots, folder, report)
     place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
     lease = acquire(place)
     assert lease is not None, "a queue's folder has its own name"

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -193,7 +194,8 @@ def test_two_launchers_at_once_submit_each_run_once() -> None:
         "from tests.slurm.test_cluster import RUNS, launch\nimport sys\n"
         "print('\\n'.join(launch(*RUNS)), file=sys.stderr)"
     )
-    both = [subprocess.Popen(["python", "-c", code], cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    words = [sys.executable, "-c", code]
+    both = [subprocess.Popen(words, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60)[1] for process in both]
     assert sorted("3 runs asked for, 3 to start" in words for words in said) == [False, True], said
     until(recorded(*RUNS))
