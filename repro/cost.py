@@ -4,16 +4,18 @@ A run's arithmetic is counted in floating-point operations: 24 h² + 4 n h for a
 of width h, three times over for the backward pass; both texts of a pair; the first stage once for each context document
 of a batch; and the context vectors as further tokens of every text. How many of these a machine does in a second is
 measured: the median over the records made on such a machine, of the same architecture where there are any. The error of
-an estimate is how far the same rule is off on those records, leaving each one out.
+an estimate is how far the same rule is off on those records, leaving each one out. What a run does beside training is
+taken from the records that measured the same thing, a context at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from repro.spec import TRAINED, Run
+from repro.identity import training_id
+from repro.spec import TRAINED, Run, first_phase_of
 from repro.store import Record
 
 TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
@@ -36,13 +38,19 @@ class Arithmetic:
     flops: float
     num_weights: int
 
+    def __add__(self, other: Arithmetic) -> Arithmetic:
+        """Gives what both do, one after the other, with the larger one's weights."""
+        num_weights = max(self.num_weights, other.num_weights)
+        return Arithmetic(
+            self.num_pairs + other.num_pairs, self.num_tokens + other.num_tokens, self.flops + other.flops, num_weights
+        )
+
 
 @dataclass(frozen=True)
 class Speed:
-    """What a kind of machine does: operations a second in training, seconds a run beside training, and the error."""
+    """What a kind of machine does: operations a second in training, and the error."""
 
     flops_per_second: float
-    other_seconds: float
     num_records: int  # 0: assumed
     relative_error: float | None  # median of |estimated / measured - 1|, each record estimated from the others
 
@@ -92,44 +100,62 @@ def measure_speed(records: Iterable[Record], like: Run, kind: str) -> Speed:
 
     Nearest: of the same scale and architecture, else of the same architecture, else any that was trained there.
     """
-    there = [record for record in records if machine_kind(record.provenance["machine"]["device"]) == kind]
+    there = [record for record in records if _kind_of(record) == kind]
     trained = [record for record in there if record.provenance["training"].get("seconds")]
     same = [record for record in trained if record.run.architecture == like.architecture]
     for group in ([record for record in same if record.run.scale == like.scale], same, trained):
         if group:
             return _speed_of(group)
-    return Speed(ASSUMED_FLOPS_PER_SECOND[kind], 0.0, 0, None)
+    return Speed(ASSUMED_FLOPS_PER_SECOND[kind], 0, None)
 
 
 def _speed_of(records: Sequence[Record]) -> Speed:
     rates = [arithmetic_of(record.run).flops / record.provenance["training"]["seconds"] for record in records]
-    other = median(record.provenance["evaluation_seconds"] for record in records)
     errors = [
         abs(rate / median(rates[:number] + rates[number + 1 :]) - 1)
         for number, rate in enumerate(rates)
         if len(rates) > 1
     ]
-    return Speed(median(rates), other, len(records), median(errors) if errors else None)
+    return Speed(median(rates), len(records), median(errors) if errors else None)
 
 
 def estimate(
-    run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1, is_trained: bool = False
+    run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1, trained: Collection[str] = ()
 ) -> Estimate:
-    """Gives what a run will cost; several devices are taken to share the training without loss."""
-    does, known = NOTHING if is_trained else arithmetic_of(run), list(records)
+    """Gives what a run will cost, less the trainings that are there; several devices share a training without loss."""
+    known = list(records)
+    does = sum((arithmetic_of(phase) for phase in phases_of(run) if training_id(phase) not in trained), NOTHING)
     speed = measure_speed(known, run, kind)
-    other = speed.other_seconds if run.architecture in TRAINED else _untrained_seconds(run, known)
-    seconds = does.flops / speed.flops_per_second / num_devices + other
+    seconds = does.flops / speed.flops_per_second / num_devices + _other_seconds(run, known, kind)
     chunk = min(run.batch_size, 64 if kind == "cpu" else 512)
     activations = chunk * run.max_tokens * run.hidden_size * run.num_layers * BYTES_AN_ACTIVATION
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights + (activations if does.num_pairs else 0)
     return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed)
 
 
-def _untrained_seconds(run: Run, records: Sequence[Record]) -> float:
+def phases_of(run: Run) -> Iterator[Run]:
+    """Gives the run, then the training that its own goes on from, where there is one."""
+    phase: Run | None = run
+    while phase is not None:
+        yield phase
+        phase = first_phase_of(phase)
+
+
+def _other_seconds(run: Run, records: Sequence[Record], kind: str) -> float:
     same = [
         record
         for record in records
-        if (record.run.architecture, record.run.suite, record.run.measure) == (run.architecture, run.suite, run.measure)
+        if _kind_of(record) == kind
+        and (record.run.architecture, record.run.suite, record.run.measure)
+        == (run.architecture, run.suite, run.measure)
     ]
-    return median(record.provenance["evaluation_seconds"] for record in same) if same else 0.0
+    each = [record.provenance["evaluation_seconds"] / _num_contexts(record.run) for record in same]
+    return median(each) * _num_contexts(run) if each else 0.0
+
+
+def _num_contexts(run: Run) -> int:
+    return len(run.test_contexts.split("+")) if run.architecture == "contextual" else 1
+
+
+def _kind_of(record: Record) -> str:
+    return machine_kind(record.provenance["machine"]["device"])

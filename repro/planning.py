@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.cost import Estimate, estimate
+from repro.cost import Estimate, estimate, phases_of
 from repro.identity import difference, run_id, training_id
 from repro.inputs import stages_of
 from repro.places import published_records
@@ -125,10 +125,10 @@ def _estimates(
     missing: Iterable[Run], recorded: Iterable[Run], known: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
     """Gives the cost of each run; a training that several runs share is counted with the first of them."""
-    trained = {training_id(run) for run in recorded}
+    trained = {training_id(phase) for run in recorded for phase in phases_of(run)}
     for run in missing:
-        yield estimate(run, known, kind=kind, num_devices=num_devices, is_trained=training_id(run) in trained)
-        trained.add(training_id(run))
+        yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
+        trained |= {training_id(phase) for phase in phases_of(run)}
 
 
 def _readable_records(folders: Iterable[Path]) -> list[Record]:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from repro.cost import ASSUMED_FLOPS_PER_SECOND, TEXT_SHARE, arithmetic_of, estimate, machine_kind, measure_speed
+from repro.identity import training_id
 from repro.planning import make_plan
-from repro.spec import Run, base
+from repro.spec import Run, base, first_phase_of
 from repro.store import Record
 
 PLAIN = base("desk", num_steps=100)
@@ -94,3 +95,19 @@ def test_a_training_that_runs_share_is_counted_once(tmp_path: Path) -> None:
     plan = make_plan(variants, [tmp_path])
     assert plan.totals["num_pairs"] == arithmetic_of(run).num_pairs
     assert [one.arithmetic.num_pairs > 0 for one in plan.estimates] == [True, False, False]
+
+
+def test_a_first_phase_is_counted_unless_it_is_there() -> None:
+    second = base("desk", corpus="desk", pretraining_corpus="desk", num_pretraining_steps=240, num_steps=30)
+    alone, first = estimate(second, []).arithmetic, first_phase_of(second)
+    assert first is not None
+    assert alone.num_pairs == (240 + 30) * second.batch_size
+    assert estimate(second, [], trained={training_id(first)}).arithmetic.num_pairs == 30 * second.batch_size
+
+
+def test_what_is_done_beside_training_counts_by_the_context() -> None:
+    one = replace(CONTEXTUAL, test_contexts="own")
+    records = [record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
+    known = {training_id(one), training_id(replace(one, seed=1))}
+    assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
+    assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
