@@ -1,0 +1,42 @@
+"""The metrics of smoke runs that a change should not move; `GOLDEN_WRITE=1` renews them, in a commit of its own."""
+
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+TOLERANCE = {"loss": 0.02, "accuracy": 0.07, "ndcg_at_10": 0.05}
+"""Across machines sums come in another order; twelve steps from a random start spread that to this much."""
+OTHERWISE = 0.02
+MOST_METRICS = 12
+"""Of what is no headline, the first so many by name: enough to notice, few enough to read."""
+
+
+def assert_golden(name: str, folder: Path, ids: Collection[str]) -> None:
+    """Compares the records of these runs with the file of that name."""
+    found = {path.stem: _chosen(path) for path in sorted(folder.glob("*.json")) if path.stem in ids}
+    golden = GOLDEN / f"{name}.json"
+    if os.environ.get("GOLDEN_WRITE"):
+        golden.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    expected = json.loads(golden.read_text())
+    assert found.keys() == expected.keys()
+    for identifier, metrics in expected.items():
+        assert found[identifier].keys() == metrics.keys(), identifier
+        for metric, value in metrics.items():
+            tolerance = TOLERANCE.get(_last(metric), OTHERWISE * max(1.0, abs(value)))
+            assert found[identifier][metric] == pytest.approx(value, abs=tolerance), f"{identifier} {metric}"
+
+
+def _chosen(path: Path) -> dict[str, float]:
+    recorded = json.loads(path.read_text())["metrics"]
+    metrics = {name: value for name, value in recorded.items() if "per_second" not in name}
+    headline = [name for name in metrics if _last(name) in TOLERANCE and ("mean" in name or name.startswith("train"))]
+    others = sorted(name for name in metrics if _last(name) not in ("recall_at_100", "mrr_at_10"))
+    return {name: round(metrics[name], 4) for name in headline or others[:MOST_METRICS]}
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
