@@ -1,4 +1,8 @@
-"""Scatter: one measure against another, a dot a run or dataset, with each group's straight line and its correlation."""
+"""Scatter: one measure against another, a dot a run or dataset, with each group's straight line and its correlation.
+
+Dots of one group that share their x to the last digit are one thing measured again, as a dataset is by several seeds:
+their mean is drawn, since counting them one by one would make the interval too narrow.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def draw_scatter(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str,
     """
     groups = list(dict.fromkeys(frame[group]))
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
-        members = frame[frame[group] == name].dropna(subset=[x, y])
+        members = frame[frame[group] == name].dropna(subset=[x, y]).groupby(x, as_index=False, sort=False)[y].mean()
         at, values = members[x].to_numpy(float), members[y].to_numpy(float)
         along = np.log10(at) if x_is_log else at
         label = f"{name}: {correlation_words(along, values)}"

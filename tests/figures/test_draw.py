@@ -150,6 +150,19 @@ def test_a_scatter_draws_every_run_its_line_and_pearsons_r() -> None:
     assert labels_of(figure) == [expected]
 
 
+def test_what_several_seeds_measured_of_one_thing_is_one_dot_of_a_scatter() -> None:
+    found = [(1.0, 2.0), (2.0, 5.0), (3.0, 5.5)]
+    rows = [
+        {"series": "a", "seed": seed, "loss": x, "score": y + off}
+        for seed, off in enumerate((-0.5, 0.5))
+        for x, y in found
+    ]
+    figure, _ = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False))
+    dots = figure.axes[0].get_lines()[0]
+    assert [(float(x), float(y)) for x, y in dots.get_xydata()] == found
+    assert labels_of(figure)[0].endswith("n = 3")
+
+
 def test_too_few_dots_have_no_correlation() -> None:
     assert correlation_words(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
     assert correlation_words(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
