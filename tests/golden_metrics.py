@@ -34,8 +34,9 @@ def _chosen(path: Path) -> dict[str, float]:
     recorded = json.loads(path.read_text())["metrics"]
     metrics = {name: value for name, value in recorded.items() if "per_second" not in name}
     headline = [name for name in metrics if _last(name) in TOLERANCE and ("mean" in name or name.startswith("train"))]
-    others = sorted(name for name in metrics if _last(name) not in ("recall_at_100", "mrr_at_10"))
-    return {name: round(metrics[name], 4) for name in headline or others[:MOST_METRICS]}
+    if all(name.startswith("train/") for name in headline):  # a measure of another kind than retrieval
+        headline += sorted(name for name in metrics if not name.startswith("train/"))[:MOST_METRICS]
+    return {name: round(metrics[name], 4) for name in headline}
 
 
 def _last(name: str) -> str:
