@@ -14,6 +14,7 @@ import numpy as np
 
 from repro.data.beir import Suite, load_suite
 from repro.data.elsewhere import brought, holder_of, names_elsewhere, suites_elsewhere
+from repro.data.hub import SOURCES, prompts_by_domain
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, load_tokens, tokenize
 from repro.spec import TRAINED, Run, first_phase_of
@@ -146,14 +147,28 @@ def _tokens_stage(run: Run) -> Stage:
     selection = _selection_stage(run)
 
     def make(folder: Path) -> None:
-        from repro.model.prompts import PROMPTS
-
         pairs, tokenizer = selected_pairs(run), load_tokenizer("minilm")
-        for side, prompt in zip(SIDES, PROMPTS[run.prompts], strict=True):
-            texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
+        for side, prompts in zip(SIDES, _prompts_of_pairs(run, pairs), strict=True):
+            plain = pairs.texts(side, np.arange(len(pairs)))
+            texts = [prompt + text for prompt, text in zip(prompts, plain, strict=True)]
             tokenize(texts, tokenizer, run.max_tokens).save(folder / side)
 
-    return Stage("tokens", {"prompts": run.prompts, "max_tokens": run.max_tokens}, make, (selection,))
+    key = {"prompts": run.prompts, "max_tokens": run.max_tokens}
+    if run.prompts != "none" and run.corpus in SOURCES:
+        key["by_domain"] = True
+    return Stage("tokens", key, make, (selection,))
+
+
+def _prompts_of_pairs(run: Run, pairs: Pairs) -> tuple[list[str], list[str]]:
+    """Gives what stands in front of each query and each document: the domain's own prompts, where it has some."""
+    from repro.model.prompts import PROMPTS
+
+    of_all = PROMPTS[run.prompts]
+    codes, names = np.unique(pairs.domain_codes, return_inverse=True)
+    here = [pairs.domain_names[code] for code in codes]
+    own = {} if run.prompts == "none" else prompts_by_domain(run.corpus, here)
+    each = [own.get(name, of_all) for name in here]
+    return [each[n][0] for n in names], [each[n][1] for n in names]
 
 
 def _embeddings_stage(run: Run) -> Stage:

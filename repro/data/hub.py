@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -153,30 +153,33 @@ def local_copy(name: str, data_dir: Path) -> Path:
     return folder
 
 
-def load_source(name: str, data_dir: Path, *, with_prompts: bool = False) -> Iterator[Row]:
+def load_source(name: str, data_dir: Path) -> Iterator[Row]:
     """Gives the pairs of a local copy, file by file in the order of their names, in constant memory.
 
     A dataset of the collection is both domain and source of its pairs: it is what the paper clusters within (§5). Only
-    the first document of a list of positives is taken, as by the authors; an empty text becomes "[empty]".
-    `with_prompts` puts each domain's own prompt in front. ValueError for a domain that the source is not known to have.
+    the first document of a list of positives is taken, as by the authors; an empty text becomes "[empty]". Texts carry
+    no prompts: those are put in front when they become tokens.
     """
     source, folder = source_named(name), local_copy(name, data_dir)
     number = 0
     for path in sorted(p for p in folder.rglob("*") if p.suffix in (".parquet", ".jsonl")):
         for pair in read_foreign(path, Columns(source.columns)):
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
-            query_prompt, document_prompt = _prompts(name, source, domain) if with_prompts else ("", "")
             query, document = pair.query or EMPTY, pair.document or EMPTY
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
-            negatives = tuple(document_prompt + text for text in pair.negatives if normalise(text))
-            yield Row(
-                f"{name}:{number}:{digest}", query_prompt + query, document_prompt + document, domain, domain, negatives
-            )
+            negatives = tuple(text for text in pair.negatives if normalise(text))
+            yield Row(f"{name}:{number}:{digest}", query, document, domain, domain, negatives)
             number += 1
 
 
-def _prompts(name: str, source: HubSource, domain: str) -> tuple[str, str]:
-    if domain not in source.domains:
-        known = sorted(source.domains) or "none yet: add them to repro/data/hub.py"
-        raise ValueError(f"{name}: no prompts are declared for the domain {domain!r}; known are {known}")
-    return source.domains[domain].prompts
+def prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Gives the prompts (query, document) that a source has for its domains; nothing for one that declares none.
+
+    ValueError for a domain that the source is not known to have: its prompts would be a guess.
+    """
+    declared = SOURCES[name].domains if name in SOURCES else {}
+    if not declared:
+        return {}
+    if unknown := sorted(set(domains) - set(declared)):
+        raise ValueError(f"{name}: no prompts are declared for the domains {unknown}; known are {sorted(declared)}")
+    return {domain: declared[domain].prompts for domain in domains}

@@ -6,8 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.hub import EMPTY, SOURCES, load_source, local_copy
+from repro.data.hub import EMPTY, SOURCES, load_source, local_copy, prompts_by_domain
 from repro.data.quirks import QUIRKS, quirks_of
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.inputs import Inputs, stages_of
+from repro.spec import base
 
 
 def test_the_twenty_nine_domains_carry_the_row_counts_of_table_5():
@@ -24,7 +27,7 @@ def test_an_absent_source_is_named_with_its_size_and_command(tmp_path):
         local_copy("laion", tmp_path)
 
 
-def test_a_local_copy_in_the_exact_format_is_read_with_its_prompts(tmp_path):
+def test_a_local_copy_in_the_exact_format_is_read(tmp_path):
     folder = tmp_path / "nomic_embed_unsupervised"
     folder.mkdir()
     rows = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
@@ -34,9 +37,31 @@ def test_a_local_copy_in_the_exact_format_is_read_with_its_prompts(tmp_path):
         ("a", "b", "paq", "paq"),
         ("c", EMPTY, "npr", "npr"),
     ]
-    asked = list(load_source("nomic-unsupervised", tmp_path, with_prompts=True))
-    assert (asked[0].query, asked[0].document) == ("search_query: a", "search_document: b")
-    assert asked[1].query == "classification: c" and asked[1].id == plain[1].id
+
+
+def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    folder = tmp_path / "nomic_embed_unsupervised"
+    folder.mkdir()
+    rows = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "d", "dataset": "npr"}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    asked = {"corpus": "nomic-unsupervised", "num_pairs": None, "suite": "planted"}
+    run, tokenizer = base("smoke", **asked, prompts="task"), load_tokenizer("minilm")
+    for stage in (*stages_of(run), *stages_of(base("smoke", **asked))):
+        stage.build(print)
+    own, plain = Inputs(run), Inputs(base("smoke", **asked))
+    place_of = {text: place for place, text in enumerate(own.pairs.texts("query", [0, 1]))}
+
+    def tokens_of(inputs, side, place):
+        return inputs.tokens(side).pad([place])[0][0].tolist()
+
+    def expected(text):
+        return tokenize([text], tokenizer, run.max_tokens).pad([0])[0][0].tolist()
+
+    assert tokens_of(own, "query", place_of["a"]) == expected("search_query: a")
+    assert tokens_of(own, "document", place_of["a"]) == expected("search_document: b")
+    assert tokens_of(own, "query", place_of["c"]) == expected("classification: c")
+    assert tokens_of(plain, "query", place_of["c"]) == expected("c")
 
 
 def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path):
@@ -47,17 +72,16 @@ def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path):
     (folder / "nq.jsonl").write_text(json.dumps(row) + "\n")
     found = list(load_source("bge-full-data", tmp_path))
     assert [(one.document, one.domain, one.negatives) for one in found] == [("b", "fiqa", ("d",)), ("b", "nq", ("d",))]
-    with pytest.raises(ValueError, match="no prompts are declared for the domain 'fiqa'"):
-        list(load_source("bge-full-data", tmp_path, with_prompts=True))
+    assert prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
 
 
-def test_an_unknown_domain_is_refused_when_prompts_are_wanted(tmp_path):
+def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path):
     folder = tmp_path / "nomic_embed_supervised"
     folder.mkdir()
     (folder / "x.jsonl").write_text('{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}\n')
     assert next(load_source("nomic-supervised", tmp_path)).negatives == ("c",)
     with pytest.raises(ValueError, match="wild"):
-        next(load_source("nomic-supervised", tmp_path, with_prompts=True))
+        prompts_by_domain("nomic-supervised", ["nq", "wild"])
 
 
 def test_oddities_are_found_by_either_name_and_explain_themselves():
