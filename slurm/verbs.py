@@ -110,7 +110,7 @@ def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_see
 
 
 def prune(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
-    """Removes the checkpoints of recorded runs and what killed processes left half-written; keeps records and logs."""
+    """Removes checkpoints of recorded runs and half-written files; evaluate and export then train the model again."""
     from slurm.prune import leftovers
 
     removed = 0
