@@ -8,7 +8,7 @@ READY := .venv/.built-from-lock
 # the slowest come first.
 .PHONY: table1 test lint types
 
-# The queue trains what is missing, a run to a core; the door then finds all recorded, and shows it.
+# The queue trains what is missing, side by side; the door then finds all recorded, and shows it.
 table1: $(READY)
 	@$(BIN)/python -m repro launch table1 --on local --retry
 	$(BIN)/python -m repro.table1
