@@ -35,9 +35,6 @@ GRACE_SECONDS = 90.0
 LOOK_EVERY_SECONDS = 1.0
 """How often the disk is asked what other queues have done."""
 
-FEW_CORES, RUNS_A_CORE, RUN_BYTES = 4, 2, 1.5 * 2**30
-"""With few cores runs share them, if memory allows: no core is idle while one reads, writes or is the last to end."""
-
 RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
 
 Report = Callable[[str], None]
@@ -67,9 +64,7 @@ def visible_gpus() -> list[str]:
     return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
-def make_slots(
-    profile: Profile, *, gpus: Sequence[str], num_cores: int, memory_bytes: float = float("inf")
-) -> list[Slot]:
+def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
     """Gives the places a machine has: GPUs are dealt out, cores divided.
 
     ValueError when a run wants more GPUs than there are.
@@ -77,21 +72,12 @@ def make_slots(
     wanted = profile.gpus_per_run or (1 if gpus else 0)
     if wanted > len(gpus):
         raise ValueError(f"profile {profile.name} gives each run {wanted} GPUs, and this machine shows {list(gpus)}")
-    if wanted:
-        most = len(gpus) // wanted
-    elif profile.cpus_per_run or num_cores >= FEW_CORES:
-        most = max(1, num_cores // (profile.cpus_per_run or 2))
-    else:
-        most = max(1, min(RUNS_A_CORE * num_cores, int(memory_bytes // RUN_BYTES)))
+    cores_each = profile.cpus_per_run or (1 if num_cores < 4 else 2)
+    most = len(gpus) // wanted if wanted else max(1, num_cores // cores_each)
     num_slots = min(most, profile.num_at_once or most)
     threads = profile.cpus_per_run or max(1, num_cores // num_slots)
     dealt = [tuple(gpus[number * wanted : (number + 1) * wanted]) for number in range(num_slots)]
     return [Slot(gpus_of_slot, threads) for gpus_of_slot in dealt]
-
-
-def memory_of_machine() -> int:
-    """Gives the memory that is there, in bytes, used or not."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @dataclass
@@ -265,8 +251,7 @@ def _says(status: int) -> str:
 
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, report: Report) -> dict[str, str]:
     """Does these jobs on this machine; gives, for each work, how it ended."""
-    cores = len(os.sched_getaffinity(0))
-    slots = make_slots(profile, gpus=visible_gpus(), num_cores=cores, memory_bytes=memory_of_machine())
+    slots = make_slots(profile, gpus=visible_gpus(), num_cores=len(os.sched_getaffinity(0)))
     folder = sweep_folder(sweep)
     queue = LocalQueue(dearest_first(tasks), slots, folder, report)
     place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
