@@ -147,7 +147,8 @@ def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() ->
 def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
     path, (start, end) = tmp_path / "R.md", CLAIMS_MARKERS
     path.write_text(f"before\n{start}\nold\n{end}\nafter\n")
-    assert replace_block(path, CLAIMS_MARKERS, "fresh\n") == f"before\n{start}\n\nfresh\n\n{end}\nafter\n"
+    renewed = replace_block(path, path.read_text(), CLAIMS_MARKERS, "fresh\n")
+    assert renewed == f"before\n{start}\n\nfresh\n\n{end}\nafter\n"
     path.write_text("no markers")
     with pytest.raises(ValueError, match="once each"):
-        replace_block(path, CLAIMS_MARKERS, "")
+        replace_block(path, path.read_text(), CLAIMS_MARKERS, "")
