@@ -18,6 +18,11 @@ def difference(run: Run) -> dict[str, Any]:
     return {name: value for name, value in asdict(run).items() if name in ("scale", "seed") or value != fixed[name]}
 
 
+def difference_in_words(run: Run) -> str:
+    """Gives what differs from the scale's values as a line for a reader: seed=0, sampler=domain."""
+    return ", ".join(f"{name}={value}" for name, value in difference(run).items())
+
+
 def run_id(run: Run) -> str:
     """Gives the id of a run: the same on every machine, unmoved by a new field."""
     text = json.dumps(difference(run), sort_keys=True, separators=(",", ":"))

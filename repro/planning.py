@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.cost import Estimate, estimate, phases_of
-from repro.identity import difference, run_id, training_id
+from repro.identity import difference_in_words, run_id, training_id
 from repro.inputs import stages_of
 from repro.places import published_records
 from repro.spec import Run
@@ -72,7 +72,7 @@ class Plan:
         asked = f"{self.num_asked} runs asked for, {unique} different"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
-        runs = [f"  {run_id(run)}  {_duration(one.seconds):>8}  {_words(run)}" for run, one in pairs]
+        runs = [f"  {run_id(run)}  {_duration(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
         stages = [f"  stage {stage.name}/{stage.path.name}" for stage in self.stages]
         return [counts, *(f"not here: {lack}" for lack in self.lacks), *stages, *runs, *self._cost_lines()]
 
@@ -95,10 +95,6 @@ class Plan:
         error = self.totals["relative_error"]
         off = "one record each" if error is None else f"on those records the estimate is {100 * error:.0f} % off"
         return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
-
-
-def _words(run: Run) -> str:
-    return ", ".join(f"{name}={value}" for name, value in difference(run).items())
 
 
 def _duration(seconds: float) -> str:

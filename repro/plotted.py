@@ -147,7 +147,7 @@ def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | No
         by_seed.setdefault(seed, []).append(value)
     means = [sum(values) / len(values) for values in by_seed.values()]
     whole = all(float(mean).is_integer() for mean in means)
-    return seeds, format_mean(means, 0 if whole else 1 if figure.factor >= 100 else 3)
+    return seeds, format_mean(means, 1 if figure.factor >= 100 else 0 if whole else 3)
 
 
 def _places(figure: Figure) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from repro.cost import arithmetic_of
-from repro.identity import difference
+from repro.identity import difference_in_words
 from repro.lease import EXIT_LOST, acquire, look
 from repro.places import CHECKOUT
 from repro.spec import Run
@@ -116,8 +116,9 @@ class LocalQueue:
     def _reap(self) -> bool:
         """Takes back the room of children that have ended; says whether there were any."""
         ended = [task for task in self.tasks if task.name in self.children and not _lives(self.children[task.name][0])]
-        for task in ended:
+        if ended:
             self._tell()
+        for task in ended:
             child, slot = self.children.pop(task.name)
             self.slots.append(slot)
             if child.returncode != 0:
@@ -210,8 +211,7 @@ class LocalQueue:
         self.attempts[task.name] += 1
         self.told[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        differs = ", ".join(f"{name}={value}" for name, value in difference(Run(**task.job.run)).items())
-        what = f" ({differs})" if task.work.kind == "run" else ""
+        what = f" ({difference_in_words(Run(**task.job.run))})" if task.work.kind == "run" else ""
         self.report(f"{task.name}: started{where_to}{what}, {slot.num_threads} threads, log {log}")
 
     def _end_children(self) -> None:
