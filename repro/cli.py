@@ -15,12 +15,13 @@ from rich.table import Table as RichTable
 
 from repro.asked import runs_asked
 from repro.data.verbs import data
+from repro.identity import difference_in_words, run_id
 from repro.interop.verbs import VERBS as VERBS_IN_AND_OUT
 from repro.places import CHECKOUT, local_records
 from repro.reading import VERBS_THAT_READ
 from repro.registry import artefacts, experiment_of, experiments
 from repro.scales import ORDER, scale_named
-from repro.spec import Experiment, Figure, Run
+from repro.spec import Experiment, Figure
 from slurm.verbs import VERBS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -142,21 +143,13 @@ def run(
 
         check_available(missing)
         for number, one in enumerate(missing, 1):
-            _say(f"run {number} of {len(missing)}: {describe(one)}")
+            _say(f"run {number} of {len(missing)}: {run_id(one)} ({difference_in_words(one)})")
             run_here(one, report=_say)
     show(what, scale)
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def describe(run: Run) -> str:
-    """Gives one line that tells a run from its neighbours."""
-    from repro.identity import difference, run_id
-
-    changes = ", ".join(f"{name}={value}" for name, value in difference(run).items() if name != "scale")
-    return f"{run_id(run)} ({changes})"
 
 
 @app.command()

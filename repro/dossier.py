@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from repro.claims import Judgement
-from repro.identity import difference
 from repro.report import ABSENT, View, claims_view, exhibit_rows
 from repro.scales import scale_named
 from repro.spec import Exhibit, Experiment, Figure, Table
@@ -177,11 +176,6 @@ def deviations(scale: str) -> View:
 
 def _word(value: Any) -> str:
     return ABSENT if value is None else str(value)
-
-
-def words_of(record: Record) -> str:
-    """Gives what tells a run from its scale's own values."""
-    return ", ".join(f"{name}={_word(value)}" for name, value in difference(record.run).items() if name != "scale")
 
 
 def seconds_of(records: Iterable[Record]) -> tuple[float, float]:

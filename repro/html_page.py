@@ -21,10 +21,10 @@ from repro.dossier import (
     machines_of,
     seconds_of,
     sections_of,
-    words_of,
 )
+from repro.identity import difference_in_words
 from repro.registry import experiments
-from repro.report import LEDGER_ORDER, summary_line
+from repro.report import LEDGER_ORDER, format_seconds, summary_line
 from repro.scales import scale_named
 from repro.spec import Experiment
 from repro.views import RECORD_WORDS
@@ -64,9 +64,9 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path) -> str:
         "csv_link": csv_link,
         "whose": RECORD_WORDS.__getitem__,
         "fields": lambda record: asdict(record.run).items(),
-        "words": words_of,
+        "words": lambda record: difference_in_words(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
-        "duration": duration,
+        "duration": format_seconds,
         "spent": lambda records: seconds_of([record for _, record in records]),
         "machines": lambda records: machines_of([record for _, record in records]),
     }
@@ -112,10 +112,3 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
 def csv_link(picture: Picture) -> str:
     """Gives the plotted data as a link that needs no file beside the page."""
     return "data:text/csv;base64," + base64.b64encode(picture.data.read_bytes()).decode()
-
-
-def duration(seconds: float) -> str:
-    """Gives a time as a reader says it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

@@ -19,8 +19,9 @@ def difference(run: Run) -> dict[str, Any]:
 
 
 def difference_in_words(run: Run) -> str:
-    """Gives what differs from the scale's values as a line for a reader: seed=0, sampler=domain."""
-    return ", ".join(f"{name}={value}" for name, value in difference(run).items())
+    """Gives what differs from the scale's values as a line for a reader, the scale left out: seed=0, sampler=domain."""
+    changes = {name: value for name, value in difference(run).items() if name != "scale"}
+    return ", ".join(f"{name}={'–' if value is None else value}" for name, value in changes.items())
 
 
 def run_id(run: Run) -> str:

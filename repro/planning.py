@@ -12,6 +12,7 @@ from repro.cost import Estimate, estimate, phases_of
 from repro.identity import difference_in_words, run_id, training_id
 from repro.inputs import stages_of
 from repro.places import published_records
+from repro.report import format_seconds
 from repro.spec import Run
 from repro.stages import Stage
 from repro.store import Record, read_record, split_recorded
@@ -72,7 +73,7 @@ class Plan:
         asked = f"{self.num_asked} runs asked for, {unique} different"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
-        runs = [f"  {run_id(run)}  {_duration(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
+        runs = [f"  {run_id(run)}  {format_seconds(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
         stages = [f"  stage {stage.name}/{stage.path.name}" for stage in self.stages]
         return [counts, *(f"not here: {lack}" for lack in self.lacks), *stages, *runs, *self._cost_lines()]
 
@@ -80,9 +81,9 @@ class Plan:
         if not self.missing:
             return []
         cost, machine = self.totals, f"{self.num_gpus} GPU a run" if self.num_gpus else "CPU"
-        time = f"{_duration(3600 * cost['hours_one_after_another'])} one after another"
+        time = f"{format_seconds(3600 * cost['hours_one_after_another'])} one after another"
         if self.num_at_once > 1:
-            time += f", {_duration(3600 * cost['hours'])} with {self.num_at_once} at once"
+            time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} at once"
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
         sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
@@ -95,12 +96,6 @@ class Plan:
         error = self.totals["relative_error"]
         off = "one record each" if error is None else f"on those records the estimate is {100 * error:.0f} % off"
         return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
 
 
 def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0, num_at_once: int = 1) -> Plan:

@@ -9,10 +9,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from repro.claims import Judgement
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table
 from repro.store import Record
+
+if TYPE_CHECKING:  # judging loads scipy; planning and the queue, which only print, should not wait for it
+    from repro.claims import Judgement
 
 ABSENT = "–"
 LEDGER_ORDER = ("DIFFERS", "UNDECIDED", "HOLDS", "WRONG SCALE", "NOT RUN")
@@ -35,9 +38,21 @@ class View:
         return self.align or "ll"[: len(self.header)] + "r" * (len(self.header) - 2)
 
 
+NARROW_SPACE = "\u202f"
+
+
 def format_number(value: float | None, decimals: int = 1) -> str:
-    """Gives a number with its decimals, or a dash where there is none."""
-    return ABSENT if value is None else f"{value:.{decimals}f}"
+    """Gives a number with its decimals, thousands apart; a dash where there is none."""
+    return ABSENT if value is None else f"{value:,.{decimals}f}".replace(",", NARROW_SPACE)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Gives a duration for a reader: 45 s, 12 min, 3.5 h; nothing where it is not known."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{format_number(seconds / 3600)} h"
 
 
 def format_mean(values: Sequence[float], decimals: int) -> str:
@@ -175,7 +190,7 @@ LATEX_SPECIAL = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ", "\r": " "}
     | {"±": r"$\pm$", "–": "--", "·": r"$\cdot$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-    | {"≥": r"$\geq$", "≤": r"$\leq$", "→": r"$\to$", "×": r"$\times$", "−": "$-$", "\u2009": r"\,"}
+    | {"≥": r"$\geq$", "≤": r"$\leq$", "→": r"$\to$", "×": r"$\times$", "−": "$-$", NARROW_SPACE: r"\,"}
 )
 LONG_TEXT = 40
 """A column of longer texts is a paragraph in LaTeX."""
@@ -196,10 +211,10 @@ def _latex_column(view: View, number: int) -> str:
 
 
 def as_csv(view: View) -> str:
-    """Gives a view as CSV."""
+    """Gives a view as CSV, its numbers in one piece."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([view.header, *view.rows])
+    writer.writerows([text.replace(NARROW_SPACE, "") for text in line] for line in (view.header, *view.rows))
     return out.getvalue()
 
 

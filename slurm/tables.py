@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from repro.identity import difference
+from repro.identity import difference_in_words
+from repro.report import format_seconds
 from repro.spec import Run
 from slurm.status import Sight, Standing, summary
 
@@ -29,12 +30,8 @@ def table_of(runs: Sequence[Run], found: Sequence[Standing]) -> Table:
     for run, standing in zip(runs, found, strict=True):
         colour = COLOURS.get(standing.state, "default")
         state = f"[{colour}]{standing.state}[/{colour}]"
-        table.add_row(standing.id, _words(run), state, *_progress(standing), standing.reason)
+        table.add_row(standing.id, difference_in_words(run), state, *_progress(standing), standing.reason)
     return table
-
-
-def _words(run: Run) -> str:
-    return " ".join(f"{name}={value}" for name, value in difference(run).items() if name != "scale")
 
 
 def _progress(standing: Standing) -> tuple[str, str, str]:
@@ -44,12 +41,3 @@ def _progress(standing: Standing) -> tuple[str, str, str]:
     of = f"/{progress.num_steps}" if progress.num_steps else ""
     speed = f"{progress.pairs_per_second:.0f}" if progress.pairs_per_second else ""
     return f"{progress.step}{of}", speed, format_seconds(progress.seconds_left)
-
-
-def format_seconds(seconds: float | None) -> str:
-    """Gives a duration for a reader: 45 s, 12 min, 3.5 h."""
-    if seconds is None:
-        return ""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

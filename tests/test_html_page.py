@@ -12,7 +12,7 @@ import pytest
 from figures.draw import Picture, draw
 from repro import views
 from repro.dossier import Section, artefact_of, deviations, seconds_of, sections_of
-from repro.html_page import duration, write_report
+from repro.html_page import write_report
 from repro.plotted import figure_rows
 from repro.scales import scale_named
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
@@ -190,7 +190,6 @@ def test_claims_belong_to_the_artefact_they_are_named_after() -> None:
 
 def test_a_training_that_runs_share_counts_once(records: list[Record]) -> None:
     assert seconds_of(records) == (240.0, 16.0)
-    assert [duration(seconds) for seconds in (3, 600, 36000)] == ["3 s", "10 min", "10.0 h"]
 
 
 def test_deviations_are_the_values_that_differ_from_the_papers() -> None:

@@ -19,6 +19,7 @@ from repro.report import (
     exhibit_view,
     format_mean,
     format_number,
+    format_seconds,
     render,
     sort_judgements,
     summary_line,
@@ -49,6 +50,18 @@ def record(folder: Path, run: Run, score: float) -> Record:
 def test_numbers_have_their_decimals_and_absence_is_a_dash() -> None:
     assert (format_number(1.25, 1), format_number(None)) == ("1.2", "–")
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
+
+
+def test_durations_are_told_in_the_unit_a_reader_would_choose() -> None:
+    told = [format_seconds(seconds) for seconds in (None, 3, 600, 36000)]
+    assert told == ["", "3 s", "10 min", "10.0 h"]
+
+
+def test_thousands_stand_apart_but_not_where_a_program_reads_them() -> None:
+    assert (format_number(1234567, 0), format_number(-12345.6)) == ("1\u202f234\u202f567", "-12\u202f345.6")
+    view = View("t", ("", "pairs"), (("all", format_number(1234567, 0)),))
+    assert as_csv(view).splitlines()[1] == "all,1234567"
+    assert r"1\,234\,567" in as_latex(view)
 
 
 def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path) -> None:
