@@ -64,6 +64,10 @@ class MissingRunsError(Exception):
     """The records a claim needs are not all there."""
 
 
+class AbsentDatasetError(Exception):
+    """The claim is about a dataset that the suite of its scale does not have."""
+
+
 def judge_all(claims: Sequence[Claim], scale: str, wanted: Sequence[Run], records: Iterable[Record]) -> list[Judgement]:
     """Judges the claims of one artefact at one scale; `wanted` are the runs that would make the record set complete."""
     by_run = {record.run: record for record in records}
@@ -81,6 +85,8 @@ def judge_all(claims: Sequence[Claim], scale: str, wanted: Sequence[Run], record
                 measured[claim.id] = _measure(claim, wanted, by_run)
             except MissingRunsError as missing:
                 decided[claim.id] = Judgement(claim, "NOT RUN", scale, note=str(missing))
+            except AbsentDatasetError as absent:
+                decided[claim.id] = Judgement(claim, "WRONG SCALE", scale, note=str(absent))
     decided |= _verdicts([claim for claim in claims if claim.id in measured], scale, measured)
     return [decided[claim.id] for claim in claims]
 
@@ -124,7 +130,7 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
 
     A metric `{suite}/NAME/ndcg_at_10` is a mean over datasets of means over queries; NAME is "mean", a family or a
     dataset. Any other metric is kept as an array under its own path. "log2 NAME" is the logarithm of one number: a
-    difference of two is a ratio. ValueError names the metric that is not there.
+    difference of two is a ratio. ValueError names the metric that is not there, AbsentDatasetError the dataset.
     """
     path = pattern.replace("{suite}", record.run.suite)
     if path.startswith(LOG2) and path.removeprefix(LOG2) in record.metrics:
@@ -139,7 +145,7 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     strata = np.repeat(np.arange(len(datasets)), [dataset["num_queries"] for dataset in datasets])
     chosen = [i for i, d in enumerate(datasets) if name in ("mean", d["family"], d["name"])]
     if not chosen:
-        raise MissingRunsError(f"the suite {suite} has no dataset {name}")
+        raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
     inside = np.isin(strata, chosen)
     return record.arrays[suite][inside].astype(np.float64), strata[inside]
 

@@ -140,9 +140,11 @@ def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
     assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(2.0, abs=0.05) and not judged.is_share
 
 
-def test_a_dataset_that_a_suite_lacks_is_no_number(tmp_path: Path) -> None:
+def test_a_dataset_that_a_suite_lacks_is_no_number_and_cannot_be_judged(tmp_path: Path) -> None:
     made = records(tmp_path, 0.05)
     absent = "{suite}/arguana/ndcg_at_10"
     claim = replace(BETTER, pairs=((term(absent, sampler="domain"), term(absent, sampler="random")),))
-    (judged,) = judge_all([claim], "desk", [r.run for r in made], made)
-    assert judged.verdict == "NOT RUN" and "no dataset arguana" in judged.note
+    wanted = [r.run for r in made]
+    (judged,) = judge_all([claim], "desk", wanted, made)
+    assert (judged.verdict, judged.note) == ("WRONG SCALE", "the suite desk has no dataset arguana")
+    assert judge_all([claim], "desk", wanted, made[1:])[0].verdict == "NOT RUN"
