@@ -46,13 +46,21 @@ def mine_negatives(
             own_R = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
             scores_RM[scores_RM >= own_R[:, None]] = np.nan
             scores_RM[keys_N[pool_M][None] == keys_N[rows][:, None]] = -np.inf
-            negatives_NH[rows] = pool_M[_rank(scores_RM, seed)[:, :num_hard_negatives]]
+            negatives_NH[rows] = pool_M[_first(_falling(scores_RM, seed), num_hard_negatives)]
     return negatives_NH
 
 
-def _rank(scores_RM: np.ndarray, seed: int) -> np.ndarray:
-    """Gives columns by falling score; those that are NaN (too near) come late, by lot, and -inf (the same) last."""
+def _falling(scores_RM: np.ndarray, seed: int) -> np.ndarray:
+    """Gives what to sort by: falling score; those that are NaN (too near) late, by lot; -inf (the same text) last."""
     lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
-    filled_RM = np.where(np.isnan(scores_RM), -10.0 - lot_M[None], scores_RM)
-    ranked_RM: np.ndarray = np.argsort(-filled_RM, axis=1, kind="stable")
-    return ranked_RM
+    return np.where(np.isnan(scores_RM), 10.0 + lot_M[None], -scores_RM)
+
+
+def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
+    """Gives the columns of the `num` smallest of each row, in order, of equal ones the leftmost; sorts no more."""
+    columns_RN = np.empty((len(keys_RM), num), np.int64)
+    last_R = np.partition(keys_RM, num - 1, axis=1)[:, num - 1]
+    for row, (keys_M, last) in enumerate(zip(keys_RM, last_R, strict=True)):
+        near = np.flatnonzero(keys_M <= last)
+        columns_RN[row] = near[np.argsort(keys_M[near], kind="stable")][:num]
+    return columns_RN

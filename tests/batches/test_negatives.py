@@ -37,6 +37,17 @@ def test_a_text_is_no_negative_of_itself_under_another_id() -> None:
     assert set(found[0]) == set(found[1]) == {2, 3}
 
 
+def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
+    """Word vectors of few words tie often; which of the tied is taken must not depend on how they are sorted."""
+    rng = generator_for(1, "test negatives")
+    vectors = rng.integers(0, 2, size=(60, 4)).astype(np.float32)
+    positive = np.full((1, 4), 9, np.float32)
+    queries, documents = np.concatenate([np.ones((1, 4), np.float32), vectors]), np.concatenate([positive, vectors])
+    found = mine_negatives(queries, documents, np.zeros(61), np.arange(61), num_hard_negatives=30, seed=0)
+    by_score = sorted(range(1, 61), key=lambda other: (-vectors[other - 1].sum(), other))
+    assert found[0].tolist() == by_score[:30]
+
+
 def test_a_domain_with_too_few_texts_is_named_with_its_size() -> None:
     vectors = np.eye(3, dtype=np.float32)
     with pytest.raises(ValueError, match="domain of 3 pairs has 3 different documents"):
