@@ -1,7 +1,8 @@
 """Scatter: one measure against another, a dot a run or dataset, with each group's straight line and its correlation.
 
 Dots of one group that share their x to the last digit are one thing measured again, as a dataset is by several seeds:
-their mean is drawn, since counting them one by one would make the interval too narrow.
+their mean is drawn. Dots that are seeds of one setting, each with its own x, are drawn one by one; an interval that
+counted them as independent would be too narrow, so none is given.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ def draw_scatter(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str,
     """
     groups = list(dict.fromkeys(frame[group]))
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
-        members = frame[frame[group] == name].dropna(subset=[x, y]).groupby(x, as_index=False, sort=False)[y].mean()
+        rows = frame[frame[group] == name].dropna(subset=[x, y])
+        members = rows.groupby(x, as_index=False, sort=False)[y].mean()
         at, values = members[x].to_numpy(float), members[y].to_numpy(float)
         along = np.log10(at) if x_is_log else at
-        label = f"{name}: {correlation_words(along, values)}"
+        label = f"{name}: {correlation_words(along, values, _num_settings(rows))}"
         axes.plot(
             at, values, linestyle="none", marker=MARKERS[number % len(MARKERS)], color=colour, alpha=0.8, label=label
         )
@@ -35,15 +37,26 @@ def draw_scatter(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str,
             line = fit.intercept + fit.slope * along[ends]
             axes.plot(at[ends], line, color=colour, dashes=DASHES[number % len(DASHES)] or (1, 0), linewidth=1.2)
     legend_above(axes)
-    return "r: Pearson over the dots, with its 95 % interval" + (" (of log x)" if x_is_log else "")
+    return "r: Pearson over the dots, its 95 % interval if they are independent" + (" (of log x)" if x_is_log else "")
 
 
-def correlation_words(x: np.ndarray, y: np.ndarray) -> str:
-    """Gives Pearson's r with its 95 % interval (Fisher's z, from four pairs on) and the number of pairs."""
+def _num_settings(rows: pd.DataFrame) -> int:
+    """Gives how many settings the dots of a group are seeds of; 0 when a dot is not a seed of a setting."""
+    if "setting" not in rows or rows.duplicated(["setting", "seed"]).any():
+        return 0
+    return int(rows["setting"].nunique())
+
+
+def correlation_words(x: np.ndarray, y: np.ndarray, num_settings: int = 0) -> str:
+    """Gives Pearson's r and the number of pairs, of how many settings if fewer; else with its 95 % interval.
+
+    The interval is Fisher's z, from four pairs on.
+    """
+    of = f" of {num_settings} settings" if 0 < num_settings < len(x) else ""
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return f"r = –, n = {len(x)}"
+        return f"r = –, n = {len(x)}{of}"
     found = stats.pearsonr(x, y)
-    if len(x) < FEWEST_FOR_INTERVAL:
-        return f"r = {found.statistic:+.2f}, n = {len(x)}"
+    if len(x) < FEWEST_FOR_INTERVAL or of:
+        return f"r = {found.statistic:+.2f}, n = {len(x)}{of}"
     low, high = found.confidence_interval(0.95)
     return f"r = {found.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = {len(x)}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from repro.identity import run_id
 from repro.report import ABSENT, View, format_mean, metric_path
 from repro.spec import FIELDS, Figure, Pick, Row, Run
 from repro.store import Record
@@ -16,7 +18,8 @@ METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100":
 
 
 def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Gives what a figure plots: columns "series", "seed", "record" and one for each of its axes, by the axis's name.
+    """Gives what a figure plots: a column for each of its axes, by the axis's name, and "series", "seed", "record" and
+    "setting", an id that runs share which differ in nothing but the seed.
 
     An axis is a field of the run, a metric path, or, for a figure with `points`, one of part1, part2, …, "value". A
     path may contain {suite} and {part1}. A record whose partner (`x_of`, `minus`) has no record gives no row.
@@ -50,7 +53,8 @@ def _rows_of(
     figure: Figure, series: Row, record: Record, x_record: Record | None, minus: Record | None
 ) -> Iterator[dict[str, Any]]:
     assert x_record is not None and minus is not None, "a record without its partners gives no row"
-    end = {"seed": record.run.seed, "record": record.id}
+    setting = run_id(replace(record.run, seed=0))
+    end = {"setting": setting, "seed": record.run.seed, "record": record.id}
     for point in _points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
         for name in axes_of(figure):

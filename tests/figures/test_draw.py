@@ -1,8 +1,10 @@
 """Pictures show the data they were given, say what their bands are, and leave their data beside them."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +47,13 @@ def labels_of(figure: Figure) -> list[str]:
 def note_of(picture: Picture, rows: list[dict[str, object]]) -> str:
     figure, _ = plot(rows, picture)
     return figure.get_supxlabel()
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Lets go of the figures that a test drew."""
+    yield
+    plt.close("all")
 
 
 def test_a_line_is_the_mean_over_seeds_and_its_band_the_range_of_two() -> None:
@@ -161,6 +170,21 @@ def test_what_several_seeds_measured_of_one_thing_is_one_dot_of_a_scatter() -> N
     dots = figure.axes[0].get_lines()[0]
     assert [(float(x), float(y)) for x, y in dots.get_xydata()] == found
     assert labels_of(figure)[0].endswith("n = 3")
+
+
+def test_seeds_of_one_setting_are_dots_but_no_evidence_of_their_own() -> None:
+    """Nine runs of three settings say no more than three: an interval over nine dots would be too narrow."""
+    rows = [
+        {"series": "a", "setting": f"s{size}", "seed": seed, "loss": size + seed / 10, "score": 2.0 * size + seed % 2}
+        for size in range(3)
+        for seed in range(3)
+    ]
+    figure, _ = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False))
+    label = labels_of(figure)[0]
+    assert len(figure.axes[0].get_lines()[0].get_xdata()) == 9
+    assert label.endswith("n = 9 of 3 settings") and "[" not in label
+    alone = [row for row in rows if row["seed"] == 0] + [{**rows[0], "setting": "s3", "loss": 4.0, "score": 9.0}]
+    assert "[" in labels_of(plot(alone, replace(LINES, kind="scatter", x="loss", x_is_log=False))[0])[0]
 
 
 def test_too_few_dots_have_no_correlation() -> None:
