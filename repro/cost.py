@@ -73,7 +73,8 @@ def arithmetic_of(run: Run) -> Arithmetic:
     """Counts what a run does in training; nothing for a reference system that is not trained."""
     if run.architecture not in TRAINED:
         return NOTHING
-    num_steps = run.num_steps or -(-NUM_PAIRS.get(run.corpus, 0) * (run.num_epochs or 0) // run.batch_size)
+    an_epoch = min(filter(None, (NUM_PAIRS.get(run.corpus), run.num_pairs)), default=0)
+    num_steps = run.num_steps or -(-an_epoch * (run.num_epochs or 0) // run.batch_size)
     num_pairs = num_steps * run.batch_size
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
     contextual = run.architecture == "contextual"
