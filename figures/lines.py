@@ -31,8 +31,11 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         at = [places[values.index(value)] for value in found.index]
         label = f"{name} ({count_words(found['n'])})"
         axes.plot(at, found["mean"], marker=MARKERS[number % len(MARKERS)], markersize=5, label=label, **look)
-        axes.fill_between(at, found["low"], found["high"], color=colour, alpha=0.2, linewidth=0)
+        if len(at) > 1:
+            axes.fill_between(at, found["low"], found["high"], color=colour, alpha=0.2, linewidth=0)
+        else:  # a band of no width would not be seen
+            axes.vlines(at, found["low"], found["high"], color=colour)
         counts += list(found["n"])
     label_values(axes, values, places)
     legend_above(axes)
-    return interval_words(counts, "bands") if counts else ""
+    return interval_words(counts, "bands" if len(values) > 1 else "bars") if counts else ""

@@ -156,13 +156,17 @@ def claims_view(judgements: Sequence[Judgement], title: str = "Claims") -> View:
         points = 100.0 if judged.is_share else 1.0
         interval = ABSENT
         if judged.low is not None and judged.high is not None:
-            interval = f"[{judged.low * points:+.2f}, {judged.high * points:+.2f}]"
-        effect = ABSENT if judged.effect is None else f"{judged.effect * points:+.2f}"
+            interval = f"[{_signed(judged.low * points)}, {_signed(judged.high * points)}]"
+        effect = ABSENT if judged.effect is None else _signed(judged.effect * points)
         seeds = str(judged.num_seeds or ABSENT)
         text = judged.claim.says + (f" ({judged.note})" if judged.note else "")
         rows.append((judged.claim.id, judged.verdict, effect, interval, seeds, str(judged.num_runs or ABSENT), text))
     header = ("claim", "verdict", "effect", "interval", "seeds", "runs", "what the paper says")
     return View(title, header, tuple(rows), align="llrrrrl")
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}"  # plus zero, lest a loss of next to nothing reads "-0.00"
 
 
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from repro.report import (
     as_latex,
     as_markdown,
     cell,
+    claims_view,
     exhibit_view,
     format_mean,
     format_number,
@@ -155,6 +157,12 @@ def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() ->
     found = [one.verdict for one in ordered]
     assert found == ["DIFFERS", "UNDECIDED", "HOLDS", "HOLDS", "WRONG SCALE", "NOT RUN"]
     assert summary_line(ordered) == "6 claims: 1 DIFFERS, 1 UNDECIDED, 2 HOLDS, 1 WRONG SCALE, 1 NOT RUN"
+
+
+def test_effects_carry_their_sign_and_next_to_nothing_is_never_minus_nothing() -> None:
+    tiny = replace(judged("UNDECIDED"), effect=-1e-5, low=-0.012, high=0.5, is_share=True)
+    (row,) = claims_view([tiny]).rows
+    assert row[2:4] == ("+0.00", "[-1.20, +50.00]")
 
 
 def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:

@@ -75,8 +75,16 @@ def test_from_three_seeds_on_the_band_is_students_interval() -> None:
     found = over_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
     expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     assert (found["low"], found["high"]) == pytest.approx(expected)
-    assert note_of(LINES, rows) == "bands: 95 % interval of the mean over seeds"
+    further = [{**row, "steps": 2} for row in rows]
+    assert note_of(LINES, rows + further) == "bands: 95 % interval of the mean over seeds"
     assert note_of(LINES, rows[:1]) == "one seed each: no interval"
+
+
+def test_the_interval_of_a_lone_value_is_a_bar_that_can_be_seen() -> None:
+    figure, _ = plot([row for row in ROWS if row["steps"] == 200], LINES)
+    bars = [collection.get_segments()[0] for collection in figure.axes[0].collections]
+    assert [bar[:, 1].tolist() for bar in bars] == [[4.0, 5.0], [2.0, 3.0]]
+    assert figure.get_supxlabel() == "bars: range of two seeds"
 
 
 def test_several_rows_of_one_seed_count_once() -> None:
