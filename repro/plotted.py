@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +30,7 @@ def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) 
     have = {record.run: record for record in records}
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
-        for record in (have[run] for run in runs if series.of.matches(run) and run in have):
+        for record in (have[run] for run in dict.fromkeys(runs) if series.of.matches(run) and run in have):
             partners = [_partner(pick, record, have.values()) for pick in (figure.x_of, figure.minus)]
             if None not in partners:
                 rows += _rows_of(figure, series, record, *partners)
@@ -138,7 +140,7 @@ def figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record]
         for row in figure_rows(figure, runs, records):
             place = (row["series"], *(axis_text(row[name]) for name in _places(figure)))
             cells.setdefault(place, []).append((row["seed"], row[number_of(figure)]))
-        lines += [(*place, whose, *_counted(figure, found, asked.get(place))) for place, found in cells.items()]
+        lines += [(*place, whose, *_counted(figure, cells[place], asked.get(place))) for place in _in_order(cells)]
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
     return View(title, header, tuple(lines), align="l" * (len(header) - 2) + "rr")
 
@@ -157,6 +159,20 @@ def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | No
 def _places(figure: Figure) -> tuple[str, ...]:
     """Gives the axes that say where a number stands."""
     return tuple(name for name in axes_of(figure) if name != number_of(figure))
+
+
+def _in_order(places: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Sorts places by one axis after the other."""
+    orders = [_order(axis) for axis in zip(*places, strict=True)]
+    return sorted(places, key=lambda place: [order[text] for order, text in zip(orders, place, strict=True)])
+
+
+def _order(texts: Iterable[str]) -> dict[str, int]:
+    """Gives each text its place: numbers by size and none last, words as they first appear."""
+    different = list(dict.fromkeys(texts))
+    with suppress(ValueError):
+        different = sorted(different, key=lambda text: math.inf if text == ABSENT else float(text))
+    return {text: place for place, text in enumerate(different)}
 
 
 def _asked(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:

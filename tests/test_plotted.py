@@ -98,3 +98,12 @@ def test_a_number_in_the_cells_is_named_after_its_metric() -> None:
     heatmap = replace(LINES, kind="heatmap", x="cluster_size", y="batch_size", cell=NDCG)
     assert column_label(heatmap, NDCG) == "NDCG@10 (points)"
     assert column_label(replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value"), "value") == "NDCG@10 (points)"
+
+
+def test_numbers_of_a_table_stand_by_size_words_as_they_come_and_no_run_counts_twice(records: list[Record]) -> None:
+    backwards = (*reversed(RUNS), *RUNS)
+    assert figure_rows(LINES, backwards, records) == figure_rows(LINES, tuple(reversed(RUNS)), records)
+    places = [row[:2] for row in figure_view(LINES, backwards, records, []).rows]
+    assert places == [("own", "64"), ("own", "128"), ("null", "64"), ("null", "128"), ("BM25", "–")]
+    words = [row[1] for row in figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows]
+    assert words == ["a", "b"]
