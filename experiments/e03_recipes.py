@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from experiments.e05_epochs import PRETRAINING
+from experiments.e06_hard_negatives import LENGTH
 from repro.spec import Column, Experiment, Pick, Row, Run, Table, base, pick
 
 CONTEXTUAL = {"architecture": "contextual"}
@@ -32,8 +34,16 @@ FIXED: dict[str, Any] = {
     "cluster_size": None,
     "heads": "identity",
     "first_stage_rate": 0.02,
+    "pretraining_corpus": None,
 }
 SMOKE_CLUSTERS = {None: None, 64: 8, 256: 16}
+
+
+SCALES = ("smoke", "desk", "lab")
+# A second phase with one hard negative, as in Table 7, goes on from "one domain a batch"; its learning rate is a part
+# of the first phase's.
+SECOND_PHASE = {"sampler": "domain", "num_hard_negatives": 1}
+DIVISORS = {1: "the rate of the first", 4: "a quarter of it", 20: "a twentieth of it"}
 
 
 def settings(scale: str, tried: dict[str, Any]) -> dict[str, Any]:
@@ -52,8 +62,20 @@ def described(tried: dict[str, Any]) -> Pick:
 
 def runs(scale: str) -> tuple[Run, ...]:
     """One seed of each recipe, at the scales that have validation domains."""
-    at = scale if scale in ("smoke", "desk", "lab") else "lab"
-    return tuple(base(at, **settings(at, tried)) for _, tried in TRIED)
+    at = scale if scale in SCALES else "lab"
+    second = SECOND_PHASE | PRETRAINING[at] | LENGTH[at]
+    rates = (base(at).learning_rate / divisor for divisor in DIVISORS)
+    return (
+        *(base(at, **settings(at, tried)) for _, tried in TRIED),
+        *(base(at, **settings(at, second), learning_rate=rate) for rate in rates),
+    )
+
+
+def second_phases(divisor: int) -> Pick:
+    """Which runs are second phases at that part of the first phase's rate."""
+    rates = tuple(base(scale).learning_rate / divisor for scale in SCALES)
+    corpora = tuple(PRETRAINING[scale]["pretraining_corpus"] for scale in SCALES)
+    return pick(**SECOND_PHASE, pretraining_corpus=corpora, learning_rate=rates)
 
 
 TABLE = Table(
@@ -76,6 +98,7 @@ TABLE = Table(
             of=described({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),
+        *(Row(label=f"second phase, {words}", of=second_phases(divisor)) for divisor, words in DIVISORS.items()),
     ),
 )
 

@@ -113,16 +113,19 @@ def training_of(run: Run) -> Run:
     return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
 
 
+PHASE_FIELDS = ("num_pairs", "sources", "num_hard_negatives", "learning_rate", "num_warmup_steps")
+"""Fields that speak of a run's own phase: the phase before it has its scale's own values."""
+
+
 def first_phase_of(run: Run) -> Run | None:
-    """Gives the training that a two-phase run starts from; None for a run of one phase."""
+    """Gives the training that a two-phase run starts from: the same run at the scale's own `PHASE_FIELDS`, as long and
+    on the corpus that `run` says; None for a run of one phase.
+    """
     if run.pretraining_corpus is None:
         return None
-    one_phase: dict[str, Any] = {
-        "pretraining_corpus": None,
-        "num_pretraining_steps": None,
-        "sources": None,
-        "num_hard_negatives": 0,
-    }
+    fixed = scale_named(run.scale).fields
+    one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
+    one_phase |= {"pretraining_corpus": None, "num_pretraining_steps": None}
     steps: dict[str, Any] = {
         "corpus": run.pretraining_corpus,
         "num_steps": run.num_pretraining_steps,

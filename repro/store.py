@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.identity import run_from_record, run_id
-from repro.spec import Run
+from repro.identity import run_from_record, run_id, training_id
+from repro.spec import Run, first_phase_of
 from repro.writing import whole_file
 
 if TYPE_CHECKING:
@@ -89,7 +89,16 @@ def read_record(path: Path) -> Record:
         found = f"format {content.get('format')} and id {identifier}"
         raise ValueError(f"{path} has {found}; expected format {FORMAT} and id {path.stem}")
     run, shown = run_from_record(values, identifier), content.get("exhibits", {})
+    _check_first_phase(path, run, content["provenance"].get("training", {}))
     return Record(identifier, run, content["metrics"], content["provenance"], path, shown)
+
+
+def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> None:
+    """ValueError when a second phase went on from another first phase than its run has today."""
+    first = first_phase_of(run)
+    if first is not None and training and training.get("first_phase") != training_id(first):
+        was = training.get("first_phase", "none that is known")
+        raise ValueError(f"{path} went on from the first phase {was}, today's is {training_id(first)}; remove it")
 
 
 def read_records(folder: Path) -> list[Record]:

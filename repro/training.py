@@ -102,6 +102,8 @@ def _train(run: Run, folder: Path, should_stop: Callable[[], bool], report: Repo
         "num_parameters": sum(weight.numel() for weight in model.parameters()),
         "seconds": round(state.seconds, 1),
     }
+    if (first := first_phase_of(run)) is not None:
+        provenance["first_phase"] = training_id(first)
     return model.eval(), summarise(read_metrics(folder), provenance)
 
 

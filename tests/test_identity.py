@@ -5,6 +5,10 @@ from types import MappingProxyType
 
 import pytest
 
+from experiments.e01_table1 import runs as table1
+from experiments.e05_epochs import runs as epochs
+from experiments.e06_hard_negatives import runs as hard_negatives
+from experiments.e20_two_phases import runs as two_phases
 from repro import identity, scales
 from repro.identity import difference, run_from_record, run_id, training_id
 from repro.spec import FIELDS, Run, base, first_phase_of, grid, pick
@@ -51,10 +55,21 @@ def test_runs_that_differ_in_evaluation_only_share_their_training() -> None:
     assert training_id(replace(run, learning_rate=1.0)) != training_id(run)
 
 
-def test_the_first_phase_has_no_hard_negatives_and_is_shared() -> None:
-    second = base("desk", sources="services", num_hard_negatives=3, pretraining_corpus="desk", num_pretraining_steps=50)
+def test_the_first_phase_has_its_scales_own_values_whatever_the_second_has() -> None:
+    own = {"sources": "services", "num_pairs": 4096, "num_hard_negatives": 3, "learning_rate": 1e-4}
+    second = base("desk", **own, num_warmup_steps=0, pretraining_corpus="desk", num_pretraining_steps=50)
     assert first_phase_of(second) == base("desk", num_steps=50)
+    by_epochs = replace(second, sampler="domain", num_steps=None, num_epochs=2)
+    assert first_phase_of(by_epochs) == base("desk", sampler="domain", num_steps=50)
     assert first_phase_of(base("desk")) is None
+
+
+@pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
+def test_every_first_phase_is_a_training_of_table_1(scale: str) -> None:
+    known = {training_id(run) for run in table1(scale)}
+    phases = [first_phase_of(run) for runs in (epochs, hard_negatives, two_phases) for run in runs(scale)]
+    assert {training_id(phase) for phase in phases if phase} <= known
+    assert any(phases)
 
 
 def test_a_new_field_keeps_old_records() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro import store
-from repro.identity import run_id
+from repro.identity import run_id, training_id
 from repro.spec import Run, base
 from repro.store import read_record, read_records, split_recorded, write_record
 
@@ -77,6 +77,16 @@ def test_a_record_tampered_with_is_refused(tmp_path: Path) -> None:
     content["run"]["learning_rate"] = 9.9
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"learning_rate was 9\.9"):
+        read_record(path)
+
+
+def test_a_second_phase_that_went_on_from_another_first_phase_is_refused(tmp_path: Path) -> None:
+    run = base("desk", learning_rate=1e-4, pretraining_corpus="desk", num_pretraining_steps=50)
+    training = {"seconds": 1.0, "first_phase": training_id(base("desk", num_steps=50))}
+    path = write_record(tmp_path, run, metrics={}, arrays={}, provenance={"training": training}).path
+    assert read_record(path).run == run
+    path.write_text(path.read_text().replace(training["first_phase"], "0123456789ab"))
+    with pytest.raises(ValueError, match="went on from the first phase 0123456789ab, today's is"):
         read_record(path)
 
 
