@@ -67,15 +67,14 @@ def runs(scale: str) -> tuple[Run, ...]:
     rates = (base(at).learning_rate / divisor for divisor in DIVISORS)
     return (
         *(base(at, **settings(at, tried)) for _, tried in TRIED),
-        *(base(at, **settings(at, second), learning_rate=rate) for rate in rates),
+        *(base(at, **settings(at, second | {"learning_rate": rate})) for rate in rates),
     )
 
 
-def second_phases(divisor: int) -> Pick:
-    """Which runs are second phases at that part of the first phase's rate."""
-    rates = tuple(base(scale).learning_rate / divisor for scale in SCALES)
-    corpora = tuple(PRETRAINING[scale]["pretraining_corpus"] for scale in SCALES)
-    return pick(**SECOND_PHASE, pretraining_corpus=corpora, learning_rate=rates)
+def second_phase(scale: str, divisor: int) -> Pick:
+    """Which run of a scale is a second phase at that part of the first phase's rate."""
+    phase = SECOND_PHASE | {"pretraining_corpus": PRETRAINING[scale]["pretraining_corpus"]}
+    return pick(**phase, learning_rate=base(scale).learning_rate / divisor)
 
 
 TABLE = Table(
@@ -98,7 +97,11 @@ TABLE = Table(
             of=described({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),
-        *(Row(label=f"second phase, {words}", of=second_phases(divisor)) for divisor, words in DIVISORS.items()),
+        *(
+            Row(label=f"second phase, {words}", of=second_phase(scale, divisor), scales=(scale,))
+            for scale in SCALES
+            for divisor, words in DIVISORS.items()
+        ),
     ),
 )
 

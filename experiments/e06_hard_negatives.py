@@ -36,10 +36,9 @@ def supervised(scale: str) -> Run:
 def runs(scale: str) -> tuple[Run, ...]:
     """A second phase for each number of hard negatives; and, from scratch with one of them, for each cluster size."""
     by_number = grid(supervised(scale), num_hard_negatives=NUMBERS[scale], seed=SEEDS)
-    from_scratch = {"pretraining_corpus": None, "num_pretraining_steps": None, "num_hard_negatives": 1}
-    by_cluster = grid(
-        supervised(scale), **from_scratch, domain_column="source", cluster_size=CLUSTERS[scale], seed=SEEDS
-    )
+    one_phase: dict[str, Any] = {"pretraining_corpus": None, "num_pretraining_steps": None, "num_hard_negatives": 1}
+    one_phase |= {"learning_rate": base(scale).learning_rate, "domain_column": "source"}
+    by_cluster = grid(supervised(scale), **one_phase, cluster_size=CLUSTERS[scale], seed=SEEDS)
     return by_number + by_cluster
 
 
