@@ -10,6 +10,7 @@ from figures.intervals import count_words, interval_words, over_seeds
 from figures.style import INK, MARKERS, in_order, label_values, legend_above, palette
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
+GOLDEN_RATIO = 0.618034
 ROOM = 0.8
 """The share of a category's width that its groups fill."""
 
@@ -50,7 +51,10 @@ def _draw(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, are_ba
 def _draw_each(
     members: pd.DataFrame, axes: Axes, places: dict[object, float], *, x: str, y: str, width: float, colour: object
 ) -> None:
-    """Spreads the dots of a category evenly, in their order: no randomness, so the same data gives the same picture."""
+    """Spreads the dots of a category evenly, neighbours far apart, lest their order looks like a trend.
+
+    There is no randomness in it: the same data gives the same picture.
+    """
     for value, rows in members.groupby(x, sort=False):
-        offsets = (np.arange(len(rows)) + 0.5) / len(rows) - 0.5
+        offsets = (np.arange(len(rows)) + 0.5) * GOLDEN_RATIO % 1 - 0.5
         axes.plot(places[value] + 0.7 * width * offsets, rows[y], "o", color=colour, alpha=0.35, markersize=3.5)

@@ -37,7 +37,9 @@ def draw_scatter(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str,
             line = fit.intercept + fit.slope * along[ends]
             axes.plot(at[ends], line, color=colour, dashes=DASHES[number % len(DASHES)] or (1, 0), linewidth=1.2)
     legend_above(axes)
-    return "r: Pearson over the dots, its 95 % interval if they are independent" + (" (of log x)" if x_is_log else "")
+    note = "r: Pearson over the dots" + (" (of log x)" if x_is_log else "")
+    has_interval = any("[" in label for label in axes.get_legend_handles_labels()[1])
+    return note + (", its 95 % interval if they are independent" if has_interval else "")
 
 
 def _num_settings(rows: pd.DataFrame) -> int:

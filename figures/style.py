@@ -19,6 +19,7 @@ DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2), (1, 1), (5, 1, 1, 1), (3, 1, 
 INK = "#262626"
 MOST_LABELLED_VALUES = 9
 LONG_LABEL = 8
+MOST_LETTERS = 40
 LEGEND_WIDTH = 84
 NOTE_LETTERS_PER_INCH = 13
 SETTINGS = {
@@ -60,7 +61,8 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
     if places == list(values) and len(values) > MOST_LABELLED_VALUES:
         return
     words = [value_text(value) for value in values]
-    long = max(map(len, words), default=0) > LONG_LABEL
+    longest = max(map(len, words), default=0)
+    long = longest > LONG_LABEL and longest * len(words) > MOST_LETTERS
     slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
     axes.set_xticks(list(places), words, **slant)
     axes.minorticks_off()

@@ -191,8 +191,19 @@ def test_seeds_of_one_setting_are_dots_but_no_evidence_of_their_own() -> None:
     label = labels_of(figure)[0]
     assert len(figure.axes[0].get_lines()[0].get_xdata()) == 9
     assert label.endswith("n = 9 of 3 settings") and "[" not in label
+    assert "interval" not in figure.get_supxlabel()
     alone = [row for row in rows if row["seed"] == 0] + [{**rows[0], "setting": "s3", "loss": 4.0, "score": 9.0}]
-    assert "[" in labels_of(plot(alone, replace(LINES, kind="scatter", x="loss", x_is_log=False))[0])[0]
+    figure, _ = plot(alone, replace(LINES, kind="scatter", x="loss", x_is_log=False))
+    assert "[" in labels_of(figure)[0] and "interval" in figure.get_supxlabel()
+
+
+def test_dots_fill_their_category_and_their_order_makes_no_trend() -> None:
+    rows = [{"series": "a", "steps": 1, "seed": seed, "score": float(seed)} for seed in range(27)]
+    dots = plot(rows, replace(LINES, kind="dots", x_is_log=False))[0].axes[0].get_lines()[0]
+    at, order = np.asarray(dots.get_xdata(), float), np.asarray(dots.get_ydata(), float)
+    assert abs(np.corrcoef(at, order)[0, 1]) < 0.2
+    gaps = np.diff(np.sort(at))
+    assert gaps.max() < 3 * np.ptp(at) / 26
 
 
 def test_too_few_dots_have_no_correlation() -> None:
