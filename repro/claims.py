@@ -107,6 +107,8 @@ def _measure(claim: Claim, wanted: Sequence[Run], by_run: Mapping[Run, Record]) 
     used = {id(term): _records_of(term, wanted, by_run) for term in terms}
     if claim.kind == "order":
         advantages = [_order(claim, pair, used[id(pair[0])], used[id(pair[1])]) for pair in claim.pairs]
+    elif claim.kind == "interaction":
+        advantages = [_interaction(claim, *((used[id(first)], used[id(second)]) for first, second in claim.pairs))]
     elif claim.kind == "value":
         advantages = [_value(claim, term, printed, used[id(term)]) for term, printed in claim.expected]
     elif claim.kind == "correlation":
@@ -183,6 +185,16 @@ def _order(claim: Claim, pair: tuple[Term, Term], better: list[Record], worse: l
     below, _ = _by_seed(worse, pair[1].metric)
     effect, samples = _effect(*_paired(above, below), strata)
     return Advantage(effect - claim.margin, samples - claim.margin, effect, samples, _is_share(pair[0].metric))
+
+
+def _interaction(claim: Claim, *pairs: tuple[list[Record], list[Record]]) -> Advantage:
+    metric = claim.pairs[0][0].metric
+    gains, strata = [], np.zeros(0, np.int64)
+    for first, second in pairs:
+        (above, strata), (below, _) = _by_seed(first, metric), _by_seed(second, metric)
+        gains.append({seed: above[seed] - below[seed] for seed in sorted(set(above) & set(below))})
+    effect, samples = _effect(*_paired(*gains), strata)
+    return Advantage(effect, samples, effect, samples, _is_share(metric))
 
 
 def _value(claim: Claim, term: Term, printed: float, records: list[Record]) -> Advantage:

@@ -46,7 +46,7 @@ POINTS = ("runs", "datasets")
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper as data: printed values, an order, a trend over an axis, a correlation, an identity."""
+    """A sentence of the paper as data: values, an order, an interaction, a trend, a correlation, an identity."""
 
     id: str
     kind: str
@@ -55,7 +55,7 @@ class Claim:
     because: str
     margin: float = 0.0
     expected: tuple[tuple[Term, float], ...] = ()  # value: the printed numbers
-    pairs: tuple[tuple[Term, Term], ...] = ()  # order: each first is above each second by more than the margin
+    pairs: tuple[tuple[Term, Term], ...] = ()  # order: each first is above its second; interaction: two, by how much
     axis: str = ""  # trend
     within: str = ""  # trend, correlation: a field of the run; one correlation for each of its values, and their mean
     sign: int = 1
@@ -79,6 +79,13 @@ class Claim:
         """Claims that in every pair the first term is above the second by more than `margin`."""
         both = tuple(pairs)
         return Claim(id=id, kind="order", says=says, source=source, because=because, margin=margin, pairs=both)
+
+    @staticmethod
+    def interaction(
+        id: str, says: str, *, of: tuple[Term, Term], above: tuple[Term, Term], source: str, because: str
+    ) -> Claim:
+        """Claims that the first term of `of` gains more on its second than the first of `above` gains on its own."""
+        return Claim(id=id, kind="interaction", says=says, source=source, because=because, pairs=(of, above))
 
     @staticmethod
     def trend(

@@ -52,6 +52,25 @@ def test_an_order_is_judged_by_its_interval(tmp_path: Path, gain: float, verdict
     assert (judged.num_seeds, judged.num_runs) == (3, 6)
 
 
+@pytest.mark.parametrize(
+    ("at_small", "at_large", "verdict"), [(0.06, 0.01, "HOLDS"), (0.01, 0.06, "DIFFERS"), (0.05, 0.05, "UNDECIDED")]
+)
+def test_an_interaction_compares_two_gains(tmp_path: Path, at_small: float, at_large: float, verdict: str) -> None:
+    runs = grid(base("desk"), batch_size=(32, 512), sampler=("random", "domain"), seed=(0, 1, 2))
+    gains = {("domain", 32): at_small, ("domain", 512): at_large}
+    made = [record(tmp_path, run, gains.get((run.sampler, run.batch_size), 0.0) + run.batch_size / 1e3) for run in runs]
+    of, above = (
+        (term(NDCG, sampler="domain", batch_size=size), term(NDCG, sampler="random", batch_size=size))
+        for size in (32, 512)
+    )
+    claim = Claim.interaction("X.i", "domains help most", of=of, above=above, source="here", because="a test")
+    (judged,) = judge_all([claim], "desk", runs, made)
+    assert judged.verdict == verdict
+    assert judged.effect == pytest.approx(at_small - at_large, abs=0.01)
+    assert (judged.num_seeds, judged.num_runs) == (3, 12)
+    assert judge_all([claim], "desk", runs, made[1:])[0].verdict == "NOT RUN"
+
+
 def test_a_margin_moves_the_bar(tmp_path: Path) -> None:
     made = records(tmp_path, 0.05)
     wanted = [r.run for r in made]
