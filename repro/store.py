@@ -98,7 +98,9 @@ def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> Non
     first = first_phase_of(run)
     if first is not None and training and training.get("first_phase") != training_id(first):
         was = training.get("first_phase", "none that is known")
-        raise ValueError(f"{path} went on from the first phase {was}, today's is {training_id(first)}; remove it")
+        raise ValueError(
+            f"{path} went on from the first phase {was}, today's is {training_id(first)}; remove it and run again"
+        )
 
 
 def read_records(folder: Path) -> list[Record]:
