@@ -16,6 +16,7 @@ from repro.store import Record
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
+PLACEHOLDER = re.compile(r"\*|\{family\}")
 METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
@@ -105,7 +106,7 @@ def _pattern(points: str, series: Row, record: Record) -> str:
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
     family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
     known = {"*": any_name, "{family}": family}
-    return "".join(known.get(part, re.escape(part)) for part in re.split(r"(\*|\{family\})", path))
+    return "".join(known.get(part, re.escape(part)) for part in re.split(f"({PLACEHOLDER.pattern})", path))
 
 
 def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
@@ -204,6 +205,8 @@ def column_label(figure: Figure, name: str) -> str:
         return figure.x_label
     if name == figure.y:
         return figure.y_label
+    if name.startswith("part"):
+        return "family" if PLACEHOLDER.findall(figure.points)[int(name[4:]) - 1] == "{family}" else "dataset"
     last = (figure.points if name in ("value", "") else name).rpartition("/")[2]
     unit = " (points)" if figure.factor == 100 and name == number_of(figure) else ""
     return METRIC_WORDS.get(last, last.replace("_", " ")) + unit

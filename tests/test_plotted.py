@@ -107,3 +107,9 @@ def test_numbers_of_a_table_stand_by_size_words_as_they_come_and_no_run_counts_t
     assert places == [("own", "64"), ("own", "128"), ("null", "64"), ("null", "128"), ("BM25", "–")]
     words = [row[1] for row in figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows]
     assert words == ["a", "b"]
+
+
+def test_a_hue_of_parts_is_named_after_what_they_are() -> None:
+    assert column_label(replace(LINES, points="{suite}/{family}/ndcg_at_10", hue="part1"), "part1") == "family"
+    assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part1"), "part1") == "dataset"
+    assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part2"), "part2") == "family"
