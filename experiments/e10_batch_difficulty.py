@@ -57,7 +57,7 @@ FIGURE = Figure(
 )
 BY_SIZE = Figure(
     name="figure6_sizes",
-    caption="The same by the number of pairs that are clustered, for batches of one size.",
+    caption="Batch difficulty by the number of pairs that are clustered, for batches of one size.",
     kind="lines",
     x="num_pairs",
     y=DIFFICULTY,

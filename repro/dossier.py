@@ -195,6 +195,6 @@ def machines_of(records: Iterable[Record]) -> list[str]:
         machine, versions = record.provenance.get("machine", {}), record.provenance.get("versions", {})
         if machine:
             threads = machine.get("num_threads", ABSENT)
-            words = f"{machine.get('device', ABSENT)}, {machine.get('dtype', ABSENT)}, {threads} threads"
+            words = f"{machine.get('device', ABSENT)}, {machine.get('dtype', ABSENT)}, threads: {threads}"
             found[f"{words}, torch {versions.get('torch', ABSENT)}, Python {versions.get('python', ABSENT)}"] = None
     return list(found)

@@ -212,7 +212,7 @@ class LocalQueue:
         self.told[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
         what = f" ({difference_in_words(Run(**task.job.run))})" if task.work.kind == "run" else ""
-        self.report(f"{task.name}: started{where_to}{what}, {slot.num_threads} threads, log {log}")
+        self.report(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
         for child, _ in self.children.values():
