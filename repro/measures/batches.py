@@ -14,10 +14,15 @@ from repro.spec import Run
 NUM_BATCHED_PAIRS = 2**16
 """Batches are looked at until they hold this many pairs, or an epoch has passed."""
 
+MOST_SHOWN_PAIRS = 64
+"""The first batch is kept as text when it is no larger."""
+
 
 def measure(run: Run, model: Any, folder: Path) -> Measured:
     """Gives the mean over batches of `batches/difficulty` and of `batches/masked_fraction`, with the values of each."""
     from repro.batches.mask import masked_fraction
+    from repro.explained import BATCH_EXHIBIT, batch_exhibit
+    from repro.microscope import explain
     from repro.training import build_filter, build_sampler
 
     inputs = Inputs(run)
@@ -31,4 +36,5 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
         masked.append(masked_fraction(found.masked_BM))
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
-    return Measured(metrics, arrays, {"num_batches": num_batches, "num_batches_an_epoch": len(sampler)})
+    exhibits = {BATCH_EXHIBIT: batch_exhibit(explain(run, 1))} if run.batch_size <= MOST_SHOWN_PAIRS else {}
+    return Measured(metrics, arrays, {"num_batches": num_batches, "num_batches_an_epoch": len(sampler)}, exhibits)

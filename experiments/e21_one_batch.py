@@ -1,0 +1,29 @@
+"""One batch under the microscope: its pairs, the hardest negatives, what the filter removes; not in the paper."""
+
+from typing import Any
+
+from repro.spec import Exhibit, Experiment, Run, base, pick
+
+BATCHED: dict[str, Any] = {"measure": "batches", "architecture": "none", "sampler": "cluster", "filter": "surrogate"}
+CLUSTER = {"smoke": 16, "desk": 256, "lab": 256, "small": 256, "large": 256}
+BATCH = {"smoke": 8, "desk": 32, "lab": 32, "small": 32, "large": 32}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """One epoch of small batches that the filter sees; nothing is trained."""
+    return (base(scale, **BATCHED, cluster_size=CLUSTER[scale], batch_size=BATCH[scale], domain_column="source"),)
+
+
+MICROSCOPE = Exhibit(
+    name="one_batch",
+    caption=(
+        "The first batch of an epoch of clusters inside a source. Hardest: the places and scores of the negatives that "
+        "the surrogate finds nearest the query. Removed: documents that score at least the query's own (eq. 4), or "
+        "have its text. `repro explain-batch` shows any batch of any run so."
+    ),
+    columns=("pair", "cluster", "query", "document", "score", "hardest", "removed"),
+    of=pick(**BATCHED),
+    rows="batch",
+)
+
+EXPERIMENT = Experiment(number=21, title="One batch under the microscope", runs=runs, shows=(MICROSCOPE,))
