@@ -19,11 +19,11 @@ MICROSCOPE = Exhibit(
     caption=(
         "The first batch of an epoch of clusters inside a source. Hardest: the places and scores of the negatives that "
         "the surrogate finds nearest the query. Removed: documents that score at least the query's own (eq. 4), or "
-        "have its text. `repro explain-batch` shows any batch of any run so."
+        "have its text. The verb explain-batch shows any batch of any run so."
     ),
     columns=("pair", "cluster", "query", "document", "score", "hardest", "removed"),
     of=pick(**BATCHED),
     rows="batch",
 )
 
-EXPERIMENT = Experiment(number=21, title="One batch under the microscope", runs=runs, shows=(MICROSCOPE,))
+EXPERIMENT = Experiment(number=21, title="Under the microscope", runs=runs, shows=(MICROSCOPE,))

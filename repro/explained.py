@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from repro.report import ABSENT, View, format_number
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from repro.microscope import Explanation, Other, Pair
 
 LONGEST_TEXT = 160
+MOST_REMOVED = 4
 BATCH_EXHIBIT = "batch"
 """The name under which a record may carry a batch (`batch_exhibit`)."""
 
@@ -25,10 +27,22 @@ def batch_exhibit(told: Explanation) -> list[dict[str, str | float]]:
             "document": shorten(pair.document),
             "score": pair.score,
             "hardest": "; ".join(f"{other.place} ({other.score:.3f})" for other in pair.hardest) or ABSENT,
-            "removed": "; ".join(f"{other.place} ({other.score:.3f}: {other.why})" for other in pair.removed) or ABSENT,
+            "removed": _removed(pair.removed) or ABSENT,
         }
         for pair in told.pairs
     ]
+
+
+def _removed(others: Sequence[Other]) -> str:
+    """Says what the filter removed from a query's negatives, by reason: of each the first few."""
+    reasons: dict[str, list[str]] = {}
+    for other in others:
+        reasons.setdefault(other.why, []).append(f"{other.place} ({other.score:.3f})")
+    return "; ".join(
+        f"{why}: {', '.join(places[:MOST_REMOVED])}"
+        + (f" and {len(places) - MOST_REMOVED} more" if len(places) > MOST_REMOVED else "")
+        for why, places in reasons.items()
+    )
 
 
 def explanation_views(told: Explanation, *, num_pairs: int = 8) -> list[View]:

@@ -15,7 +15,7 @@ from repro.execute import execute
 from repro.explained import BATCH_EXHIBIT, batch_exhibit, explanation_views, shorten
 from repro.identity import run_id
 from repro.inputs import Inputs
-from repro.microscope import Explanation, explain, look_at
+from repro.microscope import Explanation, Other, explain, look_at
 from repro.places import run_folder
 from repro.spec import Run, base
 from repro.train.metrics import read_metrics
@@ -123,6 +123,11 @@ def test_a_batch_is_told_in_tables_and_as_rows_a_record_can_carry() -> None:
     assert len(parts.rows) == len(told.parts)
     rows = batch_exhibit(told)
     assert BATCH_EXHIBIT == "batch" and len(rows) == RUN.batch_size and json.dumps(rows)
+    one = Other(place=3, document="d", score=0.5, why="same text")
+    many = [replace(one, place=place, why="nearer") for place in range(1, 8)]
+    crowded = replace(told, pairs=(replace(told.pairs[0], removed=(one, *many)),))
+    (row,) = batch_exhibit(crowded)
+    assert row["removed"] == ("same text: 3 (0.500); nearer: 1 (0.500), 2 (0.500), 3 (0.500), 4 (0.500) and 3 more")
     assert shorten("word " * 100).endswith("word …")
 
 
