@@ -23,8 +23,16 @@ NUM_PAIRS = {"smoke": None, "desk": 4096, "lab": 65536, "small": None, "large": 
 # validation domains (`recipes`): at the whole rate, thirty steps undo a part of what the first phase has learnt.
 PRETRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 12},
-    "desk": {"pretraining_corpus": "desk", "num_pretraining_steps": 240, "learning_rate": 2e-3 / 20},
-    "lab": {"pretraining_corpus": "lab", "num_pretraining_steps": 4000, "learning_rate": 1e-4 / 20},
+    "desk": {
+        "pretraining_corpus": "desk",
+        "num_pretraining_steps": 240,
+        "learning_rate": base("desk").learning_rate / 20,
+    },
+    "lab": {
+        "pretraining_corpus": "lab",
+        "num_pretraining_steps": 4000,
+        "learning_rate": base("lab").learning_rate / 20,
+    },
     "small": {
         "pretraining_corpus": "nomic-unsupervised",
         "num_pretraining_steps": 458_000,

@@ -1,5 +1,7 @@
 """Figure 6: how hard a batch is under the surrogate, by cluster size and batch size; nothing is trained."""
 
+from typing import Any
+
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # As in the paper, clusters are made inside a whole source (§5), so that they can be much larger than a fine domain.
@@ -25,6 +27,12 @@ SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 WHOLE = MEASURED | {"num_pairs": (None, base("desk").num_pairs)}  # as many as a scale trains on
 DIFFICULTY = "batches/difficulty"
+LINES: dict[str, Any] = {
+    "kind": "lines",
+    "y": DIFFICULTY,
+    "y_label": "batch difficulty (mean cosine)",
+    "x_is_log": True,
+}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -46,24 +54,18 @@ FIGURE = Figure(
         "Mean similarity, under the surrogate, of a query to the other documents of its batch. Clusters inside a whole "
         "source, packed in random order; desk and lab: documentation text in place of the paper's 24 sources."
     ),
-    kind="lines",
     x="cluster_size",
-    y=DIFFICULTY,
     x_label="cluster size (pairs)",
-    y_label="batch difficulty (mean cosine)",
-    x_is_log=True,
+    **LINES,
     hue="batch_size",
     series=(Row(label="batches", of=pick(**WHOLE)),),
 )
 BY_SIZE = Figure(
     name="figure6_sizes",
     caption="Batch difficulty by the number of pairs that are clustered, for batches of one size.",
-    kind="lines",
     x="num_pairs",
-    y=DIFFICULTY,
     x_label="pairs clustered",
-    y_label="batch difficulty (mean cosine)",
-    x_is_log=True,
+    **LINES,
     hue="cluster_size",
     series=tuple(
         Row(
