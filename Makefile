@@ -1,6 +1,7 @@
-# `make table1` and `make test` do all the set-up themselves: .venv is built from requirements.lock when it is missing
-# or older than the lock. PYTHON names the interpreter to build it with (3.11 or newer).
+# `make table1` and `make test` do all the set-up themselves: .venv is built when it is missing or older than the lock.
+# PYTHON names the interpreter to build it with (3.11 or newer), EXTRAS the kind of faiss: gpu,dev on a CUDA machine.
 PYTHON ?= python3
+EXTRAS ?= cpu,dev
 BIN := .venv/bin
 READY := .venv/.built-from-lock
 
@@ -23,9 +24,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# The lock only constrains: pip asks each package what it needs, so that whichever torch is found (a CPU build, PyPI's own
+# with CUDA, one installed before) brings its own libraries.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e '.[$(EXTRAS)]'
 	@touch $(READY)

@@ -28,7 +28,7 @@ NUM_TOPICS = 400
 
 
 def drawn_pairs(num_pairs: int, num_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gives unit vectors of queries and documents, float32 (N, D), and each pair's domain, int32 (N,)."""
+    """Return unit vectors of queries and documents, float32 (N, D), and each pair's domain, int32 (N,)."""
     rng = np.random.default_rng(0)
     topics = rng.normal(size=(NUM_TOPICS, WIDTH)).astype(np.float32)
     chosen = topics[rng.integers(0, NUM_TOPICS, num_pairs)]
@@ -38,7 +38,7 @@ def drawn_pairs(num_pairs: int, num_domains: int) -> tuple[np.ndarray, np.ndarra
 
 
 def timed(what: str, action: Callable[[], Any]) -> tuple[Any, float]:
-    """Gives what `action` gives and its seconds, and says them."""
+    """Return what `action` gives and its seconds, and says them."""
     started = time.perf_counter()
     found = action()
     seconds = time.perf_counter() - started
@@ -47,7 +47,7 @@ def timed(what: str, action: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def plain_faiss(queries: np.ndarray, documents: np.ndarray, codes: np.ndarray, cluster_size: int) -> float:
-    """Gives the mean over pairs of the squared distance to the nearest centroid that plain faiss finds."""
+    """Return the mean over pairs of the squared distance to the nearest centroid that plain faiss finds."""
     total = 0.0
     for code in np.unique(codes):
         inside = codes == code
@@ -68,7 +68,7 @@ def plain_faiss(queries: np.ndarray, documents: np.ndarray, codes: np.ndarray, c
 
 
 def spread_of(queries: np.ndarray, documents: np.ndarray, clusters: Clusters) -> float:
-    """Gives the same for our clusters."""
+    """Return the same for our clusters."""
     paired = np.concatenate([queries, documents], axis=1)
     gaps = paired - clusters.centroids_KD[clusters.assignment_N]
     return float((gaps * gaps).sum(axis=1).mean())

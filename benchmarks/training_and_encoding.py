@@ -22,21 +22,22 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
-from repro.inputs import Inputs, stages_of
+from repro.inputs.inputs import Inputs
+from repro.inputs.stages import stages_of
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.start import build_model
 from repro.model.texts import texts_from
 from repro.spec import base
 from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from repro.training import config_of
+from repro.train.trainer import config_of
 
 TEMPERATURE = 0.02
 MINI_BATCH = 64
 
 
 def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int) -> dict[str, Any]:
-    """Gives what each action gives, having let them take turns, and prints the median seconds of each."""
+    """Return what each action gives, having let them take turns, and prints the median seconds of each."""
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     given = {}
     for _ in range(num_rounds + 1):

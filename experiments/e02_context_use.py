@@ -5,6 +5,7 @@ other documents of its domain do. A model that uses its context scores high with
 better than a biencoder with those of another corpus.
 """
 
+from experiments.fresh import RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # What it takes (tried on the planted corpus's validation domains; see REPRODUCING.md): heads that let pooled states
@@ -60,9 +61,11 @@ END = {"num_steps": LONGEST}
 
 FIGURE = Figure(
     name="context_use",
+    title="Planted corpus: what the right context, a wrong one and none are worth",
     caption=(
-        "Planted corpus, one domain a batch: NDCG@10 of held-out domains against the number of training steps. "
-        "Each point is a training of its own, its learning rate decayed to zero."
+        "NDCG@10 of held-out domains of the planted corpus by the number of training steps, one domain a batch. A mark "
+        "is the mean over n seeds, each a training of its own whose learning rate has decayed to zero; bands: 95 % "
+        "interval of that mean."
     ),
     kind="lines",
     x="num_steps",
@@ -80,22 +83,23 @@ FIGURE = Figure(
 )
 
 QUESTION = "our question; the paper shows it on real text only"
+BEYOND_CHANCE = "any difference beyond chance; how large it is is printed beside"
 CLAIMS = (
     Claim.order(
         "own.a",
-        "on the planted corpus the right context is worth more than five points over a wrong one",
+        "on the planted corpus the right context is worth more than a wrong one",
         pairs=[(term(NDCG, **CONTEXTUAL, **END), term(WRONG, **CONTEXTUAL, **END))],
-        margin=0.05,
         source=QUESTION,
-        because="five points are far outside what seeds do",
+        because=BEYOND_CHANCE,
+        **RESTATED,
     ),
     Claim.order(
         "own.b",
-        "and more than five points over a biencoder",
+        "and a contextual model that is given the right context more than a biencoder",
         pairs=[(term(NDCG, **CONTEXTUAL, **END), term(NDCG, **BIENCODER, **END))],
-        margin=0.05,
         source=QUESTION,
-        because="five points are far outside what seeds do",
+        because=BEYOND_CHANCE,
+        **RESTATED,
     ),
     Claim.order(
         "own.c",

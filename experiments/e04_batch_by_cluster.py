@@ -1,33 +1,47 @@
 """Batch size by cluster size by filter, for both architectures: one grid behind figures 2, 3, 4, 9, 12 and 13."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
+from experiments import fresh
+from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made inside a whole source (§5): they may be larger than a fine domain.
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 24), "desk": (32, 128, 512), "lab": (256, 1024, 4096)}
 BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 1024, 32768)}
-CLUSTERS |= dict.fromkeys(("small", "large"), (64, 256, 1024, 4096, 65536, 2097152, 4194304))
-SMALLEST, LARGE = (8, 64), (40, 4096, 32768, 65536, 2097152, 4194304)  # cluster sizes, at whatever scale
-LEFT, MIDDLE, RIGHT = (8, 32, 256), (16, 128, 1024), (24, 512, 4096)  # batch sizes, at whatever scale
+# Four times as many each, from 64 to 4194304; the paper prints 2097152 as well (§5).
+PAPER_CLUSTERS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
+CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
 PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # of each training, so that steps fall as batches grow
 SEEDS = (0, 1, 2)
+UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk it would be 27 trainings more
 
 GRID: dict[str, Any] = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
 BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": "contextual", **GRID}
 FILTERED, UNFILTERED = {"filter": "surrogate"}, {"filter": "none"}
 
 
+def end_of(sizes: Mapping[str, tuple[int, ...]], place: float) -> ByScale:
+    """Return the size at each scale that is so far along its sizes: 0 the smallest, 0.5 the middle, 1 the largest."""
+    return by_scale({scale: each[round(place * (len(each) - 1))] for scale, each in sizes.items()})
+
+
+SMALL, MEDIUM, LARGE = ({"cluster_size": end_of(CLUSTERS, place)} for place in (0, 0.5, 1))
+FEW, SOME, MANY = ({"batch_size": end_of(BATCHES, place)} for place in (0, 0.5, 1))
+EVERYWHERE = {"cluster_size": by_scale(CLUSTERS)}
+"""The cluster sizes that every series has; filtered biencoders have more of them at desk."""
+
+
 def budget(scale: str, batch_size: int) -> dict[str, int | None]:
-    """How long one training of the grid is: as many pairs in each at our scales, one epoch in the paper's."""
+    """How long one training of the grid is: as many pairs in each at our scales, three epochs in the paper's."""
     if scale not in PAIRS:
-        return {"num_steps": None, "num_epochs": 1}
+        return {}
     num_steps = PAIRS[scale] // batch_size
     return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10}
 
 
-def cells(scale: str, **changes: object) -> tuple[Run, ...]:
+def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **changes: object) -> tuple[Run, ...]:
     """One run for every batch size, cluster size and seed."""
     return tuple(
         run
@@ -35,8 +49,8 @@ def cells(scale: str, **changes: object) -> tuple[Run, ...]:
         for run in grid(
             base(scale, **{**GRID, "cluster_size": CLUSTERS[scale][0], "test_contexts": "own"}),
             batch_size=batch_size,
-            cluster_size=CLUSTERS[scale],
-            seed=SEEDS,
+            cluster_size=clusters,
+            seed=seeds,
             **budget(scale, batch_size),
             **changes,
         )
@@ -44,11 +58,14 @@ def cells(scale: str, **changes: object) -> tuple[Run, ...]:
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Biencoders with and without the filter, contextual models with it."""
+    """Biencoders with and without the filter, contextual models with it; at desk more clusters of what is filtered."""
+    same = (scale, CLUSTERS[scale], SEEDS)
     filters = ("surrogate", "none")
-    return cells(scale, architecture="biencoder", filter=filters) + cells(
-        scale, architecture="contextual", filter="surrogate"
-    )
+    found = cells(*same, architecture="biencoder", filter=filters)
+    found += cells(*same, architecture="contextual", filter=filters if scale in UNFILTERED_CONTEXTUAL else "surrogate")
+    if scale == "desk":
+        found += cells(scale, fresh.GRID_CLUSTERS, fresh.GRID, architecture="biencoder", filter="surrogate")
+    return tuple(dict.fromkeys(found))
 
 
 NDCG, LOSS = "{suite}/mean/ndcg_at_10", "train/loss"
@@ -57,6 +74,7 @@ WITH, WITHOUT = (
     Row(label="filter", of=pick(**BIENCODER, **FILTERED)),
     Row(label="no filter", of=pick(**BIENCODER, **UNFILTERED)),
 )
+SAME = Row(label="filter", of=pick(**BIENCODER, **FILTERED, **EVERYWHERE))
 BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "kind": "heatmap",
     "x": "cluster_size",
@@ -67,43 +85,70 @@ BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "factor": 100,
 }
 EQUAL_PAIRS = "At our scales every training sees the same number of pairs."
+MEAN_OF_SEEDS = "A mark is the mean over n seeds, its band the 95 % interval of that mean."
 
 FIGURES = (
     Figure(
         name="figure2",
-        caption=f"NDCG@10 against batch difficulty, the loss at the end of training; biencoders. {EQUAL_PAIRS}",
+        title="Score against batch difficulty, with and without the filter",
+        caption=(
+            "NDCG@10 of biencoders against the training loss at the end, the difficulty of their batches. A dot is one "
+            "training: a batch size (colour and shape), a cluster size and a seed; lines are least squares. r is "
+            f"Pearson's over the cluster sizes of a seed, its mean over n seeds with a 95 % interval. {EQUAL_PAIRS}"
+        ),
+        is_panelled=True,
         kind="scatter",
         x=LOSS,
         x_label="training loss over the last tenth of the steps",
         hue="batch_size",
-        series=(Row(label="biencoder", of=pick(**BIENCODER)),),
+        series=(WITH, WITHOUT),
         **POINTS,
     ),
     Figure(
         name="figure3",
-        caption=f"Biencoder: NDCG@10 by batch and cluster size, with and without the filter. {EQUAL_PAIRS}",
+        title="Score by batch size and cluster size, with and without the filter",
+        caption=(
+            "NDCG@10 of biencoders by batch and cluster size, with the false-negative filter (left) and without "
+            f"(right). A cell is the mean over n seeds; the best of each row is framed. {EQUAL_PAIRS}"
+        ),
         series=(WITH, WITHOUT),
         **BY_BATCH_AND_CLUSTER,
     ),
     Figure(
         name="figure4",
-        caption="The filter on and off; a dot is a training of a biencoder: a cluster size and a seed.",
+        title="Score with and without the filter, training by training",
+        caption=(
+            "NDCG@10 of biencoders with the false-negative filter ('surrogate') and without ('none'). A dot is one "
+            "training: its colour the batch size (from left to right), its shape the cluster size; n counts seeds. The "
+            "dash is the mean over cluster sizes and seeds, with the 95 % interval of that mean over n seeds."
+        ),
+        mark="cluster_size",
         kind="dots",
         x="filter",
-        x_label="false-negative filter",
+        x_label="false-negative filter (surrogate: on, none: off)",
         hue="batch_size",
-        series=(Row(label="biencoder", of=pick(**BIENCODER)),),
+        series=(Row(label="biencoder", of=pick(**BIENCODER, **EVERYWHERE)),),
         **POINTS,
     ),
     Figure(
         name="figure9",
-        caption=f"Contextual model: NDCG@10 by batch and cluster size, with the filter. {EQUAL_PAIRS}",
-        series=(Row(label="contextual", of=pick(**CONTEXTUAL)), Row(label="biencoder", of=WITH.of)),
+        title="Contextual model beside biencoder, by batch size and cluster size",
+        caption=(
+            "NDCG@10 of the contextual model by batch and cluster size, with the filter, and of the biencoder beside "
+            "it; the paper's second panel, without the filter, is not run at desk. A cell is the mean over n seeds; "
+            f"the best of each row is framed. {EQUAL_PAIRS}"
+        ),
+        series=(
+            Row(label="contextual", of=pick(**CONTEXTUAL, **FILTERED)),
+            Row(label="contextual, no filter", of=pick(**CONTEXTUAL, **UNFILTERED), scales=UNFILTERED_CONTEXTUAL),
+            Row(label="biencoder", of=SAME.of),
+        ),
         **BY_BATCH_AND_CLUSTER,
     ),
     Figure(
         name="figure12",
-        caption="Cluster size with and without the filter, the mean over batch sizes; biencoders.",
+        title="Score by cluster size, with and without the filter",
+        caption=f"NDCG@10 of biencoders by cluster size, the mean over batch sizes. {MEAN_OF_SEEDS}",
         kind="lines",
         x="cluster_size",
         x_label="cluster size (pairs)",
@@ -113,85 +158,160 @@ FIGURES = (
     ),
     Figure(
         name="figure13",
-        caption="Batch size with and without the filter, the mean over cluster sizes; biencoders.",
+        title="Score by batch size, with and without the filter",
+        caption=f"NDCG@10 of biencoders by batch size, the mean over cluster sizes. {MEAN_OF_SEEDS} {EQUAL_PAIRS}",
         kind="lines",
         x="batch_size",
         x_label="batch size (pairs)",
         x_is_log=True,
-        series=(WITH, WITHOUT),
+        series=(SAME, WITHOUT),
         **POINTS,
     ),
 )
 
-BEYOND_CHANCE = "rank correlation beyond chance, the mean over batch sizes"
+BEYOND_CHANCE = "a slope beyond chance, the mean over the sizes of the other axis"
+ANY = "any difference beyond chance"
+MUCH = 0.01
+NOT_MUCH = "'much' is a point: less than what Table 1 is about"
 
 
-def by_cluster(id: str, says: str, sign: int, source: str, **of: object) -> Claim:
-    """Claims a trend of NDCG@10 with cluster size at each batch size."""
+def by_size(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **said: Any) -> Claim:
+    """Claim a trend of NDCG@10 with cluster size at each batch size, or with batch size at each cluster size."""
+    within = "batch_size" if axis == "cluster_size" else "cluster_size"
     return Claim.trend(
         id,
         says,
         over=term(NDCG, **of),
-        axis="cluster_size",
-        within="batch_size",
+        axis=axis,
+        within=within,
         sign=sign,
         source=source,
         because=BEYOND_CHANCE,
+        **said,
     )
 
+
+def pairs_at(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, Any]) -> list[tuple[Term, Term]]:
+    """Return one comparison of NDCG@10 for each place: a batch size, a cluster size, or both."""
+    return [(term(NDCG, **better | place), term(NDCG, **worse | place)) for place in where]
+
+
+PLAIN, UNHELPED = BIENCODER | FILTERED, BIENCODER | UNFILTERED
+CDE = CONTEXTUAL | FILTERED
+EVERY_CELL = [batch | cluster for batch in (FEW, SOME, MANY) for cluster in (SMALL, MEDIUM, LARGE)]
 
 CLAIMS = (
     Claim.correlation(
         "F2.a",
-        "at each batch size, harder batches go with higher scores",
-        x=term(LOSS, **BIENCODER),
-        y=term(NDCG, **BIENCODER),
+        "with the filter, at each batch size, harder batches go with higher scores",
+        x=term(LOSS, **PLAIN),
+        y=term(NDCG, **PLAIN),
         points="runs",
         within="batch_size",
         sign=1,
-        source="Figure 2",
-        because="Pearson's r beyond chance, the mean over batch sizes",
+        source="Figure 2 and §6",
+        because="Pearson's r over cluster sizes beyond chance, the mean over batch sizes; after one phase of training",
+        **fresh.RESTATED,
     ),
-    by_cluster("F3.a", "with the filter, smaller clusters are better", -1, "Figure 3", **BIENCODER, **FILTERED),
-    by_cluster("F3.b", "without the filter, larger clusters are better", 1, "Figure 3", **BIENCODER, **UNFILTERED),
+    by_size(
+        "F3.a", "with the filter, smaller clusters are better", "cluster_size", -1, "Figure 3", PLAIN, **fresh.RESTATED
+    ),
+    by_size(
+        "F3.b",
+        "without the filter, larger clusters are better",
+        "cluster_size",
+        1,
+        "Figure 3",
+        UNHELPED,
+        **fresh.RESTATED,
+    ),
+    Claim.order(
+        "F3.c",
+        "with the filter, large batches do not add much",
+        pairs=pairs_at(PLAIN | FEW, PLAIN | MANY, EVERYWHERE),
+        margin=-MUCH,
+        source="§6, Figure 3",
+        because=NOT_MUCH,
+        **fresh.ADDED,
+    ),
+    by_size("F3.d", "without the filter, larger batches are better", "batch_size", 1, "§6", UNHELPED, **fresh.ADDED),
     Claim.order(
         "F4.a",
         "filtered batches beat unfiltered ones over all settings",
-        pairs=[(term(NDCG, **BIENCODER, **FILTERED), term(NDCG, **BIENCODER, **UNFILTERED))],
+        pairs=pairs_at(PLAIN, UNHELPED, EVERYWHERE),
         source="Figure 4",
-        because="any difference beyond chance",
+        because=ANY,
     ),
-    by_cluster("F9.a", "the contextual model, too, is better with smaller clusters", -1, "Figure 9", **CONTEXTUAL),
+    by_size(
+        "F9.a",
+        "the contextual model, too, is better with smaller clusters",
+        "cluster_size",
+        -1,
+        "Figure 9",
+        CDE,
+        **fresh.RESTATED,
+    ),
     Claim.order(
         "F9.b",
-        "over the same settings the contextual model beats the biencoder",
-        pairs=[(term(NDCG, **CONTEXTUAL), term(NDCG, **BIENCODER, **FILTERED))],
+        "the contextual model beats the biencoder across the board: at each batch and cluster size",
+        pairs=pairs_at(CDE, PLAIN, *EVERY_CELL),
+        source="Figure 9 and §9.5",
+        because="any difference beyond chance, in every cell: the smallest, middle and largest of both sizes",
+        **fresh.RESTATED,
+    ),
+    Claim.interaction(
+        "F9.c",
+        "it does well even at large clusters: the biencoder loses more from the smallest to the largest",
+        of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, {})[0],
+        above=pairs_at(CDE | SMALL, CDE | LARGE, {})[0],
+        source="§9.5",
+        because=ANY,
+        **fresh.ADDED,
+    ),
+    Claim.order(
+        "F9.d",
+        "larger batches do not clearly improve the contextual model, which does well at small ones",
+        pairs=pairs_at(CDE | FEW, CDE | MANY, EVERYWHERE),
+        margin=-MUCH,
         source="Figure 9",
-        because="any difference beyond chance",
+        because=NOT_MUCH,
+        **fresh.ADDED,
+    ),
+    by_size(
+        "F9.e",
+        "without the filter the trend of the contextual model, too, is that larger clusters are better",
+        "cluster_size",
+        1,
+        "Figure 9 and §9.5",
+        CONTEXTUAL | UNFILTERED,
+        scales=UNFILTERED_CONTEXTUAL,
+        **fresh.STATED,
     ),
     Claim.interaction(
         "F12.a",
-        "the filter helps most where clusters are small",
-        of=(
-            term(NDCG, **BIENCODER, **FILTERED, cluster_size=SMALLEST),
-            term(NDCG, **BIENCODER, **UNFILTERED, cluster_size=SMALLEST),
-        ),
-        above=(
-            term(NDCG, **BIENCODER, **FILTERED, cluster_size=LARGE),
-            term(NDCG, **BIENCODER, **UNFILTERED, cluster_size=LARGE),
-        ),
+        "small clusters bring more when the filter is on",
+        of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, {})[0],
+        above=pairs_at(UNHELPED | SMALL, UNHELPED | LARGE, {})[0],
         source="Figure 12",
-        because="the filter gains more at the smallest clusters than at those of 4096 pairs and more, beyond chance",
+        because="the smallest clusters gain more on the largest with the filter than without, beyond chance",
+        **fresh.RESTATED,
     ),
     Claim.order(
         "F13.a",
-        "the best batch size lies inside the range: past it, larger batches score lower",
-        pairs=[
-            (term(NDCG, **BIENCODER, batch_size=MIDDLE), term(NDCG, **BIENCODER, batch_size=end))
-            for end in (LEFT, RIGHT)
-        ],
+        "with and without the filter the best batch size is between 100 and 10000: sizes below score lower",
+        pairs=[pair for of in (PLAIN, UNHELPED) for pair in pairs_at(of | SOME, of | FEW, EVERYWHERE)],
         source="Figure 13",
-        because="the middle size beats the smallest and the largest beyond chance",
+        because="batches of 128 beat batches of 32 beyond chance; elsewhere all sizes of the grid are inside the range",
+        scales=("desk",),
+        **fresh.RESTATED,
+    ),
+    Claim.order(
+        "F13.b",
+        "scores fall as batches grow too large, with and without the filter",
+        pairs=[pair for of in (PLAIN, UNHELPED) for pair in pairs_at(of | SOME, of | MANY, EVERYWHERE)],
+        source="Figure 13",
+        because="the middle size of the grid beats the largest beyond chance",
+        **fresh.ADDED,
     ),
 )
 

@@ -33,12 +33,16 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "num_pretraining_steps": 4000,
         "learning_rate": base("lab").learning_rate / 20,
     },
-    "small": {
-        "pretraining_corpus": "nomic-unsupervised",
-        "num_pretraining_steps": 458_000,
-    },  # one epoch of batches of 512
-    "large": {"pretraining_corpus": "nomic-unsupervised", "num_pretraining_steps": 458_000},
 }
+PAPER_PAIRS, PAPER_EPOCHS = 234_553_344, 3  # Table 5 and §5
+PRETRAINING["small"] = PRETRAINING["large"] = {
+    "pretraining_corpus": "nomic-unsupervised",
+    "num_pretraining_steps": PAPER_EPOCHS * PAPER_PAIRS // CONTEXTUAL_BATCH["small"],
+}
+# §6: the best model has one hard negative a query; it warms up as any does (§5). Ours are too few steps to warm up.
+OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
+SUPERVISED: dict[str, dict[str, Any]] = {scale: {"num_warmup_steps": 0} for scale in OURS}
+SUPERVISED |= {scale: {"num_hard_negatives": 1} for scale in PAPERS}
 EPOCHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2)}
 EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
 SEEDS = (0, 1, 2)
@@ -49,7 +53,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     shared: dict[str, Any] = (
         BOTH | PRETRAINING[scale] | {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     )
-    shared |= {"num_pairs": NUM_PAIRS[scale], "num_steps": None, "num_warmup_steps": 0, "test_contexts": "own"}
+    shared |= {"num_pairs": NUM_PAIRS[scale], "num_steps": None, "test_contexts": "own"} | SUPERVISED[scale]
     return tuple(
         run
         for corpus, sources in (FIRST_SET[scale], SECOND_SET[scale])
@@ -64,12 +68,13 @@ def runs(scale: str) -> tuple[Run, ...]:
 NDCG = "{suite}/mean/ndcg_at_10"
 NOMIC = {"corpus": "nomic-supervised"}
 BGE = {"corpus": "bge-full-data"}
-OURS = ("desk", "lab")
 FIGURE = Figure(
     name="figure5",
+    title="Score by number of supervised epochs, on two sets",
     caption=(
-        "NDCG@10 by number of supervised epochs after one pre-training. The paper's sets are Nomic's and BGE's; at "
-        "desk and lab they are two sources of the mined text."
+        "NDCG@10 by number of supervised epochs after one pre-training a seed. A mark is the mean over n seeds, its "
+        "band the 95 % interval of that mean. The paper's sets are Nomic's and BGE's; at desk and lab they "
+        "are two sources of the mined text."
     ),
     kind="lines",
     x="num_epochs",
@@ -79,10 +84,10 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="services", of=pick(sources=("services", "planted")), scales=("smoke", *OURS)),
-        Row(label="packages and modules", of=pick(sources=("packages+modules", None)), scales=("smoke", *OURS)),
-        Row(label="nomic", of=pick(**NOMIC), scales=("small", "large")),
-        Row(label="BGE", of=pick(**BGE), scales=("small", "large")),
+        Row(label="services", of=pick(sources=("services", "planted")), scales=OURS),
+        Row(label="packages and modules", of=pick(sources=("packages+modules", None)), scales=OURS),
+        Row(label="nomic", of=pick(**NOMIC), scales=PAPERS),
+        Row(label="BGE", of=pick(**BGE), scales=PAPERS),
     ),
 )
 SECOND = {"corpus": ("bge-full-data", "desk", "lab"), "sources": (None, "packages+modules")}

@@ -1,6 +1,7 @@
 """Figure 14: a greedy tour over the clusters, or random order, before clusters are cut into batches."""
 
-from experiments.e04_batch_by_cluster import CLUSTERS, GRID, budget
+from experiments import fresh
+from experiments.e04_batch_by_cluster import CLUSTERS, GRID, LARGE, SMALL, budget
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 BATCH = {"smoke": 16, "desk": 128, "lab": 1024, "small": 512, "large": 512}
@@ -10,19 +11,25 @@ RANDOM = TOUR | {"packing": "random"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Both orders for each cluster size; the tours are runs of the grid of figures 3 and 4."""
+    """Both orders for each cluster size, at desk more seeds of the smallest; tours are runs of the grid of figure 3."""
     length = budget(scale, BATCH[scale])
     one = base(
         scale,
         **{**TOUR, **length, "test_contexts": "own", "cluster_size": CLUSTERS[scale][0], "batch_size": BATCH[scale]},
     )
-    return grid(one, packing=("greedy", "random"), cluster_size=CLUSTERS[scale], seed=SEEDS)
+    orders = ("greedy", "random")
+    by_size = grid(one, packing=orders, cluster_size=CLUSTERS[scale], seed=SEEDS)
+    return by_size + (grid(one, packing=orders, seed=fresh.PACKING) if scale == "desk" else ())
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
 FIGURE = Figure(
     name="figure14",
-    caption="NDCG@10 by cluster size, clusters packed by a greedy tour (TSP) or in random order; biencoders, filtered.",
+    title="Score by cluster size, for two ways of packing clusters into batches",
+    caption=(
+        "NDCG@10 of biencoders with the filter by cluster size, clusters packed by a greedy tour (TSP) or in random "
+        "order. A mark is the mean over n seeds, its band the 95 % interval of that mean."
+    ),
     kind="lines",
     x="cluster_size",
     y=NDCG,
@@ -35,11 +42,20 @@ FIGURE = Figure(
 CLAIMS = (
     Claim.order(
         "F14.a",
-        "a greedy tour is no worse than random order, over cluster sizes",
-        pairs=[(term(NDCG, **TOUR), term(NDCG, **RANDOM))],
-        margin=-0.002,
-        source="Figure 14",
-        because="the paper says at least as good: a fifth of a point is left for chance",
+        "a greedy tour beats random order at the smallest clusters",
+        pairs=[(term(NDCG, **TOUR, **SMALL), term(NDCG, **RANDOM, **SMALL))],
+        source="Figure 14 and §9.5",
+        because="any difference beyond chance; at the smallest, since 'packing has an outsized impact' there",
+        **fresh.RESTATED,
+    ),
+    Claim.interaction(
+        "F14.b",
+        "the tour gains more at the smallest clusters than at the largest",
+        of=(term(NDCG, **TOUR, **SMALL), term(NDCG, **RANDOM, **SMALL)),
+        above=(term(NDCG, **TOUR, **LARGE), term(NDCG, **RANDOM, **LARGE)),
+        source="Figure 14 and §9.5",
+        because="any difference beyond chance",
+        **fresh.ADDED,
     ),
 )
 

@@ -1,5 +1,6 @@
 """Table 3: the nearest documents of a training document under the surrogate, and how many may be positives."""
 
+from experiments import fresh
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, pick, term
 
 LOOKED = {"measure": "neighbours", "architecture": "none"}
@@ -9,8 +10,9 @@ LABELS = ("11 nearest documents", "11 of its own domain", "11 from anywhere")
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Three draws of documents."""
-    return tuple(base(scale, **LOOKED, seed=seed) for seed in SEEDS)
+    """Three draws of documents, at desk six."""
+    seeds = SEEDS + (fresh.MEASURED if scale == "desk" else ())
+    return tuple(base(scale, **LOOKED, seed=seed) for seed in seeds)
 
 
 TEXTS = Exhibit(
@@ -43,11 +45,20 @@ SHARES = Table(
 CLAIMS = (
     Claim.order(
         "T3.a",
-        "many near neighbours of a document are plausible positives: more than among documents of its domain",
-        pairs=[(term("nearest/plausible", **LOOKED), term("domain/plausible", **LOOKED))],
-        source="Table 3",
-        because="ten points above what chance gives inside a domain: enough to call them many",
-        margin=0.10,
+        "many of the nearest documents could be right for the query too: more than twice as many as of its domain",
+        pairs=[(term("log2 nearest/plausible", **LOOKED), term("log2 domain/plausible", **LOOKED))],
+        margin=1.0,
+        source="Table 3 and §9.2",
+        because="'many': a doubling of what other documents of the same domain give",
+        **fresh.RESTATED,
+    ),
+    Claim.order(
+        "T3.b",
+        "the nearest documents of a large corpus are very close: nearer than documents of the same domain",
+        pairs=[(term("nearest/similarity", **LOOKED), term("domain/similarity", **LOOKED))],
+        source="§9.2",
+        because="any difference beyond chance; the paper gives no distance",
+        **fresh.ADDED,
     ),
 )
 

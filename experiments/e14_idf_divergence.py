@@ -1,18 +1,26 @@
 """Figure 8: where word statistics differ from those of training, do neural systems fall behind BM25?"""
 
-from experiments.e01_table1 import BATCHES, BM25, BOTH, NEITHER_RANDOM, SURROGATE
+from typing import Any
+
+from experiments.e01_table1 import ARCHITECTURE, BATCHES, BM25, BOTH, NEITHER, PLAIN_BATCH, SURROGATE
 from experiments.e01_table1 import runs as table1_runs
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
+from experiments.fresh import ADDED, RESTATED, STATED
+from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, pick, term
 
 DIVERGENCE = {"measure": "divergence", "architecture": "none"}
 SCORED = {"measure": "retrieval"}
+ENCODER, READY = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on text of the web
+OWN_SURROGATE = {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
 TRAINED = {"architecture": ("biencoder", "contextual"), **SCORED}
 NDCG, APART = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The runs of Table 1, and one that counts words."""
-    return (base(scale, **DIVERGENCE), *table1_runs(scale))
+    """The paper's four rows of Table 1 and its references, one run that counts words, and an encoder off the shelf."""
+    rows = [pick(**row) for row in (NEITHER, BATCHES, ARCHITECTURE, BOTH, BM25, SURROGATE)]
+    shared = tuple(run for run in table1_runs(scale) if any(row.matches(run) for row in rows))
+    encoder = (base(scale, **SURROGATE | ENCODER),) if scale in READY else ()
+    return tuple(dict.fromkeys((base(scale, **DIVERGENCE), *shared, *encoder)))
 
 
 FIGURE = Figure(
@@ -20,9 +28,12 @@ FIGURE = Figure(
     caption=(
         "NDCG@10 of neural systems less that of BM25, by how far the IDF of the test corpus is from that of the "
         "training corpus: mean difference of the two IDFs over words, weighted by the share of test documents they are "
-        "in. A dot is a dataset; the paper's are of BEIR."
+        "in. A panel is a system, a dot a dataset, the mean over seeds; the line is least squares. r is Pearson's over "
+        "the n datasets, its 95 % interval true if datasets are independent. The paper's are of BEIR."
     ),
     kind="scatter",
+    title="Distance from the training text, and score beside BM25's",
+    is_panelled=True,
     points=NDCG,
     x="{suite}/{part1}/idf_divergence",
     x_of=pick(**DIVERGENCE),
@@ -32,24 +43,62 @@ FIGURE = Figure(
     x_label="IDF divergence of the test corpus (nats)",
     y_label="NDCG@10 less BM25's (points)",
     series=(
-        Row(label="biencoder", of=pick(**NEITHER_RANDOM, **SCORED)),
+        Row(label="biencoder", of=pick(**NEITHER, **SCORED)),
         Row(label="contextual batches", of=pick(**BATCHES, **SCORED)),
         Row(label="both", of=pick(**BOTH, **SCORED)),
-        Row(label="surrogate, untrained", of=pick(**SURROGATE, **SCORED)),
+        Row(label="surrogate, untrained", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
+        Row(label="MiniLM, off the shelf", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=("desk",)),
     ),
 )
 
-CLAIMS = (
-    Claim.correlation(
-        "F8.a",
-        "the further the words of a corpus are from those of training, the worse neural systems are against BM25",
+HIGH = 0.5
+BLOCKS = "families of datasets count as one each, their datasets being alike"
+
+
+def falls_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+    """Claim that a system loses more against BM25 where words differ more from those of training."""
+    return Claim.correlation(
+        id,
+        says,
         x=term(APART, **DIVERGENCE),
-        y=term(NDCG, **TRAINED),
+        y=term(NDCG, **of),
         minus=term(NDCG, **BM25, **SCORED),
         points="datasets",
+        blocks="family",
         sign=-1,
-        source="Figure 8",
-        because="any correlation beyond chance, the mean over trained systems; datasets are drawn again",
+        margin=HIGH,
+        source="Figure 8 and §9.2",
+        because=f"'very high' correlation is read as r beyond {HIGH}; {BLOCKS}",
+        **said,
+    )
+
+
+CLAIMS = (
+    falls_behind(
+        "F8.a",
+        "the further the words of a corpus are from those of training, the worse neural systems are against BM25",
+        TRAINED,
+        **RESTATED,
+    ),
+    falls_behind(
+        "F8.b",
+        "so is a neural encoder off the shelf (MiniLM; its own training text is not at hand, ours stands for it)",
+        SURROGATE | SCORED | ENCODER,
+        scales=READY,
+        **STATED,
+    ),
+    Claim.correlation(
+        "own.d",
+        "and the contextual architecture wins most on a biencoder there, which a model blind to its context cannot",
+        x=term(APART, **DIVERGENCE),
+        y=term(NDCG, **ARCHITECTURE, **SCORED),
+        minus=term(NDCG, **NEITHER, **SCORED),
+        points="datasets",
+        blocks="family",
+        sign=1,
+        source="our reading of §9.2: this gap is what context is to close",
+        because=f"any correlation beyond chance; {BLOCKS}",
+        **ADDED,
     ),
 )
 

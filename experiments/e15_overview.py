@@ -18,7 +18,7 @@ ARROWS = (((21, 46), (30, 46)), ((56, 46), (66, 46)), ((21, 16), (30, 16)), ((74
 
 
 def draw_overview(frame: Any, axes: Any) -> None:
-    """Draws documents and text going through both stages; `frame` has a row for each size: part1, value."""
+    """Draw documents and text going through both stages; `frame` has a row for each size: part1, value."""
     size = {name: int(value) for name, value in zip(frame["part1"], frame["value"], strict=True)}
     axes.figure.set_size_inches(8.4, 4.6)
     axes.set(xlim=(0, 100), ylim=(0, 60), xlabel="", ylabel="")
@@ -30,7 +30,7 @@ def draw_overview(frame: Any, axes: Any) -> None:
 
 
 def _boxes(size: dict[str, int]) -> tuple[tuple[int, int, int, int, str, tuple[str, ...]], ...]:
-    """Gives corner, width, height, colour and lines of text of each box."""
+    """Return corner, width, height, colour and lines of text of each box."""
     contexts, width, heads, tokens = (size[name] for name in ("num_contexts", "hidden_size", "num_heads", "max_tokens"))
     vectors, prompts = contexts * size["tokens_per_document"], size["num_soft_prompts"]
     weights = {stage: f"{_millions(size[f'num_{stage}_stage_weights'])} weights" for stage in ("first", "second")}
@@ -71,8 +71,12 @@ def _millions(count: int) -> str:
 
 FIGURE = Figure(
     name="figure1",
-    caption="The contextual model of this scale: one stage embeds documents of the corpus, the other reads them.",
+    caption=(
+        "The contextual model of this scale: one stage embeds documents of the corpus, the other reads their vectors "
+        "before the tokens of a text. Boxes with colour have weights."
+    ),
     kind="own",
+    title="The two stages of the contextual model, with the sizes of this scale",
     points="shape/*",
     x="part1",
     y="value",

@@ -1,31 +1,38 @@
 """Figure 7: scores on each domain under the context of each other domain."""
 
+from experiments import fresh
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, SEEDS
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
 
 CROSSED = BOTH | {"measure": "cross"}
-A_POINT = 1.0
+FORUMS = "cqadupstack"  # as in the paper, where its data can be had
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual models, scored under other contexts: nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    return tuple(base(scale, **CROSSED, **sizes, seed=seed) for seed in SEEDS)
+    suite = {"suite": FORUMS} if scale in ("small", "large") else {}
+    seeds = SEEDS + fresh.SCORED if scale == "desk" else SEEDS
+    return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds)
 
 
 FIGURE = Figure(
     name="figure7",
+    title="What the context of another domain costs or gains",
     caption=(
-        "NDCG@10 on each domain (rows) under context documents of each domain (columns); cells within one point of the "
-        "best of their row are framed. Ten evaluation sets take the place of the paper's Stack Exchange forums."
+        "Each searched domain (row) under context documents of each domain (column). On the diagonal, in bold: NDCG@10 "
+        "under its own; elsewhere the difference from it in points, above zero where the other context is better; "
+        "means over n seeds. Right: the mean over the other contexts less the own, a dot with the 95 % interval over n "
+        "seeds; last, the mean over domains. At our scales ten evaluation sets take the place of the paper's Stack "
+        "Exchange forums. The paper's caption has the input on the y-axis, its text on the x-axis: here the context is "
+        "on x."
     ),
-    kind="heatmap",
+    kind="crossed",
     points="cross/*/*/ndcg_at_10",
     x="part1",
     y="part2",
     cell="value",
     factor=100,
-    mark_within=A_POINT,
     x_label="domain of the context",
     y_label="searched domain",
     series=(Row(label="contextual model", of=pick(**CROSSED)),),
@@ -42,13 +49,31 @@ TABLE = Table(
     rows=(Row(label="contextual model", of=pick(**CROSSED)),),
 )
 
+# Of the 90 cells at desk the one whose lead over its own context was largest against its spread over seeds 0 to 2.
+CONTEXT, SEARCHED = "santricity", "compute"
 CLAIMS = (
     Claim.order(
         "F7.a",
-        "context of the searched domain is best on average (some domains do better under another's: shown, not judged)",
+        "context of the searched domain is best on average",
         pairs=[(term("cross/own/ndcg_at_10", **CROSSED), term("cross/other/ndcg_at_10", **CROSSED))],
-        source="Figure 7",
-        because="any difference beyond chance; queries and seeds are drawn again",
+        delta=0.001,
+        source="Figure 7 and §7",
+        because="any difference beyond chance; within a tenth of a point there is no effect",
+        **fresh.RESTATED,
+    ),
+    Claim.order(
+        "F7.b",
+        f"there are cross-overs: {SEARCHED} is searched better under documents of {CONTEXT} than under its own",
+        pairs=[
+            (
+                term(f"cross/{CONTEXT}/{SEARCHED}/ndcg_at_10", **CROSSED),
+                term(f"cross/{SEARCHED}/{SEARCHED}/ndcg_at_10", **CROSSED),
+            )
+        ],
+        source="§7",
+        because="any difference beyond chance; of 90 cells some lead by chance, so the cell was chosen on other seeds",
+        scales=("desk",),
+        **fresh.ADDED,
     ),
 )
 

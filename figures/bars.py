@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from figures.intervals import count_words, interval_words, over_seeds
-from figures.style import INK, MARKERS, in_order, label_values, legend_above, palette
+from figures.style import GREY, INK, MARKERS, in_order, label_values, legend_above, palette, value_text
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 GOLDEN_RATIO = 0.618034
 ROOM = 0.8
 """The share of a category's width that its groups fill."""
+SHARE_OF_DOTS = 0.6
+"""Of a group's room; the rest is of its mean and whiskers, beside the dots."""
 
 
 def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
-    """Draws a bar from zero for each category and group, with its interval; gives what the whiskers are."""
-    return _draw(frame, axes, x=x, y=y, group=group, are_bars=True)
-
-
-def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
-    """Draws a pale dot a row and a mark for their mean with its interval; gives what the whiskers are."""
-    return _draw(frame, axes, x=x, y=y, group=group, are_bars=False)
-
-
-def _draw(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, are_bars: bool) -> str:
+    """Draw a bar from zero for each category and group, with its interval; return what the whiskers are."""
     values, groups = in_order(frame[x]), list(dict.fromkeys(frame[group]))
     width, counts = ROOM / len(groups), []
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
-        members = frame[frame[group] == name]
-        found = over_seeds(members, x, y)
-        at = np.array([values.index(value) for value in found.index]) + (number - (len(groups) - 1) / 2) * width
-        label, mean = f"{name} ({count_words(found['n'])})", found["mean"].to_numpy()
+        found = over_seeds(frame[frame[group] == name], x, y)
+        at = _places(found.index, values) + (number - (len(groups) - 1) / 2) * width
+        mean = found["mean"].to_numpy()
+        label = f"{name} ({count_words(found['n'])})"
+        axes.bar(at, mean, 0.9 * width, color=colour, hatch=HATCHES[number % len(HATCHES)], ec="white", label=label)
         spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
-        if are_bars:
-            axes.bar(at, mean, 0.9 * width, color=colour, hatch=HATCHES[number % len(HATCHES)], ec="white", label=label)
-            axes.errorbar(at, mean, spread, fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
-        else:
-            _draw_each(members, axes, dict(zip(found.index, at, strict=True)), x=x, y=y, width=width, colour=colour)
-            marker = MARKERS[number % len(MARKERS)]
-            axes.errorbar(at, mean, spread, fmt=marker, color=colour, ecolor=INK, capsize=3, mec=INK, label=label)
+        axes.errorbar(at, mean, spread, fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
         counts += list(found["n"])
     label_values(axes, values, [float(place) for place in range(len(values))])
     if len(groups) > 1:
@@ -48,13 +40,62 @@ def _draw(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, are_ba
     return interval_words(counts, "whiskers") + f", {count_words(counts)}"
 
 
+def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, mark: str = "") -> str:
+    """Draw a dot a row and beside the dots of a group their mean with its interval; return what the whiskers are.
+
+    Groups differ in colour and place, values of the column `mark` in the shape of the dot.
+    """
+    values, groups = in_order(frame[x]), list(dict.fromkeys(frame[group]))
+    marks = in_order(frame[mark]) if mark else []
+    shapes = dict(zip(marks, MARKERS, strict=False))
+    width, counts, handles = ROOM / len(groups), [], []
+    for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
+        members = frame[frame[group] == name]
+        found = over_seeds(members, x, y)
+        at = _places(found.index, values) + (number - (len(groups) - 1) / 2) * width
+        look = {"color": colour, "mark": mark, "shapes": shapes}
+        _draw_each(members, axes, dict(zip(found.index, at, strict=True)), x=x, y=y, width=width, look=look)
+        _draw_means(found, axes, at + 0.36 * width)
+        handles.append(Line2D([], [], color=colour, linewidth=6, label=f"{name} ({count_words(found['n'])})"))
+        counts += list(found["n"])
+    for value, shape in shapes.items():
+        label = f"{mark.replace('_', ' ')} {value_text(value)}"
+        handles.append(Line2D([], [], color=GREY, marker=shape, linestyle="none", label=label))
+    label_values(axes, values, [float(place) for place in range(len(values))])
+    if len(handles) > 1:
+        legend_above(axes, handles, handlelength=1.2, most_columns=2 if marks else 9)
+    return f"{interval_words(counts, 'dash and whiskers')}, {count_words(counts)}"
+
+
+def _places(found: pd.Index, values: list[Any]) -> np.ndarray:
+    return np.array([values.index(value) for value in found], dtype=float)
+
+
+def _draw_means(found: pd.DataFrame, axes: Axes, at: np.ndarray) -> None:
+    mean = found["mean"].to_numpy()
+    spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
+    axes.errorbar(at, mean, spread, fmt="_", markersize=9, color=INK, ecolor=INK, capsize=3, linewidth=1.2, mew=2)
+
+
 def _draw_each(
-    members: pd.DataFrame, axes: Axes, places: dict[object, float], *, x: str, y: str, width: float, colour: object
+    members: pd.DataFrame,
+    axes: Axes,
+    places: dict[object, float],
+    *,
+    x: str,
+    y: str,
+    width: float,
+    look: Mapping[str, Any],
 ) -> None:
-    """Spreads the dots of a category evenly, neighbours far apart, lest their order looks like a trend.
+    """Spread the dots of a category evenly, neighbours far apart, lest their order looks like a trend.
 
     There is no randomness in it: the same data gives the same picture.
     """
     for value, rows in members.groupby(x, sort=False):
         offsets = (np.arange(len(rows)) + 0.5) * GOLDEN_RATIO % 1 - 0.5
-        axes.plot(places[value] + 0.7 * width * offsets, rows[y], "o", color=colour, alpha=0.35, markersize=3.5)
+        at = places[value] + width * (SHARE_OF_DOTS * offsets - 0.1)
+        marks = rows[look["mark"]] if look["mark"] else pd.Series(0, index=rows.index)
+        for mark in dict.fromkeys(marks):
+            is_so = (marks == mark).to_numpy()
+            shape = look["shapes"].get(mark, "o")
+            axes.plot(at[is_so], rows[y][is_so], shape, color=look["color"], alpha=0.7, markersize=4.5, mew=0)

@@ -12,16 +12,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures.bars import draw_bars, draw_dots
+from figures.crossed import draw_crossed
+from figures.forest import draw_forest
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
-from figures.style import new_axes, save_figure, value_text, write_note
+from figures.style import new_axes, save_figure, value_text, write_note, write_title
 
-ON_ONE_AXIS = {"lines": draw_lines, "bars": draw_bars, "dots": draw_dots}
-KINDS = (*ON_ONE_AXIS, "scatter", "heatmap")
+KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
 GROUP = "group"
 NARROWEST = 4.8
 """Inches of a heat map, so that its words fit."""
+PANEL, INCHES_A_LINE = (3.6, 2.4), 0.2
+"""Inches of one panel of several, and of a line of its legend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +32,9 @@ class Picture:
     """How rows become a picture: its kind, which columns are its axes, and the words on them.
 
     Columns that are always there: "series", "seed". `hue` splits each series further. A heat map has `cell` in its
-    cells, named `cell_label`, and frames what is within `mark_within` of the best of a row. `own` draws what no kind
-    can, from the same rows.
+    cells, named `cell_label`, and frames what is within `mark_within` of the best of a row. `mark` gives dots their
+    shape. `is_panelled` gives each series of a scatter a panel of its own. `own` draws what no kind can, from the same
+    rows. A title says what is seen, the small line below it of what.
     """
 
     kind: str
@@ -39,16 +43,19 @@ class Picture:
     x_label: str
     y_label: str
     title: str = ""
+    subtitle: str = ""
     hue: str = ""
     cell: str = ""
     cell_label: str = ""
     mark_within: float | None = None
     x_is_log: bool = False
+    mark: str = ""
+    is_panelled: bool = False
     own: Callable[[pd.DataFrame, Axes], None] | None = None
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture) -> Path:
-    """Writes path.svg, path.png and path.csv and gives the first; ValueError for an unknown kind or no rows."""
+    """Write path.svg, path.png and path.csv and gives the first; ValueError for an unknown kind or no rows."""
     figure, frame = plot(rows, picture, name=path.name)
     save_figure(figure, frame, path)
     return path.with_suffix(".svg")
@@ -57,53 +64,95 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture) -> Pat
 def plot(
     rows: Sequence[Mapping[str, Any]], picture: Picture, *, name: str = "a picture"
 ) -> tuple[Figure, pd.DataFrame]:
-    """Gives the drawn figure and its data; ValueError for an unknown kind or no rows."""
+    """Return the drawn figure and its data; ValueError for an unknown kind or no rows."""
     frame = pd.DataFrame(rows)
+    if picture.own is None and picture.kind not in KINDS:
+        raise ValueError(f"unknown kind of picture {picture.kind!r}; choose of {list(KINDS)}")
+    if picture.own is None and not rows:
+        raise ValueError(f"nothing to draw for {name}: no record has its values")
+    figure, note = _drawn(frame, picture)
+    write_note(figure, note)
+    write_title(figure, picture.title, picture.subtitle)
+    return figure, frame
+
+
+def _drawn(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
+    """Return the figure, and the words that say what its bands and numbers are."""
     if picture.own is not None:
         figure, (axes,) = new_axes()
-        axes.set(xlabel=picture.x_label, ylabel=picture.y_label, title=picture.title)
+        axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
         picture.own(frame, axes)
-        return figure, frame
-    if picture.kind not in KINDS:
-        raise ValueError(f"unknown kind of picture {picture.kind!r}; choose of {list(KINDS)}")
-    if not rows:
-        raise ValueError(f"nothing to draw for {name}: no record has its values")
-    grouped = frame.assign(**{GROUP: _group_names(frame, picture.hue)})
-    return (_heatmap if picture.kind == "heatmap" else _one_panel)(grouped, picture), frame
+        return figure, ""
+    if picture.kind == "forest":
+        return draw_forest(frame)
+    if picture.kind == "crossed":
+        words = {"x_label": picture.x_label, "y_label": picture.y_label, "unit": picture.cell_label}
+        return draw_crossed(frame, x=picture.x, y=picture.y, cell=picture.cell, **words)
+    grouped = frame.assign(**{GROUP: _group_names(frame, picture)})
+    if picture.kind == "heatmap":
+        return _heatmap(grouped, picture)
+    return (_panels if picture.is_panelled else _one_panel)(grouped, picture)
 
 
-def _group_names(frame: pd.DataFrame, hue: str) -> pd.Series:
-    """Gives each row's group: its series, its value of `hue`, or both where there is more than one series."""
+def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
+    """Return each row's group: its series, its value of `hue`, or both where one panel has more than one series."""
+    hue = picture.hue
     if not hue:
         return frame["series"]
     name = "" if hue.startswith("part") else f"{hue.replace('_', ' ')} "
     words = frame[hue].map(lambda value: "" if pd.isna(value) else name + value_text(value))
-    both = frame["series"] + ", " + words if frame["series"].nunique() > 1 else words
+    is_split = frame["series"].nunique() > 1 and not picture.is_panelled
+    both = frame["series"] + ", " + words if is_split else words
     return both.where(words != "", frame["series"])
 
 
-def _one_panel(frame: pd.DataFrame, picture: Picture) -> Figure:
+def _one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     figure, (axes,) = new_axes()
+    places = {"x": picture.x, "y": picture.y, "group": GROUP}
     if picture.x_is_log:
         _set_log(axes, frame[picture.x])
     if picture.kind == "scatter":
-        note = draw_scatter(frame, axes, x=picture.x, y=picture.y, group=GROUP, x_is_log=picture.x_is_log)
+        note = draw_scatter(frame, axes, **places, x_is_log=picture.x_is_log)
+    elif picture.kind == "dots":
+        note = draw_dots(frame, axes, **places, mark=picture.mark)
     else:
-        note = ON_ONE_AXIS[picture.kind](frame, axes, x=picture.x, y=picture.y, group=GROUP)
-    axes.set(xlabel=picture.x_label, ylabel=picture.y_label, title=picture.title)
-    write_note(figure, note)
-    return figure
+        note = (draw_bars if picture.kind == "bars" else draw_lines)(frame, axes, **places)
+    axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
+    return figure, note
+
+
+def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
+    """Draw a scatter with a panel a series, all on the same axes."""
+    names, note = list(dict.fromkeys(frame["series"])), ""
+    width, height = PANEL
+    height += INCHES_A_LINE * frame.groupby("series")[GROUP].nunique().max()
+    figure, panels = new_axes(width, height, num_panels=len(names), num_columns=2, sharex=True)
+    for axes, name in zip(panels, names, strict=True):
+        members = frame[frame["series"] == name]
+        if picture.x_is_log:
+            _set_log(axes, frame[picture.x])
+        groups = dict.fromkeys(frame[GROUP] if picture.hue else members[GROUP])
+        note = draw_scatter(
+            members, axes, x=picture.x, y=picture.y, group=GROUP, x_is_log=picture.x_is_log, groups=groups
+        )
+        if picture.hue:  # else the legend is the panel's name
+            axes.set_title(name, fontsize="medium", pad=6 + 13 * members[GROUP].nunique())
+    figure.supylabel(picture.y_label, fontsize="medium")
+    for axes in panels[-2:]:
+        axes.set_xlabel(picture.x_label)
+        axes.xaxis.set_tick_params(labelbottom=True)
+    return figure, note
 
 
 def _set_log(axes: Axes, values: pd.Series) -> None:
-    """Sets a logarithmic axis; one that also has zero is linear up to the smallest positive value."""
+    """Set a logarithmic axis; one that also has zero is linear up to the smallest positive value."""
     if (values <= 0).any():
         axes.set_xscale("symlog", linthresh=float(values[values > 0].min()))
     else:
         axes.set_xscale("log")
 
 
-def _heatmap(frame: pd.DataFrame, picture: Picture) -> Figure:
+def _heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     num_columns, num_rows = (max(3, frame[name].nunique()) for name in (picture.x, picture.y))
     num_panels = frame[GROUP].nunique()
     width, height = max(1.4 + 0.55 * num_columns, NARROWEST / num_panels), 1.6 + 0.36 * num_rows
@@ -120,6 +169,4 @@ def _heatmap(frame: pd.DataFrame, picture: Picture) -> Figure:
     for axes in panels:
         axes.set_xlabel(picture.x_label)
     panels[0].set_ylabel(picture.y_label)
-    figure.suptitle(picture.title, fontsize="medium")
-    write_note(figure, note)
-    return figure
+    return figure, note

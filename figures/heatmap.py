@@ -21,7 +21,7 @@ BRIGHT = 0.179
 def draw_heatmap(
     frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cell: str, group: str, mark_within: float | None
 ) -> str:
-    """Draws one panel for each value of `group`, on one scale of colours; gives what the numbers are.
+    """Draw one panel for each value of `group`, on one scale of colours; return what the numbers are.
 
     Cells within `mark_within` of the best of their row are framed; None frames the best alone. A cell without a value
     has a dash. Numbers rise upwards, words go down in the order of the data.
@@ -38,7 +38,7 @@ def draw_heatmap(
     panels[0].figure.colorbar(mesh, ax=panels, label=cell)
     counts = frame.groupby([group, x, y])["seed"].nunique()
     framed = "best of its row" if mark_within is None else f"within {mark_within:g} of the best of its row"
-    return f"each cell: mean over seeds, {count_words(counts)}; framed: {framed}"
+    return f"cells: mean over seeds, {count_words(counts)}; framed: {framed}"
 
 
 def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float], within: float) -> QuadMesh:
@@ -60,12 +60,12 @@ def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float], wit
 
 
 def luminance(colour: Sequence[float] | np.ndarray) -> float:
-    """Gives the relative luminance of an sRGB colour (WCAG 2), 0 to 1."""
+    """Return the relative luminance of an sRGB colour (WCAG 2), 0 to 1."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _decimals(span: tuple[float, float]) -> int:
-    """Gives the decimals that tell cells apart: one for points, more where all numbers are small."""
+    """Return the decimals that tell cells apart: one for points, more where all numbers are small."""
     widest = max(abs(span[0]), abs(span[1]))
     return 1 if widest >= 5 else 2 if widest >= 0.5 else 3

@@ -12,7 +12,7 @@ from figures.style import DASHES, MARKERS, in_order, label_values, legend_above,
 
 
 def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
-    """Draws the mean of `y` over seeds at each `x`, one line for each value of `group`; gives what the bands are.
+    """Draw the mean of `y` over seeds at each `x`, one line for each value of `group`; return what the bands are.
 
     Lines differ in colour, marker and dashes. A group without any `x` (a reference system) is a level line. Words on
     the x axis stand at equal distances.
@@ -25,7 +25,7 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         members = frame[frame[group] == name]
         look: dict[str, Any] = {"color": colour, "dashes": DASHES[number % len(DASHES)] or (1, 0)}
         if members[x].isna().all():
-            axes.axhline(members[y].mean(), label=f"{name} ({count_words([members['seed'].nunique()])})", **look)
+            counts += _draw_level(members, axes, y, str(name), look)
             continue
         found = over_seeds(members, x, y).reindex([value for value in values if value in set(members[x])])
         at = [places[values.index(value)] for value in found.index]
@@ -39,3 +39,13 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     label_values(axes, values, places)
     legend_above(axes)
     return interval_words(counts, "bands" if len(values) > 1 else "bars") if counts else ""
+
+
+def _draw_level(members: pd.DataFrame, axes: Axes, y: str, name: str, look: dict[str, Any]) -> list[int]:
+    """Draw the mean of a reference and its band; return its number of seeds where it has a band."""
+    found = over_seeds(members.assign(level=0), "level", y).loc[0]
+    count = int(found["n"])
+    axes.axhline(found["mean"], label=f"{name} ({count_words([count])})", **look)
+    if found["high"] > found["low"]:
+        axes.axhspan(found["low"], found["high"], color=look["color"], alpha=0.12, linewidth=0)
+    return [count] if count > 1 else []

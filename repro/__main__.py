@@ -1,5 +1,5 @@
 """`python -m repro`: the same as the console script `repro`."""
 
-from repro.cli import main
+from repro.cli.main import main
 
 main()

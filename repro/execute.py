@@ -8,22 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from repro.identity import run_id
-from repro.inputs import check_available, stages_of
+from repro.evaluate.suites import Encoder
+from repro.inputs.corpora import check_available
+from repro.inputs.inputs import Inputs
 from repro.measures import measure_run
-from repro.places import local_records, run_folder
-from repro.provenance import code_identity, machine, versions
+from repro.records.provenance import code_identity, machine, versions
+from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run
-from repro.store import Record, has_record, read_record, write_record
+from repro.spec.identity import run_id
+from repro.storage.paths import local_records, run_folder
 
-Report = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Trained:
     """What training leaves for measurement and for the record; nothing of it where nothing is trained."""
 
-    model: Any = None
+    model: Encoder | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -34,8 +36,8 @@ def never() -> bool:
     return False
 
 
-def execute(run: Run, *, should_stop: Callable[[], bool] = never, report: Report = print) -> Record:
-    """Gives the record of a run, carrying it out when there is none.
+def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Progress = print) -> Record:
+    """Return the record of a run, carrying it out when there is none.
 
     A run that was stopped goes on from its last checkpoint, to the same numbers. ValueError, before anything is spent,
     when its data is not here; `Interrupted` when `should_stop` said so, after a checkpoint was written.
@@ -43,15 +45,16 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, report: Report
     if has_record(local_records(), run):
         return read_record(local_records() / f"{run_id(run)}.json")
     check_available([run])
-    for stage in stages_of(run):
-        stage.build(report)
-    trained = _train(run, should_stop, report) if run.architecture in TRAINED else Trained()
+    _check_model(run)
+    inputs = Inputs(run)
+    inputs.build(progress)
+    trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
     if int(os.environ.get("RANK", "0")) > 0:
         return _await_record(run)
     started = time.monotonic()
-    measured = measure_run(run, trained.model, run_folder(run_id(run)))
+    measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
-    report(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
+    progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
     return write_record(
         local_records(),
         run,
@@ -62,12 +65,19 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, report: Report
             **code_identity(),
             "versions": versions(),
             "machine": machine(),
-            "stages": {stage.name: {"id": stage.path.name, **stage.key} for stage in stages_of(run)},
+            "stages": {stage.name: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
             "training": trained.provenance,
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
         },
     )
+
+
+def _check_model(run: Run) -> None:
+    if run.architecture in TRAINED:
+        from repro.train.trainer import check_model
+
+        check_model(run)
 
 
 def _headline(run: Run, metrics: Any) -> str:
@@ -76,14 +86,14 @@ def _headline(run: Run, metrics: Any) -> str:
 
 
 def _await_record(run: Run) -> Record:
-    """Gives the record once rank 0 has written it; the other ranks only train."""
+    """Return the record once rank 0 has written it; the other ranks only train."""
     while not has_record(local_records(), run):
         time.sleep(0.5)
     return read_record(local_records() / f"{run_id(run)}.json")
 
 
-def _train(run: Run, should_stop: Callable[[], bool], report: Report) -> Trained:
-    from repro.training import train_run
+def _train(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Trained:
+    from repro.train.trainer import train_run
 
-    model, summary = train_run(run, should_stop=should_stop, report=report)
+    model, summary = train_run(inputs, should_stop=should_stop, progress=progress)
     return Trained(model, summary.metrics, summary.arrays, summary.provenance)

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """Gives a 63-bit seed that depends on `seed` and on every word of `purpose`; two purposes never share a stream."""
+    """Return a 63-bit seed that depends on `seed` and on every word of `purpose`; two purposes never share a stream."""
     text = "\x1f".join([str(seed), *map(str, purpose)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def generator_for(seed: int, *purpose: str | int) -> np.random.Generator:
-    """Gives numpy's generator for one purpose, e.g. `generator_for(run.seed, "batches", epoch)`."""
+    """Return numpy's generator for one purpose, e.g. `generator_for(run.seed, "batches", epoch)`."""
     return np.random.default_rng(derive(seed, *purpose))
 
 
 def torch_generator_for(seed: int, *purpose: str | int) -> torch.Generator:
-    """Gives a CPU torch generator for one purpose; loads torch when it is called."""
+    """Return a CPU torch generator for one purpose; loads torch when it is called."""
     import torch
 
     return torch.Generator().manual_seed(derive(seed, *purpose))

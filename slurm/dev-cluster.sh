@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# A single-node Slurm on loopback, as a developer's tool: `up` starts munged, slurmctld and slurmd with their state in one
-# temporary folder and prints the line that lets a shell use them; `down` stops, by pid, what `up` started.
+# A Slurm of two nodes on loopback, as a developer's tool: `up` starts munged, slurmctld and a slurmd for each node, with
+# their state in one temporary folder, and prints the line that lets a shell use them; `down` stops what `up` started.
 #
 #   eval "$(slurm/dev-cluster.sh up)"     start (installs the Debian packages slurm-wlm and munge when they are missing)
 #   slurm/dev-cluster.sh down             stop
-#   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for the tests: a node that dies, and comes back
+#   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for the tests: nodes that die, and come back
 #
 # REPRO_DEV_CLUSTER      the folder (default: repro-dev-cluster-<uid> in the temporary folder); another folder, another cluster
-# REPRO_DEV_CLUSTER_CPUS, REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE     what the node offers (default: its cores, 1001)
+# REPRO_DEV_CLUSTER_CPUS, REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE     what each node offers (default: this machine's cores, 1001)
+# REPRO_DEV_CLUSTER_NODES     how many nodes (default 2): all are this machine, so two jobs may share a core
 set -euo pipefail
 
 folder="${REPRO_DEV_CLUSTER:-${TMPDIR:-/tmp}/repro-dev-cluster-$(id -u)}"
 conf="$folder/slurm.conf"
 export SLURM_CONF="$conf"
 export PATH="$PATH:/usr/sbin:/sbin"
+num_nodes="${REPRO_DEV_CLUSTER_NODES:-2}"
 
 say() { echo "dev-cluster: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -28,30 +30,35 @@ install_packages() {
 }
 
 # by name as well as by number: the number of a daemon that died may by now be somebody else's
-is_up() { local pid; pid="$(cat "$folder/$1.pid" 2>/dev/null)" && [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "$1" ]; }
+is_up() { # a daemon, or slurmd-N
+    local pid
+    pid="$(cat "$folder/$1.pid" 2>/dev/null)" && [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "${1%%-*}" ]
+}
+
+# the cores this process may use; `nproc` alone would say OMP_NUM_THREADS
+num_cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 write_configuration() {
-    local memory cpus
-    memory="$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)"
-    cpus="${REPRO_DEV_CLUSTER_CPUS:-$(nproc)}"
+    local memory cpus number
+    memory="$(awk -v nodes="$num_nodes" '/MemTotal/ {print int($2 / 1024 * 0.9 / nodes)}' /proc/meminfo)"
+    cpus="${REPRO_DEV_CLUSTER_CPUS:-$(num_cores)}"
     cat >"$conf" <<CONF
 ClusterName=repro-dev
 SlurmctldHost=$(hostname -s)(127.0.0.1)
 SlurmUser=$(id -un)
 SlurmdUser=$(id -un)
 SlurmctldPort=$(free_port)
-SlurmdPort=$(free_port)
 AuthType=auth/munge
 AuthInfo=socket=$folder/munge.socket,cred_expire=10
 CredType=cred/munge
 StateSaveLocation=$folder/state
-SlurmdSpoolDir=$folder/spool
+SlurmdSpoolDir=$folder/spool/%n
 SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
+SlurmdPidFile=$folder/slurmd-%n.pid
 SlurmctldLogFile=$folder/slurmctld.log
-SlurmdLogFile=$folder/slurmd.log
+SlurmdLogFile=$folder/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -68,9 +75,12 @@ SlurmdTimeout=20
 KillWait=10
 InactiveLimit=0
 MinJobAge=300
-NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$memory State=UNKNOWN
 PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
+    for number in $(seq 1 "$num_nodes"); do
+        echo "NodeName=dev$number NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$(free_port) CPUs=$cpus" \
+            "RealMemory=$memory State=UNKNOWN" >>"$conf"
+    done
 }
 
 start_munged() {
@@ -83,7 +93,16 @@ start_munged() {
         || fail "munged did not start; see $folder/munged.err"
 }
 
-start_slurmd() { is_up slurmd || slurmd -f "$conf" || fail "slurmd did not start; see $folder/slurmd.log"; }
+nodes() { sed -n 's/^NodeName=\([^ ]*\).*/\1/p' "$conf" 2>/dev/null || true; }
+
+start_slurmd() {
+    local node
+    for node in $(nodes); do
+        is_up "slurmd-$node" || slurmd -f "$conf" -N "$node" || fail "slurmd did not start; see $folder/slurmd-$node.log"
+    done
+}
+
+stop_slurmd() { local node; for node in $(nodes); do stop "slurmd-$node" "${1:-TERM}"; done; }
 
 await() { # what, then a command that is to succeed
     local what="$1" attempt
@@ -92,22 +111,24 @@ await() { # what, then a command that is to succeed
     fail "$what did not answer within 20 seconds; see the logs in $folder"
 }
 
-node_is_ready() { sinfo --noheader --format=%T | grep -Eq '^(idle|mixed|allocated)$'; }
+nodes_are_ready() { [ "$(sinfo --noheader --Node --format=%T | grep -Ec '^(idle|mixed|allocated)$')" = "$(nodes | wc -l)" ]; }
 
 up() {
     mkdir -p "$folder"/{state,spool}
+    [[ "$num_nodes" =~ ^[1-9][0-9]?$ ]] || fail "REPRO_DEV_CLUSTER_NODES=$num_nodes; must be a number from 1 to 99"
     chmod 755 "$folder"
     install_packages
     if ! is_up munged || ! is_up slurmctld; then # what is left of a cluster that lost one of them cannot go on
-        stop slurmd && stop slurmctld && stop munged
+        stop_slurmd && stop slurmctld && stop munged
         rm -rf "$folder"/{state,spool}/*
         write_configuration
+        for node in $(nodes); do mkdir -p "$folder/spool/$node"; done
         start_munged
         slurmctld -f "$conf" || fail "slurmctld did not start; see $folder/slurmctld.log"
     fi
     start_slurmd
-    await "the node" node_is_ready
-    say "up: $(sinfo --noheader --format='%P %D node, %C CPUs (allocated/idle/other/total)'), folder $folder"
+    await "a node" nodes_are_ready
+    say "up: $(sinfo --noheader --format='%P %D nodes, %C CPUs (allocated/idle/other/total)'), folder $folder"
     echo "export SLURM_CONF=$conf"
 }
 
@@ -132,7 +153,7 @@ down() {
             sleep 1
         fi
     fi
-    stop slurmd; stop slurmctld; stop munged
+    stop_slurmd; stop slurmctld; stop munged
     rm -rf "$folder"
     say "down"
 }
@@ -140,7 +161,7 @@ down() {
 case "${1:-}" in
     up) up ;;
     down) down ;;
-    kill-slurmd) stop slurmd KILL ;;
+    kill-slurmd) stop_slurmd KILL ;;
     start-slurmd) start_slurmd ;;
     *) echo "usage: slurm/dev-cluster.sh up|down" >&2; exit 2 ;;
 esac

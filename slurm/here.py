@@ -6,30 +6,47 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from repro.inputs import stages_of
-from repro.lease import look
+from repro.inputs.stages import stages_of
 from repro.spec import Run
-from slurm.job import Job, Stop, Stopped, listening
-from slurm.notes import Note, run_work
+from repro.spec.identity import run_id, training_id
+from repro.stopping import Stopped
+from repro.storage.lease import look
+from repro.storage.paths import run_folder
+from slurm.job import Job
+from slurm.signals import Stop, listening
+from slurm.states import JobState, item_of_run
 
 LOOK_AGAIN_SECONDS = 2.0
 AS_OFTEN_AS_YOU_LIKE = 10**9
 
 
-def run_here(run: Run, *, report: Callable[[str], None]) -> None:
-    """Does a run, or waits while another process does it. KeyboardInterrupt after the checkpoint is written."""
+def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
+    """Do a run, or wait while another process does it.
+
+    Stopped: it was told to stop; a training has written its checkpoint, anything else was broken off at once.
+    """
+    stop = Stop()
+    with listening(stop):
+        try:
+            _run_or_wait(run, stop, progress)
+        except Stopped as stopped:
+            raise stopped.and_says(what_is_kept(run)) from stopped
+
+
+def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
     for stage in stages_of(run):
-        stage.build(report)  # before listening: a stage has no checkpoint, and ends at once
-    job, stop, said = Job(run=asdict(run), max_requeues=AS_OFTEN_AS_YOU_LIKE), Stop(), False
-    run_work(run).forget()
-    while True:
-        with listening(stop):
-            try:
-                if job(stop, where=Note(state="running")) == "done":
-                    return
-            except Stopped as stopped:
-                raise KeyboardInterrupt(str(stopped)) from stopped
+        stage.build(progress)
+    job, said = Job(run=asdict(run), max_requeues=AS_OFTEN_AS_YOU_LIKE), False
+    item_of_run(run).forget()
+    while job(stop, where=JobState(state="running")) != "done":
         if not said:
-            report(f"waiting for {look(run_work(run).lease_folder)}, which is doing this run")
+            progress(f"waiting for {look(item_of_run(run).lease_folder)}, which is doing this run")
             said = True
         time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def what_is_kept(run: Run) -> str:
+    """Return what a stopped run leaves, in words, and how it goes on."""
+    if (run_folder(training_id(run)) / "checkpoint.safetensors").exists():
+        return f"run {run_id(run)} has a checkpoint: run the same command again to go on from it"
+    return f"run {run_id(run)} has no checkpoint yet; what was built for it is kept: run the same command again"

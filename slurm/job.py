@@ -1,4 +1,4 @@
-"""One job: does a run or a stage under its lease, turns signals into a wish to stop, and writes down how it went.
+"""One job: do a run or build a stage under its lease, stop when told to, and write down how it went.
 
 The same job is a task of a Slurm array (through submitit), a child of the local queue, and, when it has several
 processes, the parent of torchrun's.
@@ -10,63 +10,25 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
-from repro.lease import Lease, acquire, look
-from repro.places import local_records
-from repro.provenance import code_identity
+from repro.records.provenance import code_identity
+from repro.records.store import has_record
 from repro.spec import Run
-from repro.stages import Stage
-from repro.store import has_record
-from slurm.notes import Note, Work, run_work, stage_work
+from repro.stopping import Interrupted, Stopped, unbroken
+from repro.storage.lease import Lease, acquire, look
+from repro.storage.paths import local_records
+from repro.storage.stages import Stage
+from slurm.hooks import EXECUTE, STAGES_OF, named
+from slurm.ranks import run_ranks
 from slurm.scheduler import why_told_to_end
-
-EXIT_INTERRUPTED = 75
-"""Exit status of a job that stopped before its end and can go on from its checkpoint."""
+from slurm.signals import Stop, say
+from slurm.states import JobState, WorkItem, item_of_run, item_of_stage
 
 CAREFUL_SCALES = ("small", "large")  # where a run may not be made with other code than the one it was launched with
-
-
-class Stopped(Exception):  # noqa: N818  (no error: the run goes on later)
-    """A job has stopped before its end, because it was asked to; it can go on later."""
-
-
-@dataclass
-class Stop:
-    """The wish that a job should stop, and who wished it."""
-
-    reason: str = ""
-    signal_number: int | None = None
-
-    def __call__(self) -> bool:
-        """Whether it should stop."""
-        return bool(self.reason)
-
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Takes a signal as the wish."""
-        self.signal_number = number
-        self.reason = {
-            signal.SIGUSR2: "its time was nearly up, or its place was wanted (SIGUSR2)",
-            signal.SIGTERM: "it was told to end (SIGTERM)",
-            signal.SIGINT: "it was stopped from the keyboard",
-        }[signal.Signals(number)]
-
-
-@contextmanager
-def listening(stop: Stop) -> Iterator[None]:
-    """Turns SIGUSR2, SIGTERM and SIGINT into the wish to stop; puts the former handlers back at the end."""
-    numbers = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
-    former = {number: signal.signal(number, stop.on_signal) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +40,13 @@ class Job:
     num_processes: int = 1
     max_requeues: int = 10
     launched_with: Mapping[str, Any] = field(default_factory=dict)  # code_identity() at the launch
-    execute: str = "repro.execute:execute"
-    stages_of: str = "repro.inputs:stages_of"
+    execute: str = EXECUTE
+    stages_of: str = STAGES_OF
 
     @property
-    def work(self) -> Work:
-        """Where its owner and its note lie."""
-        return stage_work(self._stage()) if self.stage else run_work(Run(**self.run))
+    def item(self) -> WorkItem:
+        """Where its owner and its last state lie."""
+        return item_of_stage(self._stage()) if self.stage else item_of_run(Run(**self.run))
 
     def _stage(self) -> Stage:
         stages = named(self.stages_of)(Run(**self.run))
@@ -95,79 +57,63 @@ class Job:
         """Whether there is nothing left to do."""
         return self._stage().is_built if self.stage else has_record(local_records(), Run(**self.run))
 
-    def __call__(self, stop: Stop, *, where: Note) -> str:
-        """Does the work under its lease; gives "done", or "held" when a living owner elsewhere is doing it.
+    def __call__(self, stop: Stop, *, where: JobState) -> str:
+        """Do it under its lease; return "done", or "held" when a living owner elsewhere is doing it.
 
         `where` says which job this is and where its log lies. Stopped: it was asked to stop and can go on. Any other
         error is written down with its traceback and goes on to the caller.
         """
-        work, me = self.work, replace(where, host=socket.gethostname())
+        item, me = self.item, replace(where, host=socket.gethostname())
         if self.is_done:
             return "done"
         if self.stage:  # a stage takes its own lease, and waits where another is building it
-            with _WrittenDown(work, me, stop) as written:
-                self._begin(work, written)
+            with _WrittenDown(item, me, stop) as written:
+                self._begin(item, written)
                 _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
-        lease = _wait_for_lease(work, me, stop)
+        lease = _wait_for_lease(item, me, stop)
         if lease is None:
             return "held"
         with lease:
             if self.is_done:
                 return "done"
-            with _WrittenDown(work, me, stop) as written:
-                self._begin(work, written)
-                lease.on_beat = lambda: _notice_cancellation(work, stop)
+            with _WrittenDown(item, me, stop) as written:
+                self._begin(item, written)
+                lease.on_beat = lambda: _notice_cancellation(item, stop)
                 self._run(stop)
         return "done"
 
-    def _begin(self, work: Work, written: _WrittenDown) -> None:
-        if work.is_cancelled:
+    def _begin(self, item: WorkItem, written: _WrittenDown) -> None:
+        if item.is_cancelled:
             raise Stopped("it was cancelled")
-        if written.note.num_interruptions > self.max_requeues:
-            interrupted = f"interrupted {written.note.num_interruptions} times, {self.max_requeues} are allowed"
+        if written.state.num_interruptions > self.max_requeues:
+            interrupted = f"interrupted {written.state.num_interruptions} times, {self.max_requeues} are allowed"
             raise RuntimeError(f"{interrupted}; the last: {written.former_reason}")
         now = code_identity()
         if self.launched_with and self.run["scale"] in CAREFUL_SCALES and dict(self.launched_with) != now:
             raise RuntimeError(f"the code has changed since the launch: {dict(self.launched_with)} then, {now} now")
-        work.write(replace(written.note, state="running", at=time.time()))
+        item.write(replace(written.state, state="running", at=time.time()))
 
     def _run(self, stop: Stop) -> None:
         if self.num_processes > 1:
-            from slurm.ranks import run_ranks
-
-            if not run_ranks(self, stop):
-                raise Stopped(stop.reason or "its processes stopped")
+            with unbroken():  # the ranks are asked, and leave their checkpoint
+                has_ended = run_ranks(asdict(self), stop)
+            if not has_ended:
+                raise stop.stopped(stop.reason or "its processes stopped")
             return
         try:
-            named(self.execute)(Run(**self.run), should_stop=stop, report=say)
-        except RuntimeError as error:
-            from repro.train.loop import Interrupted
-
-            if isinstance(error, Interrupted):
-                raise Stopped(str(error)) from error
-            raise
-
-
-def named(path: str) -> Callable[..., Any]:
-    """Gives the function that "module:name" means."""
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
-
-
-def say(line: str) -> None:
-    """Writes a line to the log at once."""
-    print(line, flush=True)
+            named(self.execute)(Run(**self.run), should_stop=stop, progress=say)
+        except Interrupted as error:
+            raise stop.stopped(str(error)) from error
 
 
 def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
-    """Builds a stage, which has no checkpoint: stopped, what is half made is removed, and it starts over."""
+    """Build a stage, which has no checkpoint: stopped, what is half made is removed, and it starts over."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR2 and why_told_to_end(job_id) != "preempted":
             return say("its time is nearly up; a stage cannot go on later, so it goes on now")
         stop.on_signal(number, frame)
-        raise Stopped(stop.reason)
 
     former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
     try:
@@ -177,31 +123,31 @@ def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
             signal.signal(number, handler)
 
 
-def _notice_cancellation(work: Work, stop: Stop) -> None:
-    if work.is_cancelled and not stop():
+def _notice_cancellation(item: WorkItem, stop: Stop) -> None:
+    if item.is_cancelled and not stop():
         stop.reason = "it was cancelled"
 
 
-def _wait_for_lease(work: Work, me: Note, stop: Stop) -> Lease | None:
-    """Gives the lease; waits only for an earlier life of this same job, which may still be ending."""
+def _wait_for_lease(item: WorkItem, me: JobState, stop: Stop) -> Lease | None:
+    """Return the lease; waits only for an earlier life of this same job, which may still be ending."""
     note = {"job_id": me.job_id, "log": me.log}
     while not stop():
-        lease = acquire(work.lease_folder, note=note)
-        owner = look(work.lease_folder)
+        lease = acquire(item.lease_folder, note=note)
+        owner = look(item.lease_folder)
         if lease or owner is None or not me.job_id or owner.note.get("job_id") != me.job_id:
             return lease
         time.sleep(1.0)
-    raise Stopped(stop.reason)
+    raise stop.stopped()
 
 
 class _WrittenDown:
     """Writes down how the block ended."""
 
-    def __init__(self, work: Work, me: Note, stop: Stop) -> None:
-        self.work, self.stop = work, stop
-        last = work.read() or Note(state="done")
+    def __init__(self, item: WorkItem, me: JobState, stop: Stop) -> None:
+        self.item, self.stop = item, stop
+        last = item.read() or JobState(state="done")
         died = last.state == "running"  # its owner died without a word, which counts as an interruption
-        self.note = replace(me, num_interruptions=last.num_interruptions + died)
+        self.state = replace(me, num_interruptions=last.num_interruptions + died)
         self.former_reason = "its process died" if died else last.reason
 
     def __enter__(self) -> _WrittenDown:
@@ -210,16 +156,16 @@ class _WrittenDown:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ended = replace(self.note, state="done")
+        ended = replace(self.state, state="done")
         if isinstance(error, Stopped):
             ended = self._interrupted(self.stop.reason or str(error))
         elif error is not None:
             lines = "".join(traceback.format_exception(error))
-            ended = replace(self.note, state="failed", reason=f"{type(error).__name__}: {error}", trace=lines)
-        self.work.write(replace(ended, at=time.time()))
+            ended = replace(self.state, state="failed", reason=f"{type(error).__name__}: {error}", trace=lines)
+        self.item.write(replace(ended, at=time.time()))
 
-    def _interrupted(self, reason: str) -> Note:
-        if self.work.is_cancelled or (self.note.job_id and why_told_to_end(self.note.job_id) == "cancelled"):
-            return replace(self.note, state="cancelled", reason="it was cancelled")
-        num_interruptions = self.note.num_interruptions + 1
-        return replace(self.note, state="interrupted", reason=reason, num_interruptions=num_interruptions)
+    def _interrupted(self, reason: str) -> JobState:
+        if self.item.is_cancelled or (self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled"):
+            return replace(self.state, state="cancelled", reason="it was cancelled")
+        num_interruptions = self.state.num_interruptions + 1
+        return replace(self.state, state="interrupted", reason=reason, num_interruptions=num_interruptions)

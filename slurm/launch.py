@@ -1,4 +1,4 @@
-"""Hands jobs to Slurm through submitit, which nothing else imports: stages first, runs in arrays that wait for them.
+"""Hand jobs to Slurm through submitit, which nothing else imports: stages first, then arrays of runs that need them.
 
 Every stage is a job of its own. Runs that wait for the same stages (afterok) go together, in arrays no larger than the
 cluster allows, and all arrays of a launch together run no more jobs at once than the profile says.
@@ -7,6 +7,7 @@ cluster allows, and all arrays of a launch together run no more jobs at once tha
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -20,14 +21,16 @@ from submitit import AutoExecutor, JobEnvironment
 from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor
 
-from repro.places import CHECKOUT, home
-from slurm.job import EXIT_INTERRUPTED, Job, Stop, Stopped, listening
-from slurm.notes import Note, sweeps_folder
-from slurm.profiles import Profile
+from repro.stopping import Stopped, unbroken
+from repro.storage.paths import SOURCES, home, sweeps_folder
+from slurm.job import Job
+from slurm.profiles import Profile, check_lines
 from slurm.scheduler import why_told_to_end
+from slurm.signals import EXIT_INTERRUPTED, Stop, listening
+from slurm.states import JobState
 from slurm.sweep import Task, submission_of
 
-Report = Callable[[str], None]
+Progress = Callable[[str], None]
 CARRIED = ("REPRO_DEAD_AFTER_SECONDS",)  # settings of the launcher that its jobs must share
 
 
@@ -38,10 +41,10 @@ class SubmittedJob:
     job: Job
 
     def __call__(self) -> str:
-        """Does the job. Interrupted by the time limit or by preemption, it checkpoints and is requeued."""
+        """Do the job. Interrupted by the time limit or by preemption, it checkpoints and is requeued."""
         environment = JobEnvironment()
         paths, stop = environment.paths, Stop()
-        where = Note(
+        where = JobState(
             state="running", job_id=environment.job_id, log=str(paths.stdout), script=str(paths.submission_file)
         )
         requeue = signal.getsignal(signal.SIGUSR2)  # submitit's: checkpoint(), pickle, scontrol requeue, exit
@@ -55,17 +58,17 @@ class SubmittedJob:
         sys.exit(EXIT_INTERRUPTED)
 
     def checkpoint(self) -> DelayedSubmission:
-        """Gives the same job again; the training itself goes on from its own checkpoint."""
+        """Return the same job again; the training itself goes on from its own checkpoint."""
         return DelayedSubmission(self)
 
     def _wants_another_turn(self, stop: Stop, job_id: str) -> bool:
-        work = self.job.work
-        note = work.read()
-        if note is None or note.state != "interrupted":
+        item = self.job.item
+        last = item.read()
+        if last is None or last.state != "interrupted":
             return False
-        if note.num_interruptions > self.job.max_requeues:
-            reason = f"interrupted {note.num_interruptions} times, {self.job.max_requeues} are allowed; {note.reason}"
-            work.write(replace(note, state="failed", reason=reason))
+        if last.num_interruptions > self.job.max_requeues:
+            reason = f"interrupted {last.num_interruptions} times, {self.job.max_requeues} are allowed; {last.reason}"
+            item.write(replace(last, state="failed", reason=reason))
             return False
         # after any other SIGTERM the job was cancelled, or is requeued already
         return stop.signal_number == signal.SIGUSR2 or why_told_to_end(job_id) == "preempted"
@@ -76,7 +79,7 @@ class ScriptWriter(SlurmExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Says it can be used anywhere, since it submits nothing."""
+        """Say it can be used anywhere, since it submits nothing."""
         return 2
 
 
@@ -92,17 +95,17 @@ class Batch:
     @property
     def is_stage(self) -> bool:
         """Whether it builds a stage."""
-        return self.tasks[0].work.kind == "stage"
+        return self.tasks[0].item.kind == "stage"
 
 
 def batches_of(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Gives the batches in the order of submitting: a stage each, then the arrays of runs.
+    """Return the batches in the order of submitting: a stage each, then the arrays of runs.
 
     All arrays together keep `num_at_once`: each gets an equal share, and when there are more arrays than that, the
     later ones wait for earlier ones to end.
     """
-    stages = [Batch(task.name, (task,), 1) for task in tasks if task.work.kind == "stage"]
-    runs = sorted((task for task in tasks if task.work.kind == "run"), key=lambda task: sorted(task.needs))
+    stages = [Batch(task.name, (task,), 1) for task in tasks if task.item.kind == "stage"]
+    runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: sorted(task.needs))
     chunks: list[tuple[Task, ...]] = []
     for _, group in groupby(runs, key=lambda task: sorted(task.needs)):
         members = tuple(group)
@@ -129,35 +132,36 @@ class Launch:
     known: dict[str, str] = field(default_factory=dict)  # stages that earlier launches have in the queue: name -> job
     cluster: str = "slurm"
     arrays: list[str] = field(default_factory=list)  # the jobs of the arrays of runs, in order
-    submitted: dict[str, str] = field(default_factory=dict)  # work name -> job
+    submitted: dict[str, str] = field(default_factory=dict)  # item -> job
 
     @property
     def folder(self) -> Path:
         """Where submitit keeps scripts, pickles and logs: one folder for the whole sweep."""
         return sweeps_folder() / self.sweep / "jobs"
 
-    def submit(self, batches: Sequence[Batch], report: Report) -> None:
-        """Submits all; ValueError says what was refused, and what was and was not submitted before it."""
+    def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
+        """Submit all; ValueError says what was refused, and what was and was not submitted before it."""
         for number, batch in enumerate(batches):
             try:
-                jobs = self._submit(batch)
+                with unbroken():  # what Slurm has taken must be written down
+                    jobs = self._submit(batch)
             except (FailedJobError, FailedSubmissionError) as error:
                 raise ValueError(_refusal(batches, number, error)) from error
-            report(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
+            progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
-        """Gives each batch's name and the exact script that would be submitted, with dependencies by name."""
+        """Return each batch's name and the exact script that would be submitted, with dependencies by name."""
         for batch in batches:
-            writer = ScriptWriter(self.folder, max_num_timeout=self.profile.max_requeues + 1)
+            writer = ScriptWriter(
+                self.folder, max_num_timeout=self.profile.max_requeues + 1, python=python_of(self.profile)
+            )
             parameters = parameters_of(self.profile, batch, self.sweep)
             parameters["slurm_dependency"] = self._dependency(batch, named=True)
             generic = {
                 key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
             }
             own = {key.removeprefix("slurm_"): value for key, value in parameters.items() if key.startswith("slurm_")}
-            writer.update_parameters(
-                **writer._convert_parameters(generic), **{k: v for k, v in own.items() if v is not None}
-            )
+            writer.update_parameters(**writer._convert_parameters(generic), **own)
             if len(batch.tasks) > 1:
                 writer.parameters["map_count"] = len(batch.tasks)
             if not batch.is_stage:
@@ -165,9 +169,12 @@ class Launch:
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
-        executor = AutoExecutor(self.folder, cluster=self.cluster, slurm_max_num_timeout=self.profile.max_requeues + 1)
+        of_slurm = {"slurm_max_num_timeout": self.profile.max_requeues + 1, "slurm_python": python_of(self.profile)}
+        executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
         parameters = parameters_of(self.profile, batch, self.sweep)
         executor.update_parameters(**parameters, slurm_dependency=self._dependency(batch))
+        if not self.profile.wckey:  # which submitit would otherwise set to its own name, and AutoExecutor drops a None
+            executor._executor.update_parameters(wckey=None)
         jobs = executor.submit_array([SubmittedJob(task.job) for task in batch.tasks])
         places = {
             task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
@@ -191,11 +198,13 @@ class Launch:
 
 
 def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
-    """Gives what submitit is told of one batch; None leaves a thing to the site."""
+    """Return what submitit is told of one batch; None leaves a thing to the site."""
     stage = batch.is_stage
     cpus = (profile.stage_cpus if stage else None) or profile.cpus_per_run
     gpus = profile.stage_gpus if stage else profile.gpus_per_run
-    more = {"requeue": True, "kill-on-invalid-dep": "yes", **profile.sbatch}
+    chdir = profile.chdir or str(SOURCES)
+    more = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
+    check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
     return {
         "name": f"{sweep}-{'stage' if stage else 'runs'}",
         "timeout_min": (profile.stage_time_minutes if stage else None) or profile.time_minutes,
@@ -211,23 +220,40 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "slurm_constraint": profile.constraint or None,
         "slurm_exclude": profile.exclude or None,
         "slurm_gres": None if stage else profile.gres or None,
+        "slurm_wckey": profile.wckey or None,
         "slurm_signal_delay_s": profile.warning_seconds,
         "slurm_array_parallelism": batch.num_at_once,
         "slurm_setup": _setup(profile, cpus),
         # since Slurm 22.05, srun no longer takes this from sbatch
-        "slurm_srun_args": [f"--cpus-per-task={cpus}"] if cpus else None,
+        "slurm_srun_args": [*([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
         "slurm_additional_parameters": more,
     }
+
+
+def python_of(profile: Profile) -> str:
+    """Return the shell words that start python in a job, in which $VARIABLES of the job are filled in."""
+    words = [*profile.launcher, profile.python or sys.executable]
+    return " ".join(_expanded(word) for word in words)
+
+
+def _expanded(word: str) -> str:
+    """Return a word quoted for the shell, in which only $VARIABLE and ${VARIABLE} keep their meaning."""
+    if "$" not in word:
+        return shlex.quote(word)
+    escaped = re.sub(r"""([\\"`]|\$(?![A-Za-z_{]))""", r"\\\1", word)
+    return f'"{escaped}"'
 
 
 def _setup(profile: Profile, cpus: int | None) -> list[str]:
     lines = [f"module load {shlex.quote(module)}" for module in profile.modules]
     lines += [
         f"export REPRO_HOME={shlex.quote(str(home()))}",
-        f"export PYTHONPATH={shlex.quote(str(CHECKOUT))}:$PYTHONPATH",
+        # an empty entry would mean the folder a job happens to start in
+        f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
+        "export PYTHONSAFEPATH=1",  # a folder called slurm where the job starts is not ours
     ]
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
-    lines += [f'export TMPDIR="{profile.scratch}"; mkdir -p "$TMPDIR"'] if profile.scratch else []
+    lines += [f'export TMPDIR={_expanded(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
     lines += [f"export OMP_NUM_THREADS={cpus} MKL_NUM_THREADS={cpus}"] if cpus else []
     return [*lines, *profile.setup]
 

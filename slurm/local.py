@@ -1,4 +1,4 @@
-"""The local queue: runs a sweep's jobs on this machine, as many at once as it has room for, each in its own process.
+"""The local queue: run a sweep's jobs on this machine, as many at once as there is room for, each in its own process.
 
 A run has a GPU to itself, or its share of the cores. Children die with the queue; Ctrl-C asks each to write its
 checkpoint and end, so the same launch later goes on from there. Several queues over one folder share the work: a run
@@ -19,14 +19,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from repro.cost import arithmetic_of
-from repro.identity import difference_in_words
-from repro.lease import EXIT_LOST, acquire, look
-from repro.places import CHECKOUT
+from repro.planning.cost import arithmetic_of
 from repro.spec import Run
-from slurm.job import EXIT_INTERRUPTED
-from slurm.notes import Note
+from repro.spec.identity import difference_in_words
+from repro.stopping import Stopped
+from repro.storage.lease import EXIT_LOST, acquire, look
+from repro.storage.paths import import_environment
 from slurm.profiles import Profile
+from slurm.signals import EXIT_INTERRUPTED, Stop, listening
+from slurm.states import JobState
 from slurm.sweep import Task, submission_of, sweep_folder
 
 GRACE_SECONDS = 90.0
@@ -37,7 +38,7 @@ LOOK_EVERY_SECONDS = 1.0
 
 RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
 
-Report = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,14 @@ class Slot:
     num_threads: int
 
     def environment(self) -> dict[str, str]:
-        """Gives the variables that keep a child within its room."""
+        """Return the variables that keep a child within its room."""
         threads = str(self.num_threads)
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
         return {**dict.fromkeys(names, threads), "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
 
 
 def visible_gpus() -> list[str]:
-    """Gives the numbers of the GPUs this process may use, without loading torch."""
+    """Return the numbers of the GPUs this process may use, without loading torch."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return [number for number in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if number not in ("", "-1")]
     if shutil.which("nvidia-smi") is None:
@@ -65,7 +66,7 @@ def visible_gpus() -> list[str]:
 
 
 def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
-    """Gives the places a machine has: GPUs are dealt out, cores divided.
+    """Return the places a machine has: GPUs are dealt out, cores divided.
 
     ValueError when a run wants more GPUs than there are.
     """
@@ -87,15 +88,15 @@ class LocalQueue:
     tasks: list[Task]
     slots: list[Slot]
     folder: Path
-    report: Report
+    progress: Progress
     children: dict[str, tuple[subprocess.Popen[bytes], Slot]] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)  # work name -> done, failed, cancelled, waiting in vain
+    ended: dict[str, str] = field(default_factory=dict)  # item -> done, failed, cancelled, waiting in vain
     attempts: Counter[str] = field(default_factory=Counter)
-    waiting_for: set[str] = field(default_factory=set)  # works that another queue is doing
-    told: dict[str, int] = field(default_factory=dict)  # work name -> how many bytes of its log have been told
+    waiting_for: set[str] = field(default_factory=set)  # items that another queue is doing
+    told: dict[str, int] = field(default_factory=dict)  # item -> how many bytes of its log have been passed on
 
     def run(self) -> dict[str, str]:
-        """Works until every job has ended; gives how. KeyboardInterrupt goes on after the children have ended."""
+        """Work until every job has ended; return how each did. Stopped goes on once the children have ended."""
         looked = 0.0
         try:
             while len(self.ended) < len(self.tasks):
@@ -109,12 +110,22 @@ class LocalQueue:
             self._end_children()
         return self.ended
 
+    def what_is_kept(self) -> str:
+        """Return, in words, how the children ended that were running when the queue was stopped."""
+        asked = [child.returncode in RESTARTED for child, _ in self.children.values()]
+        if not asked:
+            return "no run was in progress; launch again to go on"
+        return (
+            f"{sum(asked)} of {len(asked)} running jobs stopped by themselves, after a checkpoint where they were "
+            "training; launch again to go on from there"
+        )
+
     def log_of(self, task: Task) -> Path:
-        """Gives the log of a job: one file, whichever attempt writes it."""
+        """Return the log of a job: one file, whichever attempt writes it."""
         return self.folder / "logs" / f"{task.name.replace('/', '-')}.log"
 
     def _reap(self) -> bool:
-        """Takes back the room of children that have ended; says whether there were any."""
+        """Take back the room of children that have ended; says whether there were any."""
         ended = [task for task in self.tasks if task.name in self.children and not _lives(self.children[task.name][0])]
         if ended:
             self._tell()
@@ -122,12 +133,12 @@ class LocalQueue:
             child, slot = self.children.pop(task.name)
             self.slots.append(slot)
             if child.returncode != 0:
-                self.report(f"{task.name}: {_says(child.returncode)}")
+                self.progress(f"{task.name}: {_says(child.returncode)}")
             self._note_unexplained(task, child.returncode)
         return bool(ended)
 
     def _tell(self) -> None:
-        """Passes on the whole lines that the children have added to their logs."""
+        """Pass on the whole lines that the children have added to their logs."""
         for task in self.tasks:
             if task.name not in self.children:
                 continue
@@ -137,38 +148,38 @@ class LocalQueue:
             if lines:
                 self.told[task.name] += len(lines) + 1
                 for line in lines.decode(errors="replace").splitlines():
-                    self.report(f"{task.name}: {line}")
+                    self.progress(f"{task.name}: {line}")
 
     def _note_unexplained(self, task: Task, status: int) -> None:
-        """Writes down the failure of a child that could not do so itself, so that it is not started for ever."""
-        note = task.work.read() or Note(state="done", log=str(self.log_of(task)))
+        """Write down the failure of a child that could not do so itself, so that it is not started for ever."""
+        last = task.item.read() or JobState(state="done", log=str(self.log_of(task)))
         may_go_on = status in (0, *RESTARTED) or status < 0
-        if note.state == "failed" or task.job.is_done:
+        if last.state == "failed" or task.job.is_done:
             return
         if may_go_on and self.attempts[task.name] <= task.job.max_requeues:
             return
         reason = f"{_says(status)}, attempt {self.attempts[task.name]}"
-        task.work.write(replace(note, state="failed", reason=reason, at=time.time()))
+        task.item.write(replace(last, state="failed", reason=reason, at=time.time()))
 
     def _settle(self) -> None:
-        """Finds out which jobs have ended, here or elsewhere."""
+        """Find out which jobs have ended, here or elsewhere."""
         for task in self.tasks:
             if task.name in self.ended or task.name in self.children:
                 continue
-            note = task.work.read()
+            last = task.item.read()
             if task.job.is_done:
                 self._end(task, "done")
-            elif task.work.is_cancelled:
+            elif task.item.is_cancelled:
                 self._end(task, "cancelled")
-            elif note is not None and note.state in ("failed", "cancelled"):
-                self._end(task, note.state, note.reason)
+            elif last is not None and last.state in ("failed", "cancelled"):
+                self._end(task, last.state, last.reason)
             elif any(self.ended.get(need, "done") != "done" for need in task.needs):
                 self._end(task, "waiting in vain", f"for {', '.join(task.needs)}")
 
     def _end(self, task: Task, how: str, reason: str = "") -> None:
         self.ended[task.name] = how
         left = len(self.tasks) - len(self.ended)
-        self.report(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {left} left")
+        self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {left} left")
 
     def _fill(self) -> None:
         for task in self.tasks:
@@ -181,13 +192,13 @@ class LocalQueue:
     def _is_ready(self, task: Task) -> bool:
         if any(self.ended.get(need) != "done" for need in task.needs):
             return False
-        owner = look(task.work.lease_folder)
+        owner = look(task.item.lease_folder)
         if owner is None or not owner.is_alive:
             self.waiting_for.discard(task.name)
             return True
         if task.name not in self.waiting_for:
             self.waiting_for.add(task.name)
-            self.report(f"{task.name}: left to {owner}")
+            self.progress(f"{task.name}: left to {owner}")
         return False
 
     def _start(self, task: Task, slot: Slot) -> None:
@@ -195,14 +206,13 @@ class LocalQueue:
         log.parent.mkdir(parents=True, exist_ok=True)
         file = self.folder / "jobs" / f"{os.getpid()}-{task.name.replace('/', '-')}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        where = Note(state="running", log=str(log), script=str(file))
+        where = JobState(state="running", log=str(log), script=str(file))
         file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
-        paths = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
         with log.open("ab") as output:
             before = output.tell()
             child = subprocess.Popen(
                 [sys.executable, "-u", "-m", "slurm.children", str(file)],
-                env=os.environ | slot.environment() | {"PYTHONPATH": paths},
+                env=os.environ | slot.environment() | import_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the queue alone, which then asks the children
@@ -211,26 +221,28 @@ class LocalQueue:
         self.attempts[task.name] += 1
         self.told[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        what = f" ({difference_in_words(Run(**task.job.run))})" if task.work.kind == "run" else ""
-        self.report(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
+        what = f" ({difference_in_words(Run(**task.job.run))})" if task.item.kind == "run" else ""
+        self.progress(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
+        """Ask the children for their checkpoints; kill those that take too long, or all on a second Ctrl-C."""
         for child, _ in self.children.values():
             child.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
         try:
             for child, _ in self.children.values():
                 child.wait(max(0.1, deadline - time.monotonic()))
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        except (subprocess.TimeoutExpired, KeyboardInterrupt, Stopped):
             for child, _ in self.children.values():
                 child.kill()
                 child.wait()
+        self._tell()
 
 
 def dearest_first(tasks: Sequence[Task]) -> list[Task]:
-    """Gives stages as they come, then the runs by their arithmetic: the longest must not be left for the end."""
-    runs = [task for task in tasks if task.work.kind == "run"]
-    stages = [task for task in tasks if task.work.kind != "run"]
+    """Return stages as they come, then the runs by their arithmetic: the longest must not be left for the end."""
+    runs = [task for task in tasks if task.item.kind == "run"]
+    stages = [task for task in tasks if task.item.kind != "run"]
     return [*stages, *sorted(runs, key=lambda task: -arithmetic_of(Run(**task.job.run)).flops)]
 
 
@@ -249,16 +261,19 @@ def _says(status: int) -> str:
     return known.get(status, f"its process ended with status {status}")
 
 
-def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, report: Report) -> dict[str, str]:
-    """Does these jobs on this machine; gives, for each work, how it ended."""
+def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
+    """Do these jobs on this machine; return, for each item, how it ended."""
     slots = make_slots(profile, gpus=visible_gpus(), num_cores=len(os.sched_getaffinity(0)))
     folder = sweep_folder(sweep)
-    queue = LocalQueue(dearest_first(tasks), slots, folder, report)
+    queue = LocalQueue(dearest_first(tasks), slots, folder, progress)
     place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
     lease = acquire(place)
     assert lease is not None, "a queue's folder has its own name"
-    with lease:
+    with lease, listening(Stop()):
         jobs = {task.name: {"log": str(queue.log_of(task))} for task in tasks}
         about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
         submission_of(tasks, jobs, **about).write()
-        return queue.run()
+        try:
+            return queue.run()
+        except Stopped as stopped:
+            raise stopped.and_says(queue.what_is_kept()) from stopped

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
+
+from repro.storage.json_files import check_regular, short
 
 SHIPPED = Path(__file__).with_name("profiles.toml")
 
@@ -26,7 +30,9 @@ class Profile:
     constraint: str = ""
     gres: str = ""  # instead of gpus_per_run where a site counts GPUs by type, e.g. "gpu:a100:1"
     exclude: str = ""
-    sbatch: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
+    wckey: str = ""  # for sites that account by it; empty: none is named
+    chdir: str = ""  # where jobs start; empty: the checkout, whatever folder the launch was typed in
+    sbatch: dict[str, str] = field(default_factory=dict)  # any other option of sbatch, by its long name
     # what one run gets
     cpus_per_run: int | None = None
     gpus_per_run: int = 0
@@ -39,7 +45,10 @@ class Profile:
     max_requeues: int = 10  # interruptions a run may go through by itself before it counts as failed
     # the surroundings
     modules: tuple[str, ...] = ()  # for `module load`
-    setup: tuple[str, ...] = ()  # lines of shell before the run
+    setup: tuple[str, ...] = ()  # lines of shell before the run, e.g. to activate a conda environment
+    launcher: tuple[str, ...] = ()  # words before python, e.g. a container's: ["apptainer", "exec", "--nv", "cde.sif"]
+    srun: tuple[str, ...] = ()  # more options of srun, e.g. "--container-image=cde.sqsh"
+    python: str = ""  # the interpreter there; empty: the one that launches
     scratch: str = ""  # TMPDIR of the jobs, e.g. "/scratch/$USER/$SLURM_JOB_ID"
     # what a stage gets where that differs from a run
     stage_partition: str = ""
@@ -50,6 +59,8 @@ class Profile:
 
     def __post_init__(self) -> None:
         """ValueError for a value that means nothing."""
+        for one in fields(self):
+            check_lines(getattr(self, one.name), f"profile {self.name!r}: {one.name}")
         if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name in ("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"):
@@ -68,17 +79,32 @@ class Profile:
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
+LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+OPTION = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def check_lines(value: Any, what: str) -> None:
+    """ValueError when a value, or one inside it, holds a line break, which would add a line to a job's script."""
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    for one in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
+        if isinstance(one, str) and LINE_BREAK.search(one):
+            raise ValueError(f"{what}={one[:80]!r}; must be one line, without line breaks or control characters")
+        if not isinstance(one, str):
+            check_lines(one, what)
+
+
 KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 
 
 def user_file() -> Path:
-    """Gives the path of the user's own profiles, there or not."""
+    """Return the path of the user's own profiles, there or not."""
     configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml")
 
 
 def profile_named(name: str) -> Profile:
-    """Gives a profile; ValueError lists the profiles there are, or what is wrong in the file."""
+    """Return a profile; ValueError lists the profiles there are, or what is wrong in the file."""
     tables = _tables(user_file())
     if name not in tables:
         raise ValueError(f"unknown profile {name!r}; choose of {sorted(tables)}, or add one to {user_file()}")
@@ -86,7 +112,7 @@ def profile_named(name: str) -> Profile:
 
 
 def choose(name: str | None, on: str | None) -> Profile:
-    """Gives the profile that the words of a command line mean; ValueError when they do not go together."""
+    """Return the profile that the words of a command line mean; ValueError when they do not go together."""
     if name is None and on == "slurm":
         known = [profile.name for profile in profiles() if profile.on == "slurm"]
         raise ValueError(f"--on slurm needs --profile, one of {known}, or your own in {user_file()}")
@@ -97,7 +123,7 @@ def choose(name: str | None, on: str | None) -> Profile:
 
 
 def profiles() -> tuple[Profile, ...]:
-    """Gives every profile, shipped and the user's own."""
+    """Return every profile, shipped and the user's own."""
     return tuple(profile_named(name) for name in _tables(user_file()))
 
 
@@ -112,10 +138,16 @@ def _tables(own: Path) -> dict[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
+    check_regular(path, most_bytes=2**20)
     try:
-        return tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    if wrong := [name for name, table in found.items() if not isinstance(table, dict)]:
+        raise ValueError(
+            f"{path}: {short(repr(wrong[0]))} is no table; a profile is [{short(wrong[0], 40)}] and its keys"
+        )
+    return found
 
 
 def _profile(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...]) -> Profile:
@@ -141,6 +173,21 @@ def _checked(name: str, key: str, value: Any) -> Any:
     kind = next(kinds[word] for word in ("tuple", "dict", "float", "int", "str") if word in wanted)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ValueError(
-            f"profile {name}: {key}={value!r}; must be {wanted.replace('tuple[str, ...]', 'a list of str')}"
+            f"profile {name}: {key}={short(repr(value))}; must be {wanted.replace('tuple[str, ...]', 'a list of str')}"
         )
+    if isinstance(value, list) and not all(isinstance(one, str) for one in value):
+        raise ValueError(f"profile {name}: {key}={value!r}; must be a list of str")
+    if isinstance(value, dict):
+        _check_options(name, key, value)
+    texts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    if wrong := [text for text in texts if isinstance(text, str) and text and not text.isprintable()]:
+        raise ValueError(f"profile {name}: {key}={short(repr(wrong[0]))} breaks a line or holds a control character")
     return tuple(value) if isinstance(value, list) else value
+
+
+def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:
+    for option, value in options.items():
+        if not OPTION.fullmatch(option):
+            raise ValueError(f"profile {name}: {key} has {option!r}; name options of sbatch as in --mail-type")
+        if not isinstance(value, str | int | float):  # true: an option without a value
+            raise ValueError(f"profile {name}: {key}.{option}={value!r}; must be a str, a number or true")

@@ -1,4 +1,4 @@
-"""What a finished sweep leaves that nobody needs: checkpoints of recorded runs, half-written files, pickles."""
+"""Find what a finished sweep no longer needs: checkpoints of recorded runs, half-written files, pickles."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from repro.lease import look
-from repro.places import home, local_records
+from repro.records.store import has_record
 from repro.spec import Run
-from repro.store import has_record
-from slurm.notes import run_work, sweeps_folder
+from repro.storage.lease import look
+from repro.storage.paths import home, local_records, sweeps_folder
+from slurm.states import item_of_run
 from slurm.sweep import read_submissions
 
 KEPT = ("metrics.jsonl", "trec", "job.json", "owner")
@@ -20,16 +20,16 @@ LEFT_ALONE_SECONDS = 3600.0
 
 
 def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
-    """Gives what may go, with its bytes: nothing of a run that is not recorded; no record, metrics, log or score."""
+    """Return what may go, with its bytes: nothing of a run that is not recorded; no record, metrics, log or score."""
     for run in dict.fromkeys(runs):
-        folder = run_work(run).folder
+        folder = item_of_run(run).folder
         owner = look(folder / "owner")
         if has_record(local_records(), run) and folder.is_dir() and not (owner and owner.is_alive):
             yield from ((path, size_of(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
     for part in sorted(home().rglob(".*.part")):
         if time.time() - part.stat().st_mtime > LEFT_ALONE_SECONDS:
             yield part, size_of(part)
-    recorded = {run_work(run).name for run in runs if has_record(local_records(), run)}
+    recorded = {item_of_run(run).name for run in runs if has_record(local_records(), run)}
     by_sweep: dict[str, set[str]] = {}
     for submission in read_submissions():
         by_sweep.setdefault(submission.sweep, set()).update(submission.runs)
@@ -39,13 +39,13 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
 
 
 def size_of(path: Path) -> int:
-    """Gives the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files)
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a folder."""
+    """Remove a file or a folder."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

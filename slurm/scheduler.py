@@ -1,4 +1,4 @@
-"""What Slurm says when it is asked: its limits, the queue, what became of a job; None when it is silent."""
+"""Ask Slurm: its limits, its queue, what became of a job; None when it does not answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Queued:
 
 
 def ask(*words: str) -> str | None:
-    """Gives what a command of Slurm prints; None when it is not installed, fails, or does not answer."""
+    """Return what a command of Slurm prints; None when it is not installed, fails, or does not answer."""
     if shutil.which(words[0]) is None:
         return None
     for pause in (*PAUSES_SECONDS, None):
@@ -40,13 +41,13 @@ def ask(*words: str) -> str | None:
 
 
 def max_array_size() -> int | None:
-    """Gives how many tasks a job array may have here; None when Slurm does not say."""
+    """Return how many tasks a job array may have here; None when Slurm does not say."""
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "")
     return int(found.group(1)) if found else None
 
 
 def queue() -> Mapping[str, Queued] | None:
-    """Gives our jobs in the queue by id (array tasks as 12_3); None when Slurm does not answer."""
+    """Return our jobs in the queue by id (array tasks as 12_3); None when Slurm does not answer."""
     text = ask("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
     if text is None:
         return None
@@ -55,7 +56,7 @@ def queue() -> Mapping[str, Queued] | None:
 
 
 def fate(job_id: str) -> str | None:
-    """Gives what Slurm remembers of a job, in a line (state, reason, exit code); None when it remembers nothing."""
+    """Return what Slurm remembers of a job, in a line (state, reason, exit code); None when it remembers nothing."""
     shown = ask("scontrol", "show", "job", "--oneliner", job_id)
     if shown:
         wanted = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
@@ -67,7 +68,7 @@ def fate(job_id: str) -> str | None:
 
 
 def why_told_to_end(job_id: str) -> str:
-    """Gives, inside a job that got SIGTERM, who did it: "preempted", "requeued", "cancelled", or "" for something else.
+    """Return who sent this job SIGTERM: "preempted", "requeued", "cancelled", or "" for something else.
 
     While a job is ending, Slurm shows the same state for all of these, so they are told apart by what else it shows.
     """
@@ -82,7 +83,7 @@ def why_told_to_end(job_id: str) -> str:
 
 
 def _seconds(span: str) -> float:
-    """Gives the seconds of Slurm's [days-]hours:minutes:seconds; infinity for UNLIMITED."""
+    """Return the seconds of Slurm's [days-]hours:minutes:seconds; infinity for UNLIMITED."""
     days, _, clock = span.rpartition("-")
     if not re.fullmatch(r"[\d:]+", clock):
         return float("inf")
@@ -90,8 +91,36 @@ def _seconds(span: str) -> float:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """Whether Slurm would take a script, and its words."""
+
+    is_accepted: bool
+    says: str
+
+
+def try_script(script: str) -> Verdict:
+    """Return what `sbatch --test-only` says of a script; submits nothing.
+
+    The jobs it waits for are left out: they do not exist yet. ValueError where there is no Slurm.
+    """
+    if shutil.which("sbatch") is None:
+        raise ValueError("there is no sbatch here: check a site on its login node")
+    alone = "".join(line for line in script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency="))
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
+        file.write(alone)
+        file.flush()
+        try:
+            words = ["sbatch", "--test-only", file.name]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return Verdict(False, f"sbatch did not answer within {PATIENCE_SECONDS} seconds")
+    lines = (done.stdout + done.stderr).splitlines()
+    return Verdict(done.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines if line.strip()))
+
+
 def cancel(job_ids: Iterable[str]) -> None:
-    """Cancels jobs; those that have ended already do not matter."""
+    """Cancel jobs; those that have ended already do not matter."""
     wanted = sorted(set(job_ids))
     if wanted:
         ask("scancel", *wanted)

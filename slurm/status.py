@@ -1,4 +1,4 @@
-"""Where every run stands and why: told from the disk, with the scheduler's word where it answers."""
+"""The status of every run and its reason, from the disk, and from the scheduler where it answers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from repro.identity import run_id, training_id
-from repro.lease import Owner, look, owners
-from repro.places import local_records, run_folder, stage_folder
-from repro.registry import experiments
-from repro.scales import ORDER
+from repro.records.store import has_record
 from repro.spec import Run
-from repro.store import has_record
-from slurm.notes import Note, Work, run_work
+from repro.spec.identity import training_id
+from repro.storage.lease import Owner, look, owners
+from repro.storage.paths import local_records, run_folder, stage_folder
 from slurm.scheduler import Queued, fate, queue
+from slurm.states import JobState, WorkItem, item_of_run
 from slurm.sweep import Submission, read_submissions
 
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "cancelled", "missing")
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far a running training is, from the last line of its metrics."""
 
     step: int
@@ -35,8 +33,8 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where one run stands."""
+class RunStatus:
+    """The status of one run."""
 
     id: str
     state: str  # one of STATES
@@ -47,7 +45,7 @@ class Standing:
     log: str = ""
     script: str = ""
     num_interruptions: int = 0
-    progress: Progress | None = None
+    progress: TrainingProgress | None = None
 
     def may_launch(self, on: str, *, retry: bool) -> bool:
         """Whether a launch there would take it: local queues share their work, Slurm's jobs are left alone."""
@@ -57,8 +55,8 @@ class Standing:
 
 
 @dataclass
-class Sight:
-    """One look at the disk and, once, at the scheduler; every standing told from it is of the same moment."""
+class Snapshot:
+    """One look at the disk and, once, at the scheduler: every status taken from it is of the same moment."""
 
     submissions: list[Submission] = field(default_factory=read_submissions)
 
@@ -69,41 +67,41 @@ class Sight:
 
     @cached_property
     def latest(self) -> dict[str, Submission]:
-        """The last submission of every work."""
+        """The last submission of every item."""
         return {name: submission for submission in self.submissions for name in submission.jobs}
 
-    def standing(self, run: Run) -> Standing:
-        """Tells where a run stands."""
-        work = run_work(run)
-        owner, note = look(work.lease_folder), work.read()
-        places = self._places(work, note)
+    def status_of(self, run: Run) -> RunStatus:
+        """Return the status of a run."""
+        item = item_of_run(run)
+        owner, last = look(item.lease_folder), item.read()
+        places = self._places(item, last)
         if has_record(local_records(), run):
-            return Standing(work.name, "recorded", **places)
+            return RunStatus(item.name, "recorded", **places)
         if owner is not None and owner.is_alive:
             places |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
-            return Standing(work.name, "running", str(owner), progress=read_progress(run), **places)
-        if work.is_cancelled:
-            return Standing(work.name, "cancelled", "it was cancelled", **places)
-        places["live_on"], says = self.live_job(work.name)
-        if note is None or note.state == "done":
-            return self._not_begun(work, says, places)
-        if note.state in ("failed", "cancelled"):
-            return Standing(work.name, note.state, note.reason, **places)
-        return Standing(work.name, "interrupted", _why_interrupted(note, owner, says), **places)
+            return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **places)
+        if item.is_cancelled:
+            return RunStatus(item.name, "cancelled", "it was cancelled", **places)
+        places["live_on"], says = self.live_job(item.name)
+        if last is None or last.state == "done":
+            return self._not_begun(item, says, places)
+        if last.state in ("failed", "cancelled"):
+            return RunStatus(item.name, last.state, last.reason, **places)
+        return RunStatus(item.name, "interrupted", _why_interrupted(last, owner, says), **places)
 
-    def _not_begun(self, work: Work, says: str, places: dict[str, Any]) -> Standing:
+    def _not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
-            return Standing(work.name, "queued", says, **places)
-        for need in self.latest[work.name].needs.get(work.name, ()) if work.name in self.latest else ():
-            note = stage_note(need)
-            if note is not None and note.state in ("failed", "cancelled"):
-                return Standing(work.name, "failed", f"stage {need} {note.state}: {note.reason}; {note.log}", **places)
-            if note is not None and note.state != "done":
-                says = f"stage {need} was {note.state} when last heard of: {note.reason}; {note.log}; {says}"
-        return Standing(work.name, "missing", says, **places)
+            return RunStatus(item.name, "queued", says, **places)
+        for need in self.latest[item.name].needs.get(item.name, ()) if item.name in self.latest else ():
+            last = stage_state(need)
+            if last is not None and last.state in ("failed", "cancelled"):
+                return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
+            if last is not None and last.state != "done":
+                says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
+        return RunStatus(item.name, "missing", says, **places)
 
     def live_job(self, name: str) -> tuple[str, str]:
-        """Gives the kind of queue that will still do this work, or nothing, and what is known of that."""
+        """Return the kind of queue that will still do this item, or nothing, and what is known of that."""
         submission = self.latest.get(name)
         if submission is None:
             return "", "never launched"
@@ -119,45 +117,45 @@ class Sight:
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
 
     def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
-        """Gives every stage that launched runs wait for and that is not built, with where it stands."""
-        names = [run_work(run).name for run in runs]
+        """Return every stage that launched runs wait for and that is not built, with where it stands."""
+        names = [item_of_run(run).name for run in runs]
         needed = [need for name in names if name in self.latest for need in self.latest[name].needs.get(name, ())]
         unbuilt = [name for name in dict.fromkeys(needed) if not (stage_folder() / name / "stage.json").is_file()]
-        return {name: self._stage_standing(name) for name in unbuilt}
+        return {name: self._stage_status(name) for name in unbuilt}
 
-    def _stage_standing(self, name: str) -> str:
-        owner, note = look(stage_work_named(name).lease_folder), stage_note(name)
+    def _stage_status(self, name: str) -> str:
+        owner, last = look(stage_item_named(name).lease_folder), stage_state(name)
         if owner is not None and owner.is_alive:
             return f"being built by {owner}"
-        if note is not None and note.state in ("failed", "cancelled"):
-            return f"{note.state}: {note.reason}; log {note.log}"
+        if last is not None and last.state in ("failed", "cancelled"):
+            return f"{last.state}: {last.reason}; log {last.log}"
         return self.live_job(name)[1]
 
-    def _places(self, work: Work, note: Note | None) -> dict[str, Any]:
-        submission = self.latest.get(work.name)
-        found: dict[str, Any] = dict(submission.jobs[work.name]) if submission else {}
-        if note is not None:
-            found |= {"job_id": note.job_id, "host": note.host, "log": note.log, "script": note.script}
-            found |= {"num_interruptions": note.num_interruptions}
+    def _places(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
+        submission = self.latest.get(item.name)
+        found: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
+        if last is not None:
+            found |= {"job_id": last.job_id, "host": last.host, "log": last.log, "script": last.script}
+            found |= {"num_interruptions": last.num_interruptions}
         return found
 
 
-def _why_interrupted(note: Note, owner: Owner | None, says: str) -> str:
-    return f"its process died without a word ({owner}); {says}" if note.state == "running" else f"{note.reason}; {says}"
+def _why_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
+    return f"its process died without a word ({owner}); {says}" if last.state == "running" else f"{last.reason}; {says}"
 
 
-def stage_work_named(name: str) -> Work:
-    """Gives the work of a stage by kind/key."""
-    return Work("stage", name, stage_folder() / f"{name}.building")
+def stage_item_named(name: str) -> WorkItem:
+    """Return the item of a stage by kind/key."""
+    return WorkItem("stage", name, stage_folder() / f"{name}.building")
 
 
-def stage_note(name: str) -> Note | None:
-    """Gives what the job of a stage (kind/key) wrote down."""
-    return stage_work_named(name).read()
+def stage_state(name: str) -> JobState | None:
+    """Return the last state of the job of a stage (kind/key)."""
+    return stage_item_named(name).read()
 
 
-def read_progress(run: Run) -> Progress | None:
-    """Gives how far a run is; None before its first step."""
+def read_progress(run: Run) -> TrainingProgress | None:
+    """Return how far a run is; None before its first step."""
     try:
         lines = (run_folder(training_id(run)) / "metrics.jsonl").read_text().splitlines()
     except FileNotFoundError:
@@ -170,34 +168,34 @@ def read_progress(run: Run) -> Progress | None:
     left = None
     if run.num_steps is not None and speed:
         left = (run.num_steps - step) * run.batch_size / speed
-    return Progress(step, run.num_steps, speed, left)
+    return TrainingProgress(step, run.num_steps, speed, left)
 
 
-def standings(runs: Iterable[Run]) -> list[Standing]:
-    """Gives where each run stands, at one moment."""
-    sight = Sight()
-    return [sight.standing(run) for run in dict.fromkeys(runs)]
+def statuses(runs: Iterable[Run]) -> list[RunStatus]:
+    """Return the status of each run, all of one moment."""
+    snapshot = Snapshot()
+    return [snapshot.status_of(run) for run in dict.fromkeys(runs)]
 
 
-def summary(found: Iterable[Standing]) -> str:
-    """Gives the counts in a line."""
-    counts = Counter(standing.state for standing in found)
+def summary(found: Iterable[RunStatus]) -> str:
+    """Return the counts in a line."""
+    counts = Counter(status.state for status in found)
     return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
 
 
 def why(run: Run) -> dict[str, Any]:
-    """Gives all that is known of a run: state, reason, last traceback, log, script, owners, the scheduler's word."""
-    work = run_work(run)
-    note = work.read()
-    standing = Sight().standing(run)
+    """Return all that is known of a run: state, reason, last traceback, log, script, owners, the scheduler's word."""
+    item = item_of_run(run)
+    last = item.read()
+    status = Snapshot().status_of(run)
     return {
-        **asdict(standing),
-        "traceback": note.trace if note else "",
-        "last_lines": _last_lines(Path(standing.log)) if standing.log else [],
-        "scheduler": fate(standing.job_id) if standing.job_id else None,
-        "owners": [f"{owner.number}: {owner}, {_ended(owner)}" for owner in owners(work.lease_folder)],
-        "sweeps": sorted({entry.sweep for entry in read_submissions() if work.name in entry.jobs}),
-        "folder": str(work.folder),
+        **asdict(status),
+        "traceback": last.trace if last else "",
+        "last_lines": _last_lines(Path(status.log)) if status.log else [],
+        "scheduler": fate(status.job_id) if status.job_id else None,
+        "owners": [f"{owner.number}: {owner}, {_ended(owner)}" for owner in owners(item.lease_folder)],
+        "sweeps": sorted({entry.sweep for entry in read_submissions() if item.name in entry.jobs}),
+        "folder": str(item.folder),
     }
 
 
@@ -209,18 +207,3 @@ def _ended(owner: Owner) -> str:
 
 def _last_lines(log: Path, num_lines: int = 15) -> list[str]:
     return log.read_text(errors="replace").splitlines()[-num_lines:] if log.is_file() else []
-
-
-def known_run(identifier: str) -> Run:
-    """Gives a run by the beginning of its id: one that was launched, or that an experiment declares at any scale.
-
-    ValueError when there is none or more than one.
-    """
-    declared = {run for experiment in experiments() for scale in ORDER for run in experiment.runs(scale)}
-    launched = {Run(**values) for submission in read_submissions() for values in submission.runs.values()}
-    found = [run for run in launched | declared if run_id(run).startswith(identifier)]
-    if len(found) != 1:
-        raise ValueError(
-            f"run {identifier!r}: {len(found)} runs begin so; `repro status` and `repro plan` show the ids"
-        )
-    return found[0]

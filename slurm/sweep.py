@@ -1,4 +1,4 @@
-"""A sweep on disk: which jobs a set of runs needs, and a file for each submission that says where each went."""
+"""A sweep on disk: the jobs that a set of runs needs, and one file for each submission that says where they went."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.provenance import code_identity
+from repro.records.provenance import code_identity
 from repro.spec import Run
-from repro.stages import Stage
-from repro.writing import whole_file
-from slurm.job import CAREFUL_SCALES, Job, named
-from slurm.notes import Work, run_work, stage_work, sweeps_folder
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import read_json
+from repro.storage.paths import sweeps_folder
+from repro.storage.stages import Stage
+from slurm.hooks import Hooks, named
+from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hooks:
-    """Which functions a job calls, by name; tests put others in."""
-
-    execute: str = "repro.execute:execute"
-    stages_of: str = "repro.inputs:stages_of"
+from slurm.states import WorkItem, item_of_run, item_of_stage
 
 
 @dataclass(frozen=True)
@@ -32,17 +27,17 @@ class Task:
     """One job of a sweep and the stages that must be built before it."""
 
     job: Job
-    work: Work
+    item: WorkItem
     needs: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The name of its work: a run's id, or kind/key of a stage."""
-        return self.work.name
+        """The name of its item: a run's id, or kind/key of a stage."""
+        return self.item.name
 
 
 def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
-    """Gives what code this is; ValueError when runs at a careful scale would be made with uncommitted changes."""
+    """Return what code this is; ValueError when runs at a careful scale would be made with uncommitted changes."""
     code = code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
     if scales and not allow_dirty and (code["commit"] is None or code["uncommitted_sha256"]):
@@ -54,23 +49,23 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
 
 
 def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
-    """Gives the jobs for these runs: each stage that is not built once and before all that need it, then the runs."""
+    """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs."""
     stages: dict[str, Task] = {}
     tasks = []
     for run in runs:
         values = asdict(run)
         missing = [stage for stage in named(hooks.stages_of)(run) if not stage.is_built]
         for stage in missing:
-            work = stage_work(stage)
-            job = _job(values, profile, code, hooks, stage=work.name)
-            stages.setdefault(work.name, Task(job, work, _unbuilt(stage.needs)))
+            item = item_of_stage(stage)
+            job = _job(values, profile, code, hooks, stage=item.name)
+            stages.setdefault(item.name, Task(job, item, _unbuilt(stage.needs)))
         job = _job(values, profile, code, hooks)
-        tasks.append(Task(job, run_work(run), _unbuilt(missing)))
+        tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
     return [*stages.values(), *tasks]
 
 
 def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
-    return tuple(stage_work(stage).name for stage in stages if not stage.is_built)
+    return tuple(item_of_stage(stage).name for stage in stages if not stage.is_built)
 
 
 def _job(values: Mapping[str, Any], profile: Profile, code: Mapping[str, Any], hooks: Hooks, *, stage: str = "") -> Job:
@@ -91,36 +86,50 @@ class Submission:
     on: str
     sweep: str
     profile: str
-    jobs: Mapping[str, Mapping[str, str]]  # work name -> job_id, log, script
+    jobs: Mapping[str, Mapping[str, str]]  # item -> job_id, log, script
     runs: Mapping[str, Mapping[str, Any]]  # run id -> its fields
-    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # work name -> names of the stages it waits for
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # item -> names of the stages it waits for
     queue: str = ""  # local: the lease folder of the queue
     code: Mapping[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
     def write(self) -> None:
-        """Adds it to its sweep's folder; it never changes afterwards."""
+        """Add it to its sweep's folder; it never changes afterwards."""
         name = f"{self.at:.3f}-{uuid.uuid4().hex[:6]}.json"
-        with whole_file(sweeps_folder() / self.sweep / "submissions" / name) as part:
+        with whole_file(sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
             part.write_text(json.dumps(asdict(self), indent=1, sort_keys=True))
 
 
 def read_submissions() -> list[Submission]:
-    """Gives every submission of every sweep, oldest first."""
-    found = [Submission(**json.loads(path.read_text())) for path in sweeps_folder().glob("*/submissions/*.json")]
+    """Return every submission of every sweep, oldest first."""
+    found = [_read_submission(path) for path in sweeps_folder().glob("*/submissions/*.json")]
     return sorted(found, key=lambda submission: submission.at)
 
 
+def _read_submission(path: Path) -> Submission:
+    """Return one; ValueError naming the file when it is none: a launch that knew only the others would repeat it."""
+    content = read_json(path)
+    kinds: dict[str, Any] = {"on": str, "sweep": str, "profile": str, "jobs": dict, "runs": dict, "needs": dict}
+    kinds |= {"queue": str, "code": dict, "at": (int, float)}
+    values = {name: content[name] for name in kinds if name in content} if isinstance(content, dict) else {}
+    wrong = [name for name, value in values.items() if not isinstance(value, kinds[name])]
+    lacks = [name for name in ("on", "sweep", "profile", "jobs", "runs") if name not in values]
+    inner = [*values.get("jobs", {}).values(), *values.get("runs", {}).values()] if not wrong else []
+    if wrong or lacks or not all(isinstance(one, dict) for one in inner):
+        raise ValueError(f"{path} is no submission ({[*wrong, *lacks] or 'jobs or runs'} wrong or missing); restore it")
+    return Submission(**values)
+
+
 def submission_of(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
-    """Gives the submission that says where these tasks went."""
-    runs = {task.name: dict(task.job.run) for task in tasks if task.work.kind == "run"}
+    """Return the submission that says where these tasks went."""
+    runs = {task.name: dict(task.job.run) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
     code = tasks[0].job.launched_with if tasks else {}
     return Submission(jobs=jobs, runs=runs, needs=needs, code=code, **about)
 
 
 def sweep_folder(name: str) -> Path:
-    """Gives the one folder of a sweep: its submissions, scripts, pickles and logs."""
+    """Return the one folder of a sweep: its submissions, scripts, pickles and logs."""
     folder = sweeps_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ FOLDERS = ("repro", "experiments", "figures", "slurm")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "new", "v2", "final"}
 LONGEST_FUNCTION, LONGEST_MODULE = 40, 320
+ROOMS = (
+    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "claims", "inputs", "train"),
+    *("evaluate", "measures", "report", "planning", "interop", "execute", "cli", "doors"),
+)
+"""The rooms of `repro` from the ground up: a room imports itself and what stands before it here, nothing above."""
 
 
 def imported(path: Path) -> set[str]:
@@ -29,7 +35,7 @@ def imported(path: Path) -> set[str]:
 def allowed(path: Path, module: str) -> bool:
     """Whether a file may import a module of ours."""
     package = module.split(".")[0]
-    if package not in FOLDERS or path == ROOT / "repro" / "cli.py":
+    if package not in FOLDERS or path.is_relative_to(ROOT / "repro" / "cli"):
         return True
     folder = path.relative_to(ROOT).parts[0]
     if folder == "experiments":
@@ -44,6 +50,38 @@ def allowed(path: Path, module: str) -> bool:
 def test_imports_point_one_way(path: Path) -> None:
     wrong = sorted(module for module in imported(path) if not allowed(path, module))
     assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def room(module: str) -> str:
+    """The room of a module of `repro`; the package itself only opens the doors."""
+    return module.split(".")[1] if "." in module else "doors"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "repro").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_itself_and_the_rooms_below_it(path: Path) -> None:
+    own = room(module_of(path))
+    if own == "__main__":
+        return
+    assert own in ROOMS, f"{path.relative_to(ROOT)} stands in no room: {ROOMS}"
+    rooms = {room(module) for module in imported(path) if module.split(".")[0] == "repro"}
+    above = sorted(name for name in rooms if ROOMS.index(name) > ROOMS.index(own))
+    assert not above, f"{path.relative_to(ROOT)} imports upwards: {above}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    names = {module_of(path) for path in SOURCES}
+    graph = {module_of(path): {m for m in imported(path) if m in names} for path in SOURCES}
+    graph["repro"] = set()  # it puts the doors in place, which load the command line only when one is opened
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {error.args[1]}")
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def test_only_the_launcher_imports_submitit() -> None:
@@ -87,7 +125,7 @@ def test_modules_and_functions_stay_short_and_documented(path: Path) -> None:
 @pytest.mark.parametrize("words", [["list"], ["plan", "table1"]])
 def test_light_verbs_load_no_torch(words: list[str]) -> None:
     code = (
-        "import sys; from repro.cli import app\n"
+        "import sys; from repro.cli.main import app\n"
         f"app({words!r}, standalone_mode=False)\n"
         "heavy = {'torch', 'transformers', 'matplotlib', 'scipy', 'pandas'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"

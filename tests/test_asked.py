@@ -1,14 +1,19 @@
 """The words of a command line mean runs: artefacts, all, or a file of runs."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from repro.asked import runs_asked, sweep_name
-from repro.planning import make_plan
-from repro.registry import experiment_of
+from repro.cli.main import app
+from repro.planning.plan import make_plan
+from repro.records.lookup import run_of_id, runs_asked, sweep_name
+from repro.records.store import write_record
 from repro.spec import base
+from repro.spec.identity import difference, run_id
+from repro.spec.registry import experiment_of
+from repro.storage.paths import corpora_folder, local_records, sweeps_folder
 
 
 def test_an_artefact_means_its_runs_with_the_readers_seeds() -> None:
@@ -42,8 +47,8 @@ def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
         ('[{"seed": 1}]', "each with its scale"),
         ('[{"scale": "smoke", "sead": 1}]', "unknown axis"),
         ('[{"scale": "tiny"}]', "unknown scale 'tiny'"),
-        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is no value of a run"),
-        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is no value"),
+        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is no number"),
+        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is no number"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
@@ -51,6 +56,35 @@ def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, mes
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         runs_asked([str(path)], "smoke")
+
+
+def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    recorded, launched, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
+    declared = experiment_of("table1").runs("smoke")[0]
+    write_record(local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
+    submission = sweeps_folder() / "any" / "submissions" / "1.json"
+    submission.parent.mkdir(parents=True)
+    submission.write_text(json.dumps({"runs": {run_id(launched): asdict(launched)}}))
+    (corpora_folder() / "mine").mkdir(parents=True)
+    file = corpora_folder() / "mine" / "mine-smoke.json"
+    file.write_text(json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}]))
+    for run in (recorded, launched, planned, declared):
+        assert run_of_id(run_id(run)) == run_of_id(run_id(run)[:10]) == run
+    with pytest.raises(ValueError, match="run 'fffffffffff0': no run is known by it"):
+        run_of_id("fffffffffff0")
+    with pytest.raises(ValueError, match="it begins the ids of"):
+        run_of_id("")
+
+
+def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    published = next(run for run in experiment_of("table1").runs("desk") if run.architecture == "bm25")
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps([difference(published), {"scale": "smoke", "seed": 77}]))
+    app(["show", str(path), "--json"], standalone_mode=False)
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in shown] == [run_id(published), run_id(base("smoke", seed=77))]
+    assert shown[0]["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01) and shown[1]["metrics"] is None
 
 
 def test_no_run_is_an_error_and_so_is_an_unknown_word() -> None:

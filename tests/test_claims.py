@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.claims import judge_all, units
+from repro.claims.judge import judge_all
+from repro.claims.units import units
+from repro.records.store import Record, write_record
 from repro.spec import Claim, Run, base, grid, pick, term
-from repro.store import Record, write_record
 
 NDCG = "{suite}/mean/ndcg_at_10"
 RANDOM, CLUSTER = pick(sampler="random"), pick(sampler="domain")
@@ -23,6 +24,13 @@ BETTER = Claim.order(
 DATASETS = [{"name": "a", "family": "f", "num_queries": 400}, {"name": "b", "family": "g", "num_queries": 100}]
 
 
+def metrics_of(scores: np.ndarray) -> dict[str, float]:
+    """The means of two datasets, their families, and the mean over both."""
+    means = {"a": float(scores[:400].mean()), "b": float(scores[400:].mean())}
+    means |= {"f": means["a"], "g": means["b"], "mean": (means["a"] + means["b"]) / 2}
+    return {f"desk/{name}/ndcg_at_10": value for name, value in means.items()}
+
+
 def record(folder: Path, run: Run, gain: float, noise: float = 0.05) -> Record:
     """A record whose scores lie `gain` above a level that depends on the query alone."""
     level = np.random.default_rng(7).uniform(0.3, 0.7, 500)
@@ -31,7 +39,7 @@ def record(folder: Path, run: Run, gain: float, noise: float = 0.05) -> Record:
     return write_record(
         folder,
         run,
-        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
+        metrics=metrics_of(scores) | {"train/loss": float(np.float32(gain))},
         arrays={"desk": scores, "train/loss": np.full(10, gain, np.float32)},
         provenance={"suite": {"datasets": DATASETS}},
     )
@@ -156,7 +164,8 @@ def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
         source="here", because="twice",
     )  # fmt: skip
     (judged,) = judge_all([claim], "desk", [r.run for r in made], made)
-    assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(2.0, abs=0.05) and not judged.is_share
+    assert (judged.verdict, judged.unit.name) == ("HOLDS", "doublings")
+    assert judged.effect == pytest.approx(2.0, abs=0.05)
 
 
 def test_a_dataset_that_a_suite_lacks_is_no_number_and_cannot_be_judged(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from repro.execute import execute
 @pytest.mark.slow
 def test_the_right_context_is_worth_more_than_a_wrong_one_or_none() -> None:
     (run,) = (r for r in runs("desk") if (r.architecture, r.num_steps, r.seed) == ("contextual", LONGEST, 0))
-    metrics = execute(replace(run, suite="planted-validation"), report=lambda line: None).metrics
+    metrics = execute(replace(run, suite="planted-validation"), progress=lambda line: None).metrics
     # seeds differ by several points; a collapsed first stage gives no difference at all
     own, wrong, null = (metrics[f"planted-validation{kind}/mean/ndcg_at_10"] for kind in ("", "+wrong", "+null"))
     assert own > wrong + 0.02

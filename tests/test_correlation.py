@@ -1,4 +1,4 @@
-"""Correlation claims: Pearson's r as scipy has it, units drawn as they are said to be, verdicts that are known."""
+"""Correlation claims: Pearson's r and its interval as scipy has them, units counted as said, known verdicts."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from repro.claims import judge_all
-from repro.correlation import Point, correlate, draw_units, weighted_pearson
+from repro.claims.correlation import Point, correlate
+from repro.claims.judge import judge_all
+from repro.records.store import Record, write_record
 from repro.spec import Claim, Run, Term, base, grid, term
-from repro.store import Record, write_record
 
 QUALITY, HARD = "{suite}/mean/ndcg_at_10", "train/difficulty"
 OVER_RUNS = Claim.correlation(
@@ -31,51 +31,36 @@ def points(x: np.ndarray, y: np.ndarray, group: str = "", units: tuple[str, ...]
     return [Point(float(a), float(b), group, unit) for a, b, unit in zip(x, y, names, strict=True)]
 
 
-def test_r_is_scipys_and_its_weighted_form_repeats_points() -> None:
+def test_r_is_scipys_and_its_interval_too() -> None:
     x, y = np.random.default_rng(1).normal(size=(2, 30)) + 1e6
-    counts = np.random.default_rng(2).multinomial(30, np.full(30, 1 / 30), 20).astype(float)
-    found = weighted_pearson(x, y, counts)
-    for weights, r in zip(counts.astype(int), found, strict=True):
-        assert r == pytest.approx(stats.pearsonr(np.repeat(x, weights), np.repeat(y, weights)).statistic, abs=1e-6)
-
-
-def test_the_bootstrap_interval_is_close_to_scipys() -> None:
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=80)
-    y = 0.6 * x + rng.normal(size=80)
-    found, samples = correlate(points(x, y), num_samples=4000)
-    theirs = stats.bootstrap(
-        (x, y),
-        lambda a, b: stats.pearsonr(a, b).statistic,
-        paired=True,
-        n_resamples=2000,
-        method="percentile",
-        vectorized=False,
-        rng=np.random.default_rng(4),
-    ).confidence_interval
-    assert found == pytest.approx(stats.pearsonr(x, y).statistic)
-    assert np.quantile(samples, [0.025, 0.975]) == pytest.approx([theirs.low, theirs.high], abs=0.04)
+    found, theirs = correlate(points(x, y), 3), stats.pearsonr(x, y)
+    assert found.effect == pytest.approx(theirs.statistic)
+    assert found.interval(0.05) == pytest.approx(tuple(theirs.confidence_interval(0.95)), abs=1e-6)
 
 
 def test_groups_have_one_vote_each_and_offsets_between_them_say_nothing() -> None:
     rng = np.random.default_rng(5)
     one, two = rng.normal(size=(2, 40)), rng.normal(size=(2, 10)) + 50  # together r is near 1, inside each near 0
-    found, _ = correlate(points(*one, "a") + points(*two, "b"), num_samples=10)
-    assert found == pytest.approx((stats.pearsonr(*one).statistic + stats.pearsonr(*two).statistic) / 2)
+    found = correlate(points(*one, "a") + points(*two, "b"), 3)
+    assert found.effect == pytest.approx((stats.pearsonr(*one).statistic + stats.pearsonr(*two).statistic) / 2)
+    assert found.error == pytest.approx(np.sqrt(1 / 37 + 1 / 7) / 2)
 
 
-def test_points_of_a_unit_are_drawn_together_and_datasets_alike_for_all_systems() -> None:
-    values = np.arange(12.0)
-    counts = draw_units(points(values, values, "a", NAMES) + points(values, values, "b", NAMES), 50, 0)
-    assert np.array_equal(counts[:, :12], counts[:, 12:]) and (counts.sum(axis=1) == 24).all()
-    apart = draw_units(points(values, values, "a") + points(values, values, "b"), 50, 0)
-    assert not np.array_equal(apart[:, :12], apart[:, 12:])
-    assert (apart[:, :12].sum(axis=1) == 12).all(), "units are drawn inside their group"
+def test_systems_scored_on_the_same_datasets_are_no_further_evidence() -> None:
+    x, y = np.random.default_rng(6).normal(size=(2, 12))
+    once, twice = points(x, y, "a", NAMES), points(x, y, "a", NAMES) + points(x, y, "b", NAMES)
+    assert correlate(twice, 3).error == pytest.approx(correlate(once, 3).error) == 1 / 3
 
 
-def test_two_points_are_no_correlation() -> None:
-    with pytest.raises(ValueError, match="a correlation takes 3 points"):
-        correlate(points(np.arange(2.0), np.arange(2.0)), num_samples=10)
+def test_a_family_of_datasets_counts_once() -> None:
+    x, y = np.random.default_rng(6).normal(size=(2, 12))
+    families = tuple(f"family{n // 2}" for n in range(12))
+    assert correlate(points(x, y, "a", families), 3).error == pytest.approx(1 / np.sqrt(6 - 3))
+
+
+def test_four_points_are_no_correlation() -> None:
+    found = correlate(points(np.arange(4.0), np.arange(4.0)), 3)
+    assert not found.is_known and found.note == "too few points: 4 where a correlation takes 5"
 
 
 def run_records(folder: Path, slope: float) -> list[Record]:
@@ -132,7 +117,7 @@ def test_a_correlation_over_datasets_takes_a_reference_away(tmp_path: Path, slop
     (judged,) = judge_all([claim], "desk", [r.run for r in made], made)
     assert judged.verdict == verdict and judged.effect is not None
     means = np.mean([[r.metrics[f"desk/{name}/ndcg_at_10"] for name in NAMES] for r in made[2:]], axis=0)
-    assert judged.effect == pytest.approx(-stats.pearsonr(far, means - reference).statistic)
+    assert judged.effect == pytest.approx(stats.pearsonr(far, means - reference).statistic)
 
 
 def test_an_unknown_kind_of_point_is_refused() -> None:

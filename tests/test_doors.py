@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli import EXIT_NOT_RUN
-from repro.identity import run_id
-from repro.registry import artefacts, experiment_of
+from repro.cli.options import EXIT_NOT_RUN
 from repro.spec import base
+from repro.spec.identity import run_id
+from repro.spec.registry import artefacts, experiment_of
 from tests.golden_metrics import assert_golden
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,19 +34,20 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Co
 def test_a_door_runs_its_artefact_and_prints_it(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     home, done = smoke
     assert done.returncode == 0, done.stderr
-    assert "7 runs asked for, 0 recorded, 7 to run at scale smoke" in done.stdout
+    assert "9 runs asked for, 0 recorded, 9 to run at scale smoke" in done.stdout
     assert "contextual architecture" in done.stdout and "WRONG SCALE" in done.stdout
-    assert len(list((home / "records").glob("*.json"))) == 7
+    assert len(list((home / "records").glob("*.json"))) == 9
 
 
 def test_a_second_call_trains_nothing(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     home, first = smoke
+    before = {path.name: path.read_bytes() for path in (home / "records").iterdir()}
     done = repro("--scale", "smoke", home=home, module="repro.table1")
     assert done.returncode == 0
-    assert "7 recorded, 0 to run" in done.stdout
-    assert done.stdout.splitlines()[1:] == [line for line in first.stdout.splitlines() if line in done.stdout][1:] or (
-        "step" not in done.stdout
-    )
+    said, _, shown = done.stdout.partition("\n")
+    assert "9 recorded, 0 to run" in said
+    assert "table1 at scale smoke" in shown and first.stdout.endswith(shown), "it prints what the first call ended with"
+    assert {path.name: path.read_bytes() for path in (home / "records").iterdir()} == before
 
 
 def test_smoke_metrics_are_the_golden_ones(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -74,7 +75,7 @@ def test_a_removed_record_becomes_dashes_in_its_row_only(
     before = repro("show", "table1", "--scale", "smoke", "--format", "csv", home=home).stdout.splitlines()
     after = repro("show", "table1", "--scale", "smoke", "--format", "csv", home=tmp_path).stdout.splitlines()
     changed = [(b, a) for b, a in zip(before, after, strict=True) if a != b]
-    assert [a for _, a in changed] == [",yours,0/3,–,–,–,–,–"]
+    assert [a for _, a in changed] == ["neither (random batches),yours,0/3,–,–,–,–,–"]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
-"""Promises that keep defects of the official code out of ours, where no other test does; REPRODUCING.md has all."""
+"""Promises that keep defects of the official code out of ours, where no other test does; ERRATA.md has all."""
 
 from types import SimpleNamespace
 
 import numpy as np
 
 from repro.data.tokens import load_tokenizer
-from repro.inputs import Inputs, stages_of
+from repro.inputs.inputs import Inputs
+from repro.inputs.stages import stages_of
 from repro.model.prompts import PROMPTS
 from repro.spec import base
-from repro.training import build_filter
+from repro.train.trainer import build_filter
 
 
 class Texts:
@@ -18,15 +19,15 @@ class Texts:
         return 12
 
     def texts(self, side: str, rows: np.ndarray) -> list[str]:
-        """Gives texts that all differ."""
+        """Return texts that all differ."""
         return [f"{side} {row}" for row in rows]
 
 
 def test_the_filter_compares_queries_with_documents() -> None:
     generator = np.random.default_rng(0)
     vectors = {side: generator.normal(size=(12, 4)).astype(np.float32) for side in ("query", "document")}
-    inputs = SimpleNamespace(pairs=Texts(), embeddings=vectors.__getitem__, negatives=None)
-    judge = build_filter(base("smoke", filter="surrogate"), inputs)
+    run = base("smoke", filter="surrogate")
+    judge = build_filter(SimpleNamespace(run=run, pairs=Texts(), embeddings=vectors.__getitem__, negatives=None))
     pairs_B = np.array([7, 2, 9, 4, 0])
 
     def by_loop(left: str, right: str) -> np.ndarray:
@@ -40,6 +41,29 @@ def test_the_filter_compares_queries_with_documents() -> None:
     expected, swapped = by_loop("query", "document"), by_loop("query", "query")
     assert (expected != swapped).any(), "the defect must show in this data"
     np.testing.assert_array_equal(np.asarray(judge(pairs_B).masked_BM), expected)
+
+
+def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_surrogate() -> None:
+    generator = np.random.default_rng(1)
+    surrogate, own = (
+        {side: generator.normal(size=(12, 4)).astype(np.float32) for side in ("query", "document")} for _ in range(2)
+    )
+    pairs_B = np.array([7, 2, 9, 4, 0])
+
+    def judged(model: str | None) -> tuple[np.ndarray, float]:
+        run = base("smoke", filter="surrogate", filter_model=model)
+        vectors = {"embeddings": surrogate.__getitem__, "filter_embeddings": own.__getitem__}
+        found = build_filter(SimpleNamespace(run=run, pairs=Texts(), negatives=None, **vectors))(pairs_B)
+        return np.asarray(found.masked_BM), found.difficulty
+
+    def masked_by(vectors: dict[str, np.ndarray]) -> np.ndarray:
+        scores = vectors["query"][pairs_B] @ vectors["document"][pairs_B].T
+        return (scores >= np.diag(scores)[:, None]) & ~np.eye(5, dtype=bool)
+
+    np.testing.assert_array_equal(judged("another")[0], masked_by(own))
+    np.testing.assert_array_equal(judged(None)[0], masked_by(surrogate))
+    assert (masked_by(own) != masked_by(surrogate)).any(), "the two must differ in this data"
+    assert judged("another")[1] == judged(None)[1]
 
 
 def test_a_training_document_carries_its_prompt_once() -> None:

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from repro.execute import execute
-from repro.identity import run_id
 from repro.measures.retrieval import WithNulls
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
-from repro.places import local_records, run_folder
+from repro.records.store import has_record
 from repro.spec import Run, base
-from repro.store import has_record
-from repro.train.loop import Interrupted
+from repro.spec.identity import run_id
+from repro.stopping import Interrupted
+from repro.storage.paths import local_records, run_folder
 from repro.train.metrics import read_metrics
-from repro.training import config_of
+from repro.train.trainer import config_of
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 
@@ -42,14 +42,14 @@ def quiet(line: str) -> None:
 def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = execute(run, report=quiet)
+    whole = execute(run, progress=quiet)
     expected = read_metrics(run_folder(run_id(run)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     for calls in (2, 0, 4):
         with pytest.raises(Interrupted, match="the checkpoint is written"):
-            execute(run, should_stop=stop_after(calls), report=quiet)
+            execute(run, should_stop=stop_after(calls), progress=quiet)
         assert not has_record(local_records(), run)
-    resumed = execute(run, report=quiet)
+    resumed = execute(run, progress=quiet)
     found = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
         assert [line[name] for line in found] == [line[name] for line in expected], name
@@ -63,12 +63,12 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
 
 def test_a_recorded_run_is_not_run_again() -> None:
     run = base("smoke", architecture="bm25")
-    first = execute(run, report=quiet)
-    assert execute(run, report=quiet).provenance == first.provenance
+    first = execute(run, progress=quiet)
+    assert execute(run, progress=quiet).provenance == first.provenance
 
 
 def test_a_record_knows_how_its_numbers_came_about() -> None:
-    record = execute(CONTEXTUAL, report=quiet)
+    record = execute(CONTEXTUAL, progress=quiet)
     contexts = record.provenance["suite"]["contexts"]
     assert {context["kind"] for context in contexts} == {"own", "wrong", "null"}
     assert all(context["ids_sha256"] and context["seed"] == 0 for context in contexts if context["kind"] != "null")
@@ -81,17 +81,17 @@ def test_a_record_knows_how_its_numbers_came_about() -> None:
 
 
 def test_bm25_keeps_its_parameters() -> None:
-    record = execute(base("smoke", architecture="bm25"), report=quiet)
+    record = execute(base("smoke", architecture="bm25"), progress=quiet)
     assert record.provenance["suite"]["bm25"]["k1"] == 0.9
 
 
 def test_the_checkpoint_of_another_run_is_refused() -> None:
     with pytest.raises(Interrupted):
-        execute(base("smoke"), should_stop=stop_after(2), report=quiet)
+        execute(base("smoke"), should_stop=stop_after(2), progress=quiet)
     other = base("smoke", learning_rate=1e-3)
     run_folder(run_id(base("smoke"))).rename(run_folder(run_id(other)))
     with pytest.raises(ValueError, match=run_id(base("smoke"))):
-        execute(other, report=quiet)
+        execute(other, progress=quiet)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,15 @@ def test_the_checkpoint_of_another_run_is_refused() -> None:
 )
 def test_settings_that_cannot_work_are_one_clear_error(changes: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        execute(base("smoke", **changes), report=quiet)
+        execute(base("smoke", **changes), progress=quiet)
     assert not list(local_records().glob("*"))
 
 
 def test_runs_that_differ_in_evaluation_only_train_once() -> None:
     run = base("smoke", architecture="contextual", seed=5)
-    trained = execute(run, report=quiet)
+    trained = execute(run, progress=quiet)
     lines = []
-    other = execute(replace(run, num_test_contexts=2, test_contexts="own"), report=lines.append)
+    other = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=lines.append)
     assert not [line for line in lines if "step" in line], "nothing was trained again"
     assert other.arrays["train/loss"].tolist() == trained.arrays["train/loss"].tolist()
     assert other.provenance["training"]["id"] == run_id(run)
@@ -140,7 +140,7 @@ def test_places_that_no_context_document_fills_hold_the_null_vector() -> None:
 def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:
     alone = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
     second = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
-    losses = [execute(run, report=quiet).metrics["train/loss"] for run in (alone, second)]
+    losses = [execute(run, progress=quiet).metrics["train/loss"] for run in (alone, second)]
     assert losses[1] != losses[0]
     first = read_metrics(run_folder(run_id(base("smoke", seed=6, num_steps=8, filter="surrogate"))))
     assert len(first) == 8, "the first phase is a training of its own, which other runs can share"
@@ -148,9 +148,9 @@ def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:
 
 def test_the_difficulty_of_batches_is_measured_without_training() -> None:
     run = base("smoke", measure="batches", architecture="none", sampler="cluster", cluster_size=8)
-    record = execute(run, report=quiet)
+    record = execute(run, progress=quiet)
     assert record.provenance["training"] == {}
     values = record.arrays["batches/difficulty"]
     assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
-    plain = execute(replace(run, sampler="random", cluster_size=None), report=quiet)
+    plain = execute(replace(run, sampler="random", cluster_size=None), progress=quiet)
     assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"

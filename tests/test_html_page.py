@@ -1,7 +1,7 @@
 """The report is one page that asks for nothing, says what the records say, and shows the data's text as text only."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from figures.draw import Picture, draw
-from repro import views
-from repro.dossier import Section, artefact_of, deviations, seconds_of, sections_of
-from repro.html_page import write_report
-from repro.plotted import figure_rows
-from repro.scales import scale_named
+from repro.records.store import Record, write_record
+from repro.report import artefacts as views
+from repro.report.figure_data import figure_rows
+from repro.report.html import write_report
+from repro.report.known import bar_of, known_sentence
+from repro.report.sections import Section, artefact_of, deviations, seconds_of, sections_of
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
-from repro.store import Record, write_record
+from repro.spec.scales import scale_named
 from tests.browser import CHROMIUM, Browser, browser
 
 EVIL = '<script>alert("x")</script> & $5'
@@ -84,11 +85,11 @@ def record(folder: Path, run: Run) -> Record:
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     folders = {"published": lambda: tmp_path / "records", "yours": lambda: tmp_path / "yours"}
     monkeypatch.setattr(views, "RECORDS", folders)
-    monkeypatch.setattr("repro.dossier.RECORDS", folders)
+    monkeypatch.setattr("repro.report.sections.RECORDS", folders)
     return [record(tmp_path / "records", run) for run in RUNS]
 
 
-def painter(folder: Path):
+def painter(folder: Path) -> Callable[[Figure, str, str], Path | None]:
     def paint(figure: Figure, scale: str, whose: str) -> Path | None:
         rows = figure_rows(figure, RUNS, views.records_of(RUNS, whose))
         words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
@@ -196,6 +197,37 @@ def test_deviations_are_the_values_that_differ_from_the_papers() -> None:
     rows = deviations("desk").rows
     assert ("num_layers", str(scale_named("desk").fields["num_layers"]), "6") in rows
     assert "temperature" not in [row[0] for row in rows] and deviations("small").rows == ()
+
+
+def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
+    records: list[Record], tmp_path: Path
+) -> None:
+    drawn: list[dict[str, object]] = []
+
+    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Path:
+        drawn.extend(map(dict, rows))
+        return draw(rows, tmp_path / f"claims-{scale}", Picture(kind="forest", x="", y="", x_label="", y_label=""))
+
+    page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
+    main = page.read_text().split("<main")[1]
+    known = main.split("</section>")[0]
+    assert "Of 3 claims, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
+    assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
+    shown = [line for line in sections_of(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.low]
+    assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]
+    assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in drawn)
+    without = write_report("desk", tmp_path / "w.html", painter(tmp_path / "drawn"), [EXPERIMENT]).read_text()
+    assert "<svg" not in without.split("<main")[1].split("</section>")[0]
+
+
+def test_each_kind_of_claim_has_its_bar_in_the_forest() -> None:
+    two = (term(NDCG, sampler="domain"), term(NDCG, sampler="random"))
+    said = {"source": "here", "because": "a test"}
+    assert bar_of(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
+    assert bar_of(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
+    assert bar_of(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
+    assert bar_of(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
+    assert known_sentence([]) == ""
 
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")

@@ -9,9 +9,8 @@ from experiments.e01_table1 import runs as table1
 from experiments.e05_epochs import runs as epochs
 from experiments.e06_hard_negatives import runs as hard_negatives
 from experiments.e20_two_phases import runs as two_phases
-from repro import identity, scales
-from repro.identity import difference, run_from_record, run_id, training_id
-from repro.spec import FIELDS, Run, base, first_phase_of, grid, pick
+from repro.spec import FIELDS, Run, base, by_scale, first_phase_of, grid, identity, pick, scales
+from repro.spec.identity import difference, run_from_record, run_id, training_id
 
 
 def recorded(run: Run) -> dict:
@@ -34,11 +33,13 @@ def test_every_field_moves_the_id() -> None:
     other = {
         "scale": "lab", "corpus": "planted", "domain_column": "source" if run.domain_column == "domain" else "domain",
         "sampler": None, "packing": "greedy" if run.packing == "random" else "random", "surrogate": "another",
+        "filter_model": "another",
         "filter": "surrogate" if run.filter == "none" else "none", "architecture": "contextual", "backbone": "bert",
-        "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": "rerank",
+        "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": None,
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
-        "sources": "services", "heads": "random", "test_contexts": "own", "measure": "batches",
-        "pretraining_corpus": None, "num_pretraining_steps": None,
+        "sources": "services", "mined_negatives": "any",
+        "heads": "random", "test_contexts": "own", "measure": "batches",
+        "pretraining_corpus": None, "num_pretraining_steps": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip
     for name in FIELDS:
         value = other[name] if name in other else (getattr(run, name) or 0) + 1
@@ -46,6 +47,8 @@ def test_every_field_moves_the_id() -> None:
             continue
         assert run_id(replace(run, **{name: value})) != run_id(run), name
     assert run_id(replace(run, pretraining_corpus="desk", num_pretraining_steps=9)) != run_id(run)
+    reranked = [replace(run, protocol=how, rerank_depth=9) for how in ("rerank", "rerank-bm25")]
+    assert len({run_id(one) for one in (run, *reranked, replace(reranked[0], rerank_depth=8))}) == 4
 
 
 def test_runs_that_differ_in_evaluation_only_share_their_training() -> None:
@@ -114,3 +117,13 @@ def test_a_grid_is_every_combination_once() -> None:
 def test_a_run_holds_only_plain_values() -> None:
     assert all(isinstance(value, str | int | float | bool | None) for value in asdict(base("large")).values())
     assert isinstance(scales.SCALES, MappingProxyType)
+
+
+def test_a_pick_may_mean_another_value_at_each_scale() -> None:
+    largest = pick(batch_size=by_scale({"desk": 512, "small": (2048, 4096)}), sampler="random")
+    assert largest.matches(base("desk", batch_size=512)) and not largest.matches(base("desk"))
+    assert largest.matches(base("small", batch_size=4096)) and not largest.matches(base("small", batch_size=512))
+    assert not largest.matches(base("lab", batch_size=512)), "lab is not named"
+    assert str(largest.at("desk")) == "batch_size=512, sampler=random"
+    with pytest.raises(ValueError, match="unknown scale 'dusk'"):
+        by_scale({"dusk": 1})

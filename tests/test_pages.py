@@ -5,45 +5,73 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli import app
-from repro.registry import artefacts
+from repro.cli.main import app
+from repro.records.golden import without_golden
+from repro.report.contents import first_sentence
+from repro.report.markdown_pages import CONTENTS, replace_block
+from repro.spec.registry import artefacts, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text()
-REPRODUCING = (ROOT / "REPRODUCING.md").read_text()
+PAGES = ("README", "ARCHITECTURE", "CONTRIBUTING", "REPRODUCING", "RESULTS", "ERRATA")
+TEXT = {name: (ROOT / f"{name}.md").read_text() for name in PAGES}
+EVERY_PAGE = [*sorted(ROOT.glob("*.md")), ROOT / "repro" / "interop" / "README.md", ROOT / "slurm" / "README.md"]
 SOURCES = sorted(p for folder in ("repro", "experiments", "figures", "slurm") for p in (ROOT / folder).rglob("*.py"))
 VERBS = {c.name or c.callback.__name__.replace("_", "-") for c in app.registered_commands if c.callback}
 VERBS |= {group.name for group in app.registered_groups if group.name}
+MOST_LINES_OF_README = 190
+RENEW = "call `python -m repro check --write` and commit what it writes"
+EXAMPLES = {"experiments/eNN_what_varies.py", "tests/golden/NAME.json"}
+"""Paths that stand for many."""
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.name != "__init__.py"], ids=lambda p: p.name)
 def test_every_file_has_its_line_on_the_map(path: Path) -> None:
-    folder, name = path.relative_to(ROOT).parent.as_posix(), path.name
-    section = README.split(f"**`{folder}/`**")
-    assert len(section) == 2, f"no part for {folder}/ on the map"
-    assert f"`{name}`" in section[1].split("**`")[0], f"{folder}/{name} is not on the map"
-
-
-def test_the_map_names_no_file_that_is_gone() -> None:
-    for folder, part in re.findall(r"\*\*`([\w/]+)/`\*\*(.*?)(?=\*\*`|\n## |\Z)", README, flags=re.S):
-        for name in re.findall(r"^- `([\w.-]+)`", part, flags=re.M):
-            assert (ROOT / folder / name).is_file(), f"{folder}/{name} is on the map"
+    name = path.relative_to(ROOT).as_posix()
+    lines = [line for line in TEXT["ARCHITECTURE"].splitlines() if line.startswith(f"- [`{path.name}`]({name}) ")]
+    assert len(lines) == 1, f"{name} has {len(lines)} lines on the map: {RENEW}"
 
 
 def test_every_artefact_is_in_the_table_of_artefacts() -> None:
-    assert [name for name in artefacts() if f"`{name}`" not in README] == []
+    rows = [line.split("|") for line in TEXT["README"].splitlines() if "](experiments/e" in line]
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row[1])] == list(artefacts()), RENEW
+    claims = [[claim.id for claim in experiment.claims] for experiment in experiments()]
+    assert [re.findall(r"[\w.]+", row[3]) for row in rows] == claims, RENEW
 
 
-@pytest.mark.parametrize("page", [README, REPRODUCING], ids=["README", "REPRODUCING"])
+@pytest.mark.parametrize(("name", "page"), CONTENTS, ids=lambda value: value)
+def test_what_is_read_from_the_source_is_as_the_source_says(name: str, page: str) -> None:
+    path = ROOT / page
+    assert replace_block(path, path.read_text(), name, CONTENTS[name, page](ROOT)) == path.read_text(), RENEW
+
+
+def test_every_experiment_has_golden_metrics() -> None:
+    assert [experiment.title for experiment in without_golden()] == [], RENEW
+
+
+def test_the_front_page_stays_short() -> None:
+    assert len(TEXT["README"].splitlines()) <= MOST_LINES_OF_README
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_command_on_the_pages_exists(page: str) -> None:
-    for verb in re.findall(r"(?:python -m repro|`repro|^repro) ([a-z-]+)", page, flags=re.M):
+    for verb in re.findall(r"(?:python -m repro|`repro|^repro) ([a-z-]+)", TEXT[page], flags=re.M):
         assert verb in VERBS, f"`repro {verb}` is no verb; there are {sorted(VERBS)}"
-    for door in re.findall(r"python -m repro\.(\w+)", page):
-        assert door in artefacts(), f"there is no door {door}"
+    for door in re.findall(r"python -m repro\.(\w+)\b(?!\.\w)", TEXT[page]):
+        assert door in artefacts() or door == "NAME", f"there is no door {door}"
+
+
+@pytest.mark.parametrize("path", EVERY_PAGE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_path_and_link_on_the_pages_leads_somewhere(path: Path) -> None:
+    text = path.read_text()
+    named = set(re.findall(r"`((?:repro|experiments|figures|slurm|tests|benchmarks|examples)/[\w./-]*)`", text))
+    assert [name for name in sorted(named - EXAMPLES) if not (ROOT / name).exists()] == []
+    links = {link.partition("#")[0] for link in re.findall(r"(?:\]\(|src=\"|srcset=\")([^)\"]+)", text)}
+    gone = [link for link in sorted(links) if link and "://" not in link and not (path.parent / link).exists()]
+    assert gone == []
 
 
 def test_every_row_of_the_errata_names_tests_that_exist() -> None:
-    errata = REPRODUCING.split("## Errata")[1].split("\n## ")[0]
+    errata = TEXT["ERRATA"].split("## The authors' code and ours")[1].split("\n## ")[0]
     rows = [line for line in errata.splitlines() if line.startswith("| ")][2:]
     there = {
         name
@@ -55,3 +83,24 @@ def test_every_row_of_the_errata_names_tests_that_exist() -> None:
         named = re.findall(r"`(test_\w+)`", row)
         assert named, f"no test holds us to: {row}"
         assert set(named) <= there, f"gone: {sorted(set(named) - there)}"
+
+
+def test_every_claim_that_the_errata_name_is_declared() -> None:
+    declared = {claim.id for experiment in experiments() for claim in experiment.claims}
+    named = set(re.findall(r"\| ([TFC]\d*\.[a-z]) \|", TEXT["ERRATA"].split("contradicts itself")[1]))
+    assert named and named <= declared
+
+
+@pytest.mark.parametrize(
+    ("docstring", "sentence"),
+    [
+        ("One job. Two jobs.", "One job"),
+        ("The filter (eq. 4) of a batch. More.", "The filter (eq. 4) of a batch"),
+        ("How far they move (fig. 15)", "How far they move (fig. 15)"),
+        ("As in e.g. Table 1, 0.5 points.", "As in e.g. Table 1, 0.5 points"),
+        ("A sentence that\ngoes on.\n\nA second part.", "A sentence that goes on"),
+        ("Do they? Some do. Others not.", "Do they? Some do"),
+    ],
+)
+def test_a_first_sentence_is_whole(docstring: str, sentence: str) -> None:
+    assert first_sentence(f'"""{docstring}"""\n') == sentence

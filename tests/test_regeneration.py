@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 import typer
 
-from repro import reading, views
-from repro.claims import Judgement
-from repro.cli import app
-from repro.pages import renewed_pages
-from repro.reading import check
-from repro.registry import artefacts, experiments
-from repro.report import View, sort_judgements
+from repro.claims.judge import Judgement
+from repro.cli import check as reading
+from repro.cli.check import check
+from repro.cli.main import app
+from repro.records.store import read_records, write_record
+from repro.report import artefacts as views
+from repro.report.markdown_pages import renewed_pages
+from repro.report.tables import sort_judgements
+from repro.report.view import View
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
-from repro.store import read_records, write_record
+from repro.spec.registry import artefacts, experiments
 
 NDCG = "{suite}/mean/ndcg_at_10"
 GAINS = {64: 0.0, 128: 0.05, 256: 0.0005, 512: -0.05}
@@ -84,7 +86,7 @@ def test_any_record_that_goes_takes_exactly_its_cells_and_its_claims(folder: Pat
         record.path.write_bytes(kept)
         changed = [after for before, after in zip(table.rows, found.rows, strict=True) if before != after]
         assert changed == [(f"batch {record.run.batch_size}", "published", "2/3", "–")]
-        touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for pair in claim.pairs for t in pair)}
+        touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for t in claim.terms)}
         for name, before in judged.items():
             assert told[name].verdict == ("NOT RUN" if name in touched else before.verdict)
             assert (told[name].effect is None) == (name in touched or before.effect is None)
@@ -107,7 +109,7 @@ def test_strict_check_tells_by_its_exit_code(
     check(strict=False)
     assert exit_code(lambda: check(strict=True)) == code
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith(f"{len(claims)} claims: ")
+    assert lines[-1].startswith(f"{len(claims)} claim{'s' * (len(claims) > 1)}: ")
     assert exit_code(lambda: check(strict=True, as_json=True)) == code
 
 
@@ -136,7 +138,7 @@ def test_writing_dry_says_what_would_change_and_changes_nothing(
     page = tmp_path / "PAGE.md"
     page.write_text("old")
     monkeypatch.setattr(reading, "experiments", lambda: (EXPERIMENT,))
-    monkeypatch.setattr("repro.pages.renewed_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr("repro.report.markdown_pages.renewed_pages", lambda judged, scale: {page: "fresh"})
     assert exit_code(lambda: check(write=True, dry_run=True)) == 1 and page.read_text() == "old"
     assert exit_code(lambda: check(write=True)) == 0 and page.read_text() == "fresh"
     assert exit_code(lambda: check(write=True, dry_run=True)) == 0

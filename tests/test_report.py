@@ -9,26 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.claims import Judgement
-from repro.pages import CLAIMS_MARKERS, replace_block
-from repro.report import (
-    View,
-    as_csv,
-    as_latex,
-    as_markdown,
-    cell,
-    claims_view,
-    exhibit_view,
-    format_mean,
-    format_number,
-    format_seconds,
-    render,
-    sort_judgements,
-    summary_line,
-    table_view,
-)
-from repro.spec import Claim, Column, Exhibit, Row, Run, Table, base, grid, pick
-from repro.store import Record, write_record
+from repro.claims.judge import Judgement
+from repro.records.store import Record, write_record
+from repro.report.formats import as_csv, as_latex, as_markdown, render
+from repro.report.markdown_pages import replace_block
+from repro.report.tables import cell, claims_view, exhibit_view, sort_judgements, summary_line, table_view
+from repro.report.view import View, format_mean, format_number, format_seconds
+from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(
@@ -160,16 +147,16 @@ def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() ->
 
 
 def test_effects_carry_their_sign_and_next_to_nothing_is_never_minus_nothing() -> None:
-    tiny = replace(judged("UNDECIDED"), effect=-1e-5, low=-0.012, high=0.5, is_share=True)
+    tiny = replace(judged("UNDECIDED"), effect=-1e-5, low=-0.012, high=0.5, unit=Unit("points", 100.0))
     (row,) = claims_view([tiny]).rows
     assert row[2:4] == ("+0.00", "[-1.20, +50.00]")
 
 
 def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
-    path, (start, end) = tmp_path / "R.md", CLAIMS_MARKERS
+    path, start, end = tmp_path / "R.md", "<!-- table1 -->", "<!-- table1 end -->"
     path.write_text(f"before\n{start}\nold\n{end}\nafter\n")
-    renewed = replace_block(path, path.read_text(), CLAIMS_MARKERS, "fresh\n")
+    renewed = replace_block(path, path.read_text(), "table1", "fresh\n")
     assert renewed == f"before\n{start}\n\nfresh\n\n{end}\nafter\n"
     path.write_text("no markers")
     with pytest.raises(ValueError, match="once each"):
-        replace_block(path, path.read_text(), CLAIMS_MARKERS, "")
+        replace_block(path, path.read_text(), "table1", "")

@@ -22,7 +22,8 @@ import faiss
 import numpy as np
 
 from repro.seeds import derive
-from repro.writing import whole_file
+from repro.storage.arrays import load_array
+from repro.storage.atomic import whole_file
 
 NUM_ITERATIONS = 100
 NUM_ATTEMPTS = 3
@@ -40,19 +41,28 @@ class Clusters:
     domain_of_cluster_K: np.ndarray
 
     def save(self, folder: Path) -> None:
-        """Writes the three arrays into `folder`, each by rename."""
+        """Write the three arrays into `folder`, each by rename."""
         for name, array in vars(self).items():
             with whole_file(folder / f"{name}.npy") as part, part.open("wb") as sink:
                 np.save(sink, array)
 
 
-def load_clusters(folder: Path) -> Clusters:
-    """Reads what `Clusters.save` wrote; the assignment stays on disk. ValueError when there is nothing."""
+def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
+    """Read what `Clusters.save` wrote, of so many pairs; the assignment stays on disk.
+
+    ValueError when there is nothing, or when a file is not what is kept there.
+    """
     names = ("assignment_N", "centroids_KD", "domain_of_cluster_K")
     missing = [name for name in names if not (folder / f"{name}.npy").is_file()]
     if missing:
         raise ValueError(f"no clusters in {folder}: {missing} missing")
-    return Clusters(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
+    centroids_KD = load_array(folder / "centroids_KD.npy", kind="f", shape=(None, None), mapped=True)
+    num_clusters = len(centroids_KD)
+    assignment_N = load_array(
+        folder / "assignment_N.npy", kind="i", shape=(num_pairs,), below=num_clusters, mapped=True
+    )
+    domains_K = load_array(folder / "domain_of_cluster_K.npy", kind="i", shape=(num_clusters,), mapped=True)
+    return Clusters(assignment_N, centroids_KD, domains_K)
 
 
 def cluster_pairs(
@@ -63,7 +73,7 @@ def cluster_pairs(
     cluster_size: int,
     seed: int,
 ) -> Clusters:
-    """Clusters the pairs of every domain by themselves; ValueError when `cluster_size` is above every domain.
+    """Cluster the pairs of every domain by themselves; ValueError when `cluster_size` is above every domain.
 
     A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
     threads; K-means on a GPU is not repeatable, which is one reason why the result is stored.
@@ -89,7 +99,7 @@ def cluster_pairs(
 
 
 def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
-    """Gives the centroids (K, W) of the paired points: the attempt with the lowest objective."""
+    """Return the centroids (K, W) of the paired points: the attempt with the lowest objective."""
     width = paired_nW.shape[1] // 2
     points_PW = np.concatenate([paired_nW, np.roll(paired_nW, width, axis=1)])
     attempts = [_one_attempt(points_PW, num_clusters, derive(seed, attempt)) for attempt in range(NUM_ATTEMPTS)]
@@ -97,7 +107,7 @@ def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.
 
 
 def nearest_centroid(points_nW: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:
-    """Gives the index of the nearest centroid of each point, int64 (n,)."""
+    """Return the index of the nearest centroid of each point, int64 (n,)."""
     index = faiss.IndexFlatL2(centroids_KW.shape[1])
     index.add(centroids_KW)
     starts = range(0, len(points_nW), ROWS_PER_SEARCH)
@@ -118,7 +128,7 @@ def _check(cluster_size: int, counts: np.ndarray) -> None:
 def _run_for_domains(
     cluster: Callable[[int], tuple[np.ndarray, np.ndarray]], counts: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Runs `cluster` for every domain: small domains side by side with one thread each, large ones with all threads.
+    """Run `cluster` for every domain: small domains side by side with one thread each, large ones with all threads.
 
     Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy.
     """
@@ -149,7 +159,7 @@ def _cluster_domain(paired_nW: np.ndarray, cluster_size: int, seed: int) -> tupl
 
 
 def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[float, np.ndarray]:
-    """Runs K-means ten iterations at a time and stops when ten more change no centroid: then none ever would."""
+    """Run K-means ten iterations at a time and stops when ten more change no centroid: then none ever would."""
     start_KW = None
     for _ in range(NUM_ITERATIONS // ITERATIONS_PER_CALL):
         kmeans = faiss.Kmeans(

@@ -27,7 +27,7 @@ Array = TypeVar("Array", np.ndarray, "torch.Tensor")
 
 
 def content_keys(texts: Sequence[str]) -> np.ndarray:
-    """Gives an int64 key for each text; texts that differ only in case or white space have the same key."""
+    """Return an int64 key for each text; texts that differ only in case or white space have the same key."""
     normal = (" ".join(text.casefold().split()).encode() for text in texts)
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normal)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
@@ -41,7 +41,7 @@ def mask_false_negatives(
     margin: float = 0.0,
     num_hard_negatives: int = 0,
 ) -> Array:
-    """Gives the documents that query's loss leaves out, bool (Q, M); `scores_QM` None: only repeated texts.
+    """Return the documents that query's loss leaves out, bool (Q, M); `scores_QM` None: only repeated texts.
 
     The margin is added to the positive's score, so a larger one masks less; scores may be negative. ValueError when the
     columns cannot be B pairs with `num_hard_negatives` each.
@@ -63,13 +63,13 @@ def mask_false_negatives(
 
 
 def masked_fraction(masked_QM: Array) -> float:
-    """Gives the share of negatives that are masked; a batch of one pair has none, and the share is 0."""
+    """Return the share of negatives that are masked; a batch of one pair has none, and the share is 0."""
     num_queries, num_documents = masked_QM.shape
     return float(masked_QM.sum()) / max(1, num_queries * (num_documents - 1))
 
 
 def batch_difficulty(scores_QM: Array, positive_columns_Q: Array) -> float:
-    """Gives the mean surrogate similarity of a query to the other documents of its batch (Figure 6)."""
+    """Return the mean surrogate similarity of a query to the other documents of its batch (Figure 6)."""
     num_queries, num_documents = scores_QM.shape
     if num_documents < 2:
         raise ValueError("a batch of one document has no negatives, so no difficulty")
@@ -79,6 +79,6 @@ def batch_difficulty(scores_QM: Array, positive_columns_Q: Array) -> float:
 
 
 def _is_own(columns_M: Array, positives_Q1: Array, num_pairs: int, num_hard_negatives: int) -> Array:
-    """Gives which columns are a query's own hard negatives."""
+    """Return which columns are a query's own hard negatives."""
     owner_M = (columns_M - num_pairs) // max(1, num_hard_negatives)
     return (columns_M >= num_pairs) & (owner_M == positives_Q1)

@@ -1,7 +1,8 @@
 """Hard negatives: for each pair, documents of its domain that a surrogate finds near its query, but not too near.
 
 1. Within a domain, every document is scored for every query by the surrogate f.
-2. Left out are the pair's own text and S(q, d) = {d' : f(q, d') >= f(q, d)}, likely positives (eq. 4).
+2. Left out are the pair's own text and S(q, d) = {d' : f(q, d') >= f(q, d)}, likely positives (eq. 4),
+   unless they are asked for.
 3. The nearest of the rest are taken; a domain that has too few gives other documents of it, drawn with a seed.
 
 Paper: §5, supervised phase. Shapes: N pairs, D dimensions, H hard negatives, M pairs of a domain.
@@ -23,11 +24,13 @@ def mine_negatives(
     keys_N: np.ndarray,
     *,
     num_hard_negatives: int,
+    with_near: bool = False,
     seed: int,
 ) -> np.ndarray:
-    """Gives for each pair the rows of its hard negatives, int64 (N, H), nearest first; `keys_N` tell texts apart.
+    """Return for each pair the rows of its hard negatives, int64 (N, H), nearest first; `keys_N` tell texts apart.
 
-    ValueError when a domain does not even have so many other texts.
+    `with_near` keeps S(q, d) among those that may be taken. ValueError when a domain does not even have so many other
+    texts.
     """
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
     for domain in np.unique(domains_N):
@@ -43,21 +46,22 @@ def mine_negatives(
         for start in range(0, len(members_M), ROWS_AT_ONCE):
             rows = members_M[start : start + ROWS_AT_ONCE]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
-            own_R = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
-            scores_RM[scores_RM >= own_R[:, None]] = np.nan
+            if not with_near:
+                own_R = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
+                scores_RM[scores_RM >= own_R[:, None]] = np.nan
             scores_RM[keys_N[pool_M][None] == keys_N[rows][:, None]] = -np.inf
             negatives_NH[rows] = pool_M[_first(_falling(scores_RM, seed), num_hard_negatives)]
     return negatives_NH
 
 
 def _falling(scores_RM: np.ndarray, seed: int) -> np.ndarray:
-    """Gives what to sort by: falling score; those that are NaN (too near) late, by lot; -inf (the same text) last."""
+    """Return what to sort by: falling score; those that are NaN (too near) late, by lot; -inf (the same text) last."""
     lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
     return np.where(np.isnan(scores_RM), 10.0 + lot_M[None], -scores_RM)
 
 
 def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
-    """Gives the columns of the `num` smallest of each row, in order, of equal ones the leftmost; sorts no more."""
+    """Return the columns of the `num` smallest of each row, in order, of equal ones the leftmost; sorts no more."""
     columns_RN = np.empty((len(keys_RM), num), np.int64)
     last_R = np.partition(keys_RM, num - 1, axis=1)[:, num - 1]
     for row, (keys_M, last) in enumerate(zip(keys_RM, last_R, strict=True)):

@@ -33,7 +33,7 @@ class Domains:
     codes: np.ndarray
 
     def rows_in_epoch(self, place: int, *, batch_size: int, epoch: int) -> np.ndarray:
-        """Gives the rows of one domain that take part in this epoch: the most that fill whole batches.
+        """Return the rows of one domain that take part in this epoch: the most that fill whole batches.
 
         The rows that sit out are a window that moves through the domain epoch by epoch, so that no row sits out for the
         (n+1)-th time before every row has sat out n times.
@@ -44,7 +44,7 @@ class Domains:
 
 
 def group_by_domain(domain_codes_N: np.ndarray, seed: int) -> Domains:
-    """Groups the rows 0 … N − 1 by domain, shuffled inside each."""
+    """Group the rows 0 … N − 1 by domain, shuffled inside each."""
     shuffled_N = generator_for(seed, "rows inside domains").permutation(len(domain_codes_N))
     rows_N = shuffled_N[np.argsort(domain_codes_N[shuffled_N], kind="stable")]
     codes, counts = np.unique(domain_codes_N, return_counts=True)
@@ -59,7 +59,7 @@ def pack_epoch(
     epoch: int,
     line_up: Callable[[np.ndarray, np.random.Generator], np.ndarray],
 ) -> np.ndarray:
-    """Gives the batches of one epoch, int64 (E, B); `line_up(rows, generator)` puts the rows of one domain in order."""
+    """Return the batches of one epoch, int64 (E, B); `line_up(rows, generator)` puts the rows of one domain in order"""
     rng = generator_for(seed, "batches", epoch)
     pieces = []
     for place in range(len(domains.codes)):
@@ -70,12 +70,12 @@ def pack_epoch(
 
 
 def line_up_at_random(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Shuffles the rows of a domain."""
+    """Shuffle the rows of a domain."""
     return rng.permutation(rows)
 
 
 def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
-    """Gives a `line_up` that keeps clusters together; ValueError for a packing that is not one of `PACKINGS`."""
+    """Return a `line_up` that keeps clusters together; ValueError for a packing that is not one of `PACKINGS`."""
     if packing not in PACKINGS:
         raise ValueError(f"unknown packing {packing!r}; choose one of {list(PACKINGS)}")
 
@@ -90,7 +90,7 @@ def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, 
 
 
 def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Generator) -> np.ndarray:
-    """Gives a permutation of the clusters 0 … K − 1 of one domain."""
+    """Return a permutation of the clusters 0 … K − 1 of one domain."""
     num_clusters = len(centroids_KD)
     if packing == "random" or num_clusters < 2:
         return rng.permutation(num_clusters)

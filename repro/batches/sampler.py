@@ -69,18 +69,18 @@ class BatchSampler:
 
     @property
     def left_out(self) -> LeftOut:
-        """Counts the rows that an epoch leaves out."""
+        """Count the rows that an epoch leaves out."""
         is_small = self._counts < self.batch_size
         in_tails = (self._counts[~is_small] % self.batch_size).sum()
         return LeftOut(int(in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
 
     def at(self, step: int) -> np.ndarray:
-        """Gives the batch of a step counted from the start of the run: pair indices, int64 (B,)."""
+        """Return the batch of a step counted from the start of the run: pair indices, int64 (B,)."""
         epoch, place = divmod(step, len(self))
         return self.epoch(epoch)[place]
 
     def epoch(self, epoch: int) -> np.ndarray:
-        """Gives all batches of an epoch in their order, int64 (E, B); the last epoch asked for is kept."""
+        """Return all batches of an epoch in their order, int64 (E, B); the last epoch asked for is kept."""
         if epoch != self._epoch:
             self._batches_EB = pack_epoch(
                 self._domains, batch_size=self.batch_size, seed=self.seed, epoch=epoch, line_up=self._line_up
@@ -89,26 +89,8 @@ class BatchSampler:
         return self._batches_EB
 
     def state_at(self, step: int) -> SamplerState:
-        """Gives what a checkpoint keeps after `step` batches."""
+        """Return what a checkpoint keeps after `step` batches."""
         return SamplerState(self.seed, *divmod(step, len(self)))
-
-    def step_of(self, state: SamplerState) -> int:
-        """Gives the step to go on with; ValueError when the state belongs to another seed or another length."""
-        if state.seed != self.seed:
-            raise ValueError(f"the checkpoint's batches have seed {state.seed}, this run's {self.seed}")
-        if not 0 <= state.step < len(self):
-            raise ValueError(
-                f"the checkpoint stands at batch {state.step} of its epoch; here an epoch has {len(self)} batches, "
-                "so the data, the batch size or the sampler is another one"
-            )
-        return state.epoch * len(self) + state.step
-
-
-def share_of_rank(batch_B: np.ndarray, rank: int, num_ranks: int) -> np.ndarray:
-    """Gives the rows of a batch that one process embeds; ValueError when equal shares are not possible."""
-    if len(batch_B) % num_ranks:
-        raise ValueError(f"a batch of {len(batch_B)} cannot be shared equally by {num_ranks} processes")
-    return batch_B.reshape(num_ranks, -1)[rank]
 
 
 def _line_up(

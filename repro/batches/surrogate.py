@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
-from repro.writing import whole_file
+from repro.storage.atomic import whole_file
 
 if TYPE_CHECKING:
     import torch
 
 NAMES = ("minilm", "minilm-words")
 TEXTS_PER_BLOCK = 4096
+WITH_OWN_CODE = ("nomic-ai/nomic-embed-text-v1",)
+"""Models of the hub whose repository carries the code of the model: the paper's filter is one."""
 CPU_TOKENS_PER_BATCH = 4096
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_WORDS = 999
@@ -41,12 +43,12 @@ class Surrogate(Protocol):
     num_dimensions: int
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Gives unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
+        """Return unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
         ...
 
 
 def load_surrogate(name: str) -> Surrogate:
-    """Gives a surrogate by name, or the sentence-transformers model of a local folder or hub id."""
+    """Return a surrogate by name, or the sentence-transformers model of a local folder or hub id."""
     if name == "minilm":
         return MiniLM()
     if name == "minilm-words":
@@ -62,7 +64,7 @@ def embed_texts(
     max_tokens: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Writes the embeddings of `texts` to `path`, float16 (N, D) in their order, and gives them memory-mapped.
+    """Write the embeddings of `texts` to `path`, float16 (N, D) in their order, and gives them memory-mapped.
 
     `progress(done, of)` is called after each block of distinct texts.
     """
@@ -98,7 +100,7 @@ class MiniLM:
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Gives unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D)."""
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
@@ -141,7 +143,7 @@ class MiniLMWords:
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Gives unit vectors, float32 (N, D); the zero vector for a text without a word."""
+        """Return unit vectors, float32 (N, D); the zero vector for a text without a word."""
         from scipy.sparse import csr_array
 
         tokens = tokenize(texts, self._tokenizer, max_tokens)
@@ -158,7 +160,7 @@ class _SentenceTransformerSurrogate:
         from sentence_transformers import SentenceTransformer
 
         try:
-            self._model = SentenceTransformer(name)
+            self._model = SentenceTransformer(name, trust_remote_code=name in WITH_OWN_CODE)
         except OSError as error:
             raise ValueError(
                 f"unknown surrogate {name!r}: it is none of {list(NAMES)}, and no model of that name is on this "
@@ -167,7 +169,7 @@ class _SentenceTransformerSurrogate:
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Gives unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D)."""
         self._model.max_seq_length = max_tokens
         return self._model.encode(
             list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
@@ -187,7 +189,7 @@ def _load_minilm() -> torch.nn.Module:
 
 
 def _batches_of_tokens(lengths_N: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Gives batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
+    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
     order = np.argsort(-lengths_N, kind="stable")
     start = 0
     while start < len(order):

@@ -20,7 +20,7 @@ NUM_PROBES = 8
 
 
 def greedy_tour(centroids_KD: np.ndarray, start: int, *, small: int = SMALL) -> np.ndarray:
-    """Gives the order of visits, int64 (K,), beginning with `start`; ValueError when there is no such centroid."""
+    """Return the order of visits, int64 (K,), beginning with `start`; ValueError when there is no such centroid."""
     num_centroids = len(centroids_KD)
     if not 0 <= start < num_centroids:
         raise ValueError(f"start is {start}: there are {num_centroids} centroids")
@@ -74,7 +74,7 @@ class _Cells:
         self._norms_C[self._sizes == 0] = np.inf
 
     def remove(self, point: int) -> None:
-        """Takes a visited point out of its cell; the last of the cell moves into its place."""
+        """Take a visited point out of its cell; the last of the cell moves into its place."""
         cell, place = self._cell_of_point[point], self._place_of_point[point]
         self._sizes[cell] -= 1
         last = self._starts[cell] + self._sizes[cell]
@@ -85,7 +85,7 @@ class _Cells:
             self._norms_C[cell] = np.inf
 
     def nearest(self, from_D: np.ndarray) -> int:
-        """Gives the nearest unvisited point of the nearest cells that hold one."""
+        """Return the nearest unvisited point of the nearest cells that hold one."""
         distances_C = self._norms_C - 2 * (self._centres_CD @ from_D)
         probes = np.argsort(distances_C)[:NUM_PROBES]
         probes = probes[np.isfinite(distances_C[probes])]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repro.data.beir import load_beir, load_suite
 from repro.data.pairs import Pairs
-from repro.data.sources.wording import normalise
+from repro.data.wording import normalise
 
 ROWS_PER_READ = 65_536
 
@@ -25,7 +25,7 @@ class Overlap:
 
 
 def overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
-    """Gives the texts of either side of `train` that are documents or queries of the suites in these folders."""
+    """Return the texts of either side of `train` that are documents or queries of the suites in these folders."""
     retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
     documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
     queries = {normalise(text) for retrieval in retrievals for text in retrieval.queries}

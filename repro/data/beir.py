@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from repro.data.foreign import lines_of
+from repro.data.lines import lines_of
+from repro.storage.json_files import read_json, short
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
+NAME = re.compile(r"\w[\w.+@-]{0,99}")
+GRADE = re.compile(r"[+-]?[0-9]{1,9}")
+LEAST_GRADE, LARGEST_GRADE = -100, 1000
+"""trec_eval keeps a table as long as the largest grade; a slip of the pen would take the machine's memory."""
+
+
+def check_name(name: object, where: str) -> None:
+    """ValueError for a name of a suite, dataset or family that could not be that of a folder and part of a metric."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(
+            f"{where}: {short(repr(name))} is no name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
+        )
+
+
+def check_word(identifier: str, where: str) -> None:
+    """ValueError for an id that a TREC run cannot hold: one that is empty or has a space."""
+    if len(identifier.split()) != 1:
+        raise ValueError(f"{where}: the id {short(repr(identifier))} is empty or has a space: TREC runs cannot hold it")
+
+
+def parse_grade(text: str) -> int:
+    """Return the grade of a judgement; ValueError when it is no whole number, or beyond what grades mean."""
+    if not GRADE.fullmatch(text):
+        raise ValueError(f"the grade {short(repr(text))} is no whole number")
+    if not LEAST_GRADE <= int(text) <= LARGEST_GRADE:
+        raise ValueError(f"the grade {text} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
+    return int(text)
+
+
+def add_judgement(found: dict[str, dict[str, int]], query: str, document: str, grade: int, where: str) -> None:
+    """Keep a judgement; ValueError when the same pair was judged otherwise before. The same line again is let be."""
+    before = found.setdefault(query, {}).setdefault(document, grade)
+    if before != grade:
+        raise ValueError(f"{where}: {short(query)} and {short(document)} were judged {before} before, {grade} here")
 
 
 @dataclass(frozen=True)
@@ -42,7 +78,7 @@ class Suite:
 
 
 def write_beir_folder(folder: Path, retrieval: Retrieval, split: str = "test") -> None:
-    """Writes corpus.jsonl, queries.jsonl and qrels/<split>.tsv; whole texts go into `text`, titles stay empty."""
+    """Write corpus.jsonl, queries.jsonl and qrels/<split>.tsv; whole texts go into `text`, titles stay empty."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     corpus = (
         {"_id": i, "title": "", "text": t} for i, t in zip(retrieval.document_ids, retrieval.documents, strict=True)
@@ -59,7 +95,7 @@ def write_beir_folder(folder: Path, retrieval: Retrieval, split: str = "test") -
 
 
 def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = False) -> Retrieval:
-    """Reads a BEIR folder: every document, and the queries that `split` judges, in the order of queries.jsonl.
+    """Read a BEIR folder: every document, and the queries that `split` judges, in the order of queries.jsonl.
 
     `lacks_documents`: judged documents may be missing from the corpus; they stay in the judgements, where no ranking
     finds them, as trec_eval has it.
@@ -85,12 +121,12 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
 
 
 def splits_of(folder: Path) -> list[str]:
-    """Gives the names of the splits that a BEIR folder judges."""
+    """Return the names of the splits that a BEIR folder judges."""
     return sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
 
 
 def write_suite(folder: Path, name: str, datasets: Sequence[tuple[str, str]]) -> None:
-    """Writes suite.json over (dataset name, family); each dataset is the sub-folder of its name."""
+    """Write suite.json over (dataset name, family); each dataset is the sub-folder of its name."""
     rows = [{"name": dataset, "family": family} for dataset, family in datasets]
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"name": name, "datasets": rows}, indent=1, ensure_ascii=False)
@@ -98,18 +134,25 @@ def write_suite(folder: Path, name: str, datasets: Sequence[tuple[str, str]]) ->
 
 
 def load_suite(folder: Path) -> Suite:
-    """Reads suite.json; ValueError when it, or a dataset folder that it names, is missing or malformed."""
+    """Read suite.json; ValueError when it, or a dataset folder that it names, is missing or malformed."""
     path = folder / "suite.json"
     if not path.is_file():
         raise ValueError(f"no suite at {folder}: {path} is missing")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        datasets = tuple(SuiteDataset(row["name"], row["family"], folder / row["name"]) for row in content["datasets"])
+        content = read_json(path)
+        rows = [(row["name"], row["family"]) for row in content["datasets"]]
         name = content["name"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise ValueError(
             f'{path} is malformed ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}'
         ) from error
+    for one in (name, *(dataset for dataset, _ in rows)):
+        check_name(one, str(path))
+    for _, family in rows:  # a family names no folder, so it may have a space: "cqadupstack set"
+        check_name(family.replace(" ", "_") if isinstance(family, str) else family, str(path))
+    if twice := sorted({row[0] for row in rows if sum(row[0] == other[0] for other in rows) > 1}):
+        raise ValueError(f"{path} names {twice[:3]} more than once")
+    datasets = tuple(SuiteDataset(dataset, family, folder / dataset) for dataset, family in rows)
     missing = [dataset.name for dataset in datasets if not dataset.path.is_dir()]
     if missing or not datasets:
         raise ValueError(f"{path} names {len(datasets)} datasets, without a folder: {missing or 'all'}")
@@ -128,6 +171,7 @@ def _read_texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for number, line in lines_of(path):
         key, text = _parse_text(line, fields, f"{path}, line {number}")
+        check_word(key, f"{path}, line {number}")
         if key in texts:
             raise ValueError(f"{path}, line {number}: the id {key!r} is there twice")
         texts[key] = text
@@ -139,7 +183,7 @@ def _parse_text(line: str, fields: tuple[str, ...], where: str) -> tuple[str, st
         row = json.loads(line)
         parts = [row.get(field) or "" for field in fields]
         return str(row["_id"]), " ".join(part for part in parts if part).strip()
-    except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f'{where}: expected a JSON object with "_id" and "text" ({error!r})') from error
 
 
@@ -153,14 +197,16 @@ def _read_judgements(
             raise ValueError(f"{path}, line {number}: the query {query_id!r} is not in queries.jsonl")
         if documents is not None and document_id not in documents:
             raise ValueError(f"{path}, line {number}: the document {document_id!r} is not in corpus.jsonl")
-        judgements.setdefault(query_id, {})[document_id] = grade
+        add_judgement(judgements, query_id, document_id, grade, f"{path}, line {number}")
     if not judgements:
         raise ValueError(f"{path} judges nothing: a split needs at least one query")
+    if all(grade <= 0 for grades in judgements.values() for grade in grades.values()):
+        raise ValueError(f"{path} has no grade above 0: no document is relevant to any query, every score would be 0")
     return judgements
 
 
 def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
-    """Gives line number, and query id, document id and grade, of each judgement; ValueError names a malformed line."""
+    """Return line number, and query id, document id and grade, of each judgement; ValueError names a malformed line."""
     if not path.is_file():
         found = sorted(other.stem for other in path.parent.glob("*.tsv"))
         raise ValueError(f"{path} is missing: the splits there are {found or 'none'}")
@@ -170,7 +216,7 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
             continue
         try:
             query_id, document_id, grade = parts
-            yield number, (query_id, document_id, int(grade))
+            yield number, (query_id, document_id, parse_grade(grade))
         except ValueError as error:
             raise ValueError(
                 f"{path}, line {number}: expected query-id, corpus-id and a whole number ({error})"

@@ -45,27 +45,27 @@ class Pairs:
         return self._table.num_rows if self._rows is None else len(self._rows)
 
     def texts(self, side: Side, indices: Indices) -> list[str]:
-        """Gives the queries or the documents of the pairs at `indices`, in that order."""
+        """Return the queries or the documents of the pairs at `indices`, in that order."""
         return self._gather(side, indices)
 
     def ids(self, indices: Indices | None = None) -> list[str]:
-        """Gives the stable ids of the pairs at `indices` (all of them when None)."""
+        """Return the stable ids of the pairs at `indices` (all of them when None)."""
         return self._gather("id", range(len(self)) if indices is None else indices)
 
     def negatives(self, indices: Indices) -> list[list[str]]:
-        """Gives each pair's hard negatives, best first; empty lists for pairs that were written without."""
+        """Return each pair's hard negatives, best first; empty lists for pairs that were written without."""
         if "negatives" not in self._table.column_names:
             return [[] for _ in indices]
         return self._gather("negatives", indices)
 
     def take(self, indices: Indices) -> Pairs:
-        """Gives a view of these pairs only; nothing is copied."""
+        """Return a view of these pairs only; nothing is copied."""
         chosen = self._to_rows(indices)
         return Pairs(self._table, chosen)
 
     @property
     def domain_names(self) -> tuple[str, ...]:
-        """Names of the domains of the whole file, sorted; a view keeps the file's codes."""
+        """Name of the domains of the whole file, sorted; a view keeps the file's codes."""
         return self._codes("domain")[1]
 
     @property
@@ -75,7 +75,7 @@ class Pairs:
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """Names of the sources of the whole file, sorted."""
+        """Name of the sources of the whole file, sorted."""
         return self._codes("source")[1]
 
     @property
@@ -119,7 +119,7 @@ class Pairs:
 def write_pairs(
     path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH, with_negatives: bool | None = None
 ) -> int:
-    """Writes rows as an Arrow stream (what `datasets.Dataset.from_file` opens), by rename; gives their number.
+    """Write rows as an Arrow stream (what `datasets.Dataset.from_file` opens), by rename; return their number.
 
     There is a column `negatives` as `with_negatives` says, else when the first row has some. Memory holds one batch.
     """
@@ -140,7 +140,7 @@ def write_pairs(
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Opens a file of `write_pairs` (or any Arrow stream with its columns); ValueError when it is something else."""
+    """Open a file of `write_pairs` (or any Arrow stream with its columns); ValueError when it is something else."""
     if not path.is_file():
         raise ValueError(f"no training pairs at {path}: the file is made by `repro data`")
     try:

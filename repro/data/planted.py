@@ -78,7 +78,7 @@ def build_planted(
     num_heldout_domains: int = 8,
     text: PlantedText = PlantedText(),
 ) -> None:
-    """Writes train.arrow over `num_domains` domains; suites/planted and suites/planted-validation over further ones.
+    """Write train.arrow over `num_domains` domains; suites/planted and suites/planted-validation over further ones.
 
     Each held-out domain is one dataset of `pairs_per_domain` queries and as many documents.
     """
@@ -93,7 +93,7 @@ def build_planted(
 
 
 def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: int, seed: int) -> PlantedDomain:
-    """Makes the domain `name`: a pure function of its arguments."""
+    """Make the domain `name`: a pure function of its arguments."""
     rng = generator_for(seed, "planted domain", name)
     shuffled = rng.permutation(words)
     noise, signal = shuffled[: text.num_noise_words], shuffled[text.num_noise_words :]
@@ -107,7 +107,7 @@ def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: i
 
 
 def vocabulary_words(num_words: int, seed: int) -> np.ndarray:
-    """Draws `num_words` lower-case words that are one token each for MiniLM's WordPiece; sorted."""
+    """Draw `num_words` lower-case words that are one token each for MiniLM's WordPiece; sorted."""
     lines = (minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
     candidates = sorted(
         word for word in lines if word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 9

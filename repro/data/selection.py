@@ -11,7 +11,7 @@ LARGEST_LOT = 256
 
 
 def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5, lot: int = LARGEST_LOT) -> np.ndarray:
-    """Gives the sorted indices (int64) of `num_pairs` pairs, or of all when there are no more than that.
+    """Return the sorted indices (int64) of `num_pairs` pairs, or of all when there are no more than that.
 
     Pairs are given out in lots, so that a batch of one domain, of `lot` pairs or a divisor of it, is filled: a domain
     of fewer pairs gets none. A domain of n lots gets a share proportional to n^alpha, never more than n (GTE's weights,
@@ -38,7 +38,7 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5,
 
 
 def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
-    """Splits `total` over domains in proportion to size^alpha, none above its size; integers that add up exactly."""
+    """Split `total` over domains in proportion to size^alpha, none above its size; integers that add up exactly."""
     assert total <= sizes.sum(), "a share cannot be larger than its domain"
     weights = np.where(sizes > 0, sizes.astype(np.float64) ** alpha, 0.0)
     low, high = 0.0, float((sizes / np.maximum(weights, 1.0)).max())

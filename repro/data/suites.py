@@ -22,7 +22,7 @@ from scipy import sparse
 
 from repro.data.beir import Retrieval
 from repro.data.pairs import Row
-from repro.data.sources.wording import normalise
+from repro.data.wording import normalise
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Collection:
 
 
 def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Collection:
-    """Applies the rules of this module to the rows of one domain; ValueError when no query is left."""
+    """Apply the rules of this module to the rows of one domain; ValueError when no query is left."""
     documents = _merge_documents(rows)
     ambiguous = _ambiguous_queries(rows)
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
@@ -63,7 +63,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
-    """Says of each normalised document whether another one shares its words to at least `threshold`; bool (N,)."""
+    """Say of each normalised document whether another one shares its words to at least `threshold`; bool (N,)."""
     columns: dict[str, int] = {}
     words = [{columns.setdefault(word, len(columns)) for word in document.split()} for document in documents]
     sizes = np.array([len(row) for row in words])

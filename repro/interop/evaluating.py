@@ -1,24 +1,55 @@
-"""Scores any model on any suite, and keeps scores, their origin and TREC runs in a folder."""
+"""Scores any model on any suite, and keeps scores, their origin and TREC runs in a folder.
+
+1. The collections are read once. 2. Each system – the model, one to compare it with, BM25 – is scored collection by
+collection; each result is kept as it ends, and an evaluation that was stopped goes on behind the last one.
+3. What was scored stands beside each other, with an interval for each difference.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.evaluate.suites import evaluate_suite
-from repro.identity import run_id
-from repro.interop.opening import Opened, open_model, open_suite
-from repro.places import home
-from repro.provenance import code_identity, machine, versions
-from repro.report import View, format_number
-from repro.scores import POINTS, contexts_of, notes_of
-from repro.writing import whole_file
+import numpy as np
 
-SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.kept import Kept
+from repro.evaluate.retrieval import BM25_PARAMETERS
+from repro.evaluate.suites import Encoder, Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
+from repro.interop.beside import (
+    BM25,
+    Column,
+    Difference,
+    advice,
+    beside_view,
+    differences,
+    differences_view,
+    measures_view,
+    notes_below,
+)
+from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
+from repro.model.encoding import TextEncoder
+from repro.model.prompts import with_prompt
+from repro.records.provenance import code_identity, machine, versions
+from repro.report.scores import POINTS, contexts_of
+from repro.report.view import View, format_number, format_seconds
+from repro.spec.identity import run_id
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import short
+from repro.storage.paths import home
+
+MANY = 10**6
+BM25_UP_TO = 200_000
+"""Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""
+LOOKED_AT = 2_000
+"""Documents of a collection, evenly spaced, in which is counted how many are cut."""
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -32,92 +63,242 @@ class Asked:
     num_contexts: int | None = None
     revision: str | None = None
     device: str | None = None
+    bm25: bool | None = None  # None: where the suite is small
+    compare_with: str | None = None  # another model
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Metrics by path and how they came about."""
+    """Metrics of the model by path and how they came about, and what stands beside them."""
 
     suite: str
     metrics: Mapping[str, float]
     provenance: Mapping[str, Any]
     folder: Path
+    columns: tuple[Column, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # metrics of what was scored beside it
 
     def as_dict(self) -> dict[str, Any]:
-        """Gives them as plain values."""
-        return {"suite": self.suite, "metrics": dict(self.metrics), "provenance": dict(self.provenance)}
+        """Return them as plain values."""
+        return {
+            "suite": self.suite,
+            "metrics": dict(self.metrics),
+            "beside": {name: dict(metrics) for name, metrics in self.others.items()},
+            "differences": [asdict(one) for one in self.differences],
+            "provenance": dict(self.provenance),
+        }
 
-    def view(self) -> View:
-        """Gives a table: a line for each collection and context, points."""
-        lines = []
-        for name, context in contexts_of(self.metrics, self.suite):
-            for dataset in [*(row["name"] for row in self.provenance["suite"]["datasets"]), "mean"]:
-                cells = (self.metrics[f"{name}/{dataset}/{measure}"] for measure in SHOWN)
-                lines.append((dataset, context, *(format_number(POINTS * value) for value in cells)))
-        drawn = {row["num_documents"] for row in self.provenance["suite"]["contexts"] if "num_documents" in row}
-        notes = [*notes_of(self.provenance["suite"])]
-        if drawn:
-            counts, seed = (
-                "–".join(map(str, sorted({min(drawn), max(drawn)}))),
-                self.provenance["asked"]["context_seed"],
-            )
-            notes.append(f"context: {counts} documents, drawn with seed {seed}; their digests are in scores.json")
-        title = f"{self.provenance['model']['called']} on {self.suite}, points"
-        return View(title, ("collection", "context", *SHOWN.values()), tuple(lines), tuple(notes))
+    def views(self) -> list[View]:
+        """Return the tables: measures of one system, or NDCG@10 of several beside each other and their differences."""
+        told, called = self.provenance["suite"], self.provenance["model"]["called"]
+        title = f"{called} on {self.suite}, points"
+        if len(self.columns) == 1:
+            return [measures_view(title, self.suite, self.metrics, told, self.provenance["cut"])]
+        notes = notes_below(told, self.provenance["cut"])
+        beside = beside_view(f"{title} of NDCG@10", self.columns, notes)
+        return [beside, differences_view(self.differences)]
+
+    @property
+    def advice(self) -> list[str]:
+        """Lines for whoever should not use this model yet; none where it holds its own against BM25."""
+        return advice(self.differences, self.provenance["cut"], self.provenance["model"].get("max_tokens"))
 
 
-def evaluate_anything(asked: Asked, folder: Path | None = None, *, report: Callable[[str], None] = print) -> Scores:
-    """Gives the scores, and writes them as scores.json beside one TREC run for each collection and context.
+def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
+    """Return the scores, and writes them as scores.json beside one TREC run for each collection and context.
 
     ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
     """
-    suite = open_suite(asked.suite, report)
-    opened = open_model(asked.model, revision=asked.revision, report=report)
-    _to_device(opened.model, asked.device)
-    count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts
-    if not opened.num_contexts and (asked.contexts != ("own",) or asked.num_contexts):
-        raise ValueError(f"{opened.called} has no context: evaluate it without --context and --num-contexts")
-    target = folder or home() / "evaluations" / _folder_name(opened.called, suite.name)
-    found = evaluate_suite(
-        opened.model,
-        suite,
-        contexts=asked.contexts,
-        num_contexts=count,
-        seed=asked.context_seed,
-        folder=target / "trec",
-    )
+    for name, value, most in (
+        ("context-seed", asked.context_seed, 2**32 - 1),
+        ("num-contexts", asked.num_contexts, MANY),
+    ):
+        if value is not None and not 0 <= value <= most:
+            raise ValueError(f"--{name} {value}: must be at least 0 and at most {most}")
+    suite = open_suite(asked.suite, progress)
+    target = folder or home() / "evaluations" / _folder_name(asked.model, suite.name)
+    bench = _Bench(asked, suite, read_collections(suite), target, progress)
+    scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
+    if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
+        scored.append(bench.score_bm25(BM25))
+    first = scored[0]
+    columns = columns_of(suite.name, scored)
     provenance = {
         **code_identity(),
         "versions": versions(),
         "machine": machine(),
         "asked": asdict(asked),
-        "model": described(opened),
-        "suite": found.provenance,
+        "model": first.told,
+        "beside": [one.told for one in scored[1:]],
+        "cut": first.cut,
+        "suite": first.evaluation.provenance,
     }
-    scores = Scores(suite.name, found.metrics, provenance, target)
+    others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
+    found = tuple(differences(columns))
+    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, tuple(columns), found, others)
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
 
 
+@dataclass(frozen=True)
+class Scored:
+    """One system: what is told of it, its evaluation, and how many documents of each collection it cuts."""
+
+    told: dict[str, Any]
+    evaluation: Evaluation
+    cut: dict[str, float | None] = field(default_factory=dict)
+
+
+def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
+    """Return a column for each system and context; a context is named where there is more than one."""
+    names = [one.told["called"] for one in scored]
+    if len(scored) > 1 and names[0] == names[1]:  # two folders of one name
+        names[:2] = [f"A {names[0]}", f"B {names[1]}"]
+    num_models = sum(name != BM25 for name in names)
+    columns = []
+    for name, one in zip(names, scored, strict=True):
+        kinds = contexts_of(one.evaluation.metrics, suite)
+        for path, kind in kinds:
+            alone = len(kinds) == 1 and (num_models > 1 or not one.told.get("num_contexts"))
+            label = name if alone else kind if num_models == 1 else f"{name} {kind}"
+            columns.append(Column.of(one.evaluation, path, label))
+    return columns
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """One suite, read, and everything that is scored on it."""
+
+    asked: Asked
+    suite: Any
+    collections: Mapping[str, Collection]
+    folder: Path
+    progress: Progress
+
+    @property
+    def wants_bm25(self) -> bool:
+        """Whether BM25 is scored, too."""
+        num_documents = sum(len(one.retrieval.documents) for one in self.collections.values())
+        return num_documents <= BM25_UP_TO if self.asked.bm25 is None else self.asked.bm25
+
+    def score_model(self, source: str) -> Scored:
+        """Return how a model does, or BM25 where its word or one of its runs is named."""
+        run = bm25_run(source)
+        if run is not None or source == BM25:
+            return self.score_bm25(source, None if run is None else run_id(run))
+        asked = self.asked
+        opened = open_model(source, revision=asked.revision, progress=self.progress)
+        _to_device(opened.model, asked.device)
+        contextual = bool(opened.num_contexts)
+        if not contextual and asked.compare_with is None and (asked.contexts != ("own",) or asked.num_contexts):
+            raise ValueError(f"{opened.called} has no context: evaluate it without --context and --num-contexts")
+        count = asked.num_contexts if contextual and asked.num_contexts is not None else opened.num_contexts
+        contexts = asked.contexts if contextual else ("own",)
+        told = described(opened)
+        setting = Setting(contexts=contexts, num_contexts=count, seed=asked.context_seed)
+        device = str(getattr(opened.model, "device", asked.device))
+        decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
+        keeping = self._keeping(source, opened.called, decides, len(contexts))
+        found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
+        cut = {name: cut_share(opened.model, one) for name, one in self.collections.items()}
+        return Scored(told, found, cut)
+
+    def score_bm25(self, source: str, run: str | None = None) -> Scored:
+        """Return how BM25 does."""
+        keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)
+        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections)
+        return Scored({"called": source, "run": run, "architecture": BM25}, found)
+
+    def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> Keeping:
+        runs = self.folder if source == self.asked.model else self.folder / "beside" / _folder_name(source)
+        sizes = {
+            name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts
+            for name, one in self.collections.items()
+        }
+        kept = Kept(self.folder / "kept", decides)
+        return Keeping(runs=runs / "trec", kept=kept, tell=Teller(called, sizes, self.progress))
+
+
+class Teller:
+    """Says of each collection that has ended how it went, and how long the others will take."""
+
+    def __init__(self, name: str, sizes: Mapping[str, int], progress: Progress) -> None:
+        self._name, self._left, self._progress = name, dict(sizes), progress
+        self._num_all, self._started, self._last = len(sizes), time.monotonic(), time.monotonic()
+        self._texts_done, self._seconds = 0, 0.0
+
+    def __call__(self, ended: Ended) -> None:
+        """Print one line."""
+        now = time.monotonic()
+        size = self._left.pop(ended.dataset)
+        if not ended.was_kept:
+            self._texts_done, self._seconds = self._texts_done + size, self._seconds + now - self._last
+        self._last = now
+        scores = ", ".join(
+            f"{kind + ' ' if len(ended.scores) > 1 else ''}{format_number(POINTS * value)}"
+            for kind, value in ended.scores.items()
+        )
+        number = self._num_all - len(self._left)
+        when = " (kept from before)" if ended.was_kept else ""
+        if self._left and self._texts_done:
+            left = self._seconds * sum(self._left.values()) / self._texts_done
+            when += f"; about {format_seconds(left)} left"
+        self._progress(f"{self._name}: {number} of {self._num_all}, {ended.dataset}: NDCG@10 {scores}{when}")
+
+
 def described(opened: Opened) -> dict[str, Any]:
-    """Gives what a score keeps of a model: its name, run, digest of its weights, prompts and length."""
-    from repro.interop.mteb_meta import digest
+    """Return what a score keeps of a model: its name, run, digest of its weights, prompts and length."""
+    from repro.evaluate.digests import model_digest, weights_digest
 
     told: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
-    config = getattr(opened.model, "config", None)
-    if config is not None:
-        told |= {"weights": digest(opened.model), "prompts": config.prompts, "max_tokens": config.max_tokens}
-        told |= {"architecture": config.architecture, "num_contexts": opened.num_contexts}
-    return told
+    told |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
+    model = opened.model
+    if isinstance(model, StockEncoder):
+        settings = {"prompts": dict(model.theirs.prompts), "max_tokens": model.theirs.max_seq_length}
+        modules = {"modules": [type(module).__name__ for module in model.theirs]}
+        return told | {"weights": weights_digest(settings | modules, model.theirs.state_dict()), **settings}
+    ours, config = opened.ours, opened.ours.config
+    told |= {"weights": model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
+    return told | {"num_contexts": opened.num_contexts}
 
 
-def _to_device(model: Any, device: str | None) -> None:
+def cut_share(model: Any, collection: Collection) -> float | None:
+    """Return the share of a collection's documents that are longer than a model reads; None where nobody knows.
+
+    Counted in at most `LOOKED_AT` documents, evenly spaced.
+    """
+    documents = collection.retrieval.documents
+    places = np.unique(np.linspace(0, len(documents) - 1, LOOKED_AT).astype(int))
+    texts = [documents[place] for place in places]
+    if isinstance(model, TextEncoder):
+        config = model.config
+        prompted = with_prompt(texts, config.prompts, collection.document_role)
+        lengths = tokenize(prompted, load_tokenizer(config.tokenizer), config.max_tokens + 1).lengths
+        return float((lengths > config.max_tokens).mean())
+    if isinstance(model, StockEncoder) and model.theirs.max_seq_length:
+        prefix = model.theirs.prompts.get(collection.document_role) or ""
+        longest = model.theirs.max_seq_length
+        found = model.theirs.tokenizer([prefix + text for text in texts], truncation=True, max_length=longest + 1)
+        return float(np.mean([len(ids) > longest for ids in found["input_ids"]]))
+    return None
+
+
+def _to_device(model: Encoder, device: str | None) -> None:
     import torch
 
+    wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(1, device=wanted)
+    except (RuntimeError, AssertionError) as error:
+        here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        raise ValueError(f"device {short(wanted)!r} is not on this machine; choose one of {here}") from error
     if hasattr(model, "to"):
-        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model.to(wanted)
 
 
-def _folder_name(model: str, suite: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{model}-{suite}")
+def _folder_name(source: str, *words: str) -> str:
+    """Return a folder's name for what a reader called a model; of a folder only its own name."""
+    called = Path(source).resolve().name if Path(source).is_dir() else source
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([called, *words]))

@@ -7,18 +7,38 @@ from pathlib import Path
 from typing import Any
 
 from repro.interop.card import model_card
-from repro.interop.official import export_official
+from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
+from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import TextEncoder
-from repro.writing import whole_file, whole_folder
+from repro.storage.atomic import whole_file, whole_folder
 
 FORMATS = ("sentence-transformers", "transformers", "official")
 CARD = "README.md"
+CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
+CARD_QUESTION = "why does bread rise?"
+OPENERS = {
+    "official": ("from repro.interop.official import load_official", 'load_official("{folder}")'),
+    "transformers": (
+        "import repro.interop.transformers_model  # makes the model known to transformers\n"
+        "from transformers import AutoModel",
+        'AutoModel.from_pretrained("{folder}").encoder',
+    ),
+    "contextual": (
+        "from repro.interop.sentence_transformers_folder import open_sentence_transformers",
+        'open_sentence_transformers("{folder}")',
+    ),
+    "sentence-transformers": (
+        "from sentence_transformers import SentenceTransformer",
+        'SentenceTransformer("{folder}")',
+    ),
+}
+"""What is imported and what opens a folder, by format; sentence-transformers needs our module for contextual models."""
 
 
-def export_model(source: str, folder: Path, to: str, *, report: Callable[[str], None] = print) -> list[str]:
-    """Writes the model that `source` names into `folder`, whole or not at all; gives the lines that open it again.
+def export_model(source: str, folder: Path, to: str, *, progress: Callable[[str], None] = print) -> list[str]:
+    """Write the model that `source` names into `folder`, whole or not at all; return the lines that open it again.
 
     ValueError for an unknown format, a folder that is not empty, or a model that the format cannot hold.
     """
@@ -26,22 +46,23 @@ def export_model(source: str, folder: Path, to: str, *, report: Callable[[str], 
         raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
-    opened = open_model(source, report=report)
+    opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not a model of ours: it is in the format of another library already")
-    opened.model.to("cpu")
+    opened.ours.to("cpu")
     with whole_folder(folder) as part:
-        _write(opened.model, part, to)
+        _write(opened.ours, part, to)
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
-            card.write_text(model_card(opened, folder.name, to, _how_to_open(opened, Path(folder.name), to)))
+            use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
+            card.write_text(model_card(opened, folder.name, to, use), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()  # it is empty; the whole one takes its place
     return [f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
-    """Uploads an exported folder, card included, and gives its address; ValueError when it has no card."""
+    """Upload an exported folder, card included, and gives its address; ValueError when it has no card."""
     if not (folder / CARD).is_file():
         raise ValueError(f"{folder} has no {CARD}: upload what `repro export` wrote")
     if api is None:
@@ -53,7 +74,7 @@ def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any =
     return str(getattr(uploaded, "commit_url", uploaded))
 
 
-def _write(model: Any, folder: Path, to: str) -> None:
+def _write(model: Biencoder | ContextualModel, folder: Path, to: str) -> None:
     if to == "sentence-transformers":
         from repro.interop.sentence_transformers_folder import export_sentence_transformers
 
@@ -71,21 +92,24 @@ def _write(model: Any, folder: Path, to: str) -> None:
 
 
 def _how_to_open(opened: Opened, folder: Path, to: str) -> list[str]:
-    contextual = isinstance(opened.model, ContextualModel)
-    if to == "official":
-        return ["from repro.interop.official import load_official", f'model = load_official("{folder}")']
-    if to == "transformers":
-        return [
-            "import repro.interop.transformers_model  # makes the model known to transformers",
-            "from transformers import AutoModel",
-            f'model = AutoModel.from_pretrained("{folder}")',
-        ]
-    if contextual:
-        return [
-            "from repro.interop.sentence_transformers_folder import open_sentence_transformers",
-            f'model = open_sentence_transformers("{folder}")',
-        ]
+    """Return the lines that open the folder."""
+    by_module = to == "sentence-transformers" and isinstance(opened.model, ContextualModel)
+    imports, opener = OPENERS["contextual" if by_module else to]
+    return [*imports.split("\n"), f"model = {opener.format(folder=folder)}"]
+
+
+def _how_to_rank(opened: Opened, to: str) -> list[str]:
+    """Return lines that run after those that open: three documents, ranked for a question."""
+    contextual, named = isinstance(opened.model, ContextualModel), to == "sentence-transformers"
+    once = ["model.set_context(documents)  # some documents of what you search"] if contextual and not named else []
+    given = ", context=documents" if contextual and named else ""
+    keyword = "prompt_name=" if named else ""
     return [
-        "from sentence_transformers import SentenceTransformer",
-        f'model = SentenceTransformer("{folder}")',
+        f"documents = {CARD_TEXTS}",
+        f'questions = ["{CARD_QUESTION}"]',
+        *once,
+        f'document_vectors = model.encode(documents, {keyword}"document"{given})',
+        f'question_vectors = model.encode(questions, {keyword}"query"{given})',
+        "scores = question_vectors @ document_vectors.T  # unit vectors: inner products are cosines",
+        "print(documents[int(scores[0].argmax())])",
     ]

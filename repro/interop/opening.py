@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.asked import run_of_id
 from repro.data.beir import Suite, SuiteDataset, load_suite
-from repro.interop.official import is_official, load_official
+from repro.evaluate.suites import Encoder
+from repro.interop.official.folder import is_official, load_official
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.start import load_model
+from repro.records.lookup import run_of_id
 from repro.spec import TRAINED, Run, base
+from repro.storage.json_files import json_object
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Report = Callable[[str], None]
+Progress = Callable[[str], None]
 RUN_ID = re.compile(r"[0-9a-f]{6,12}")
 GIVEN = "given"
 
@@ -31,9 +32,16 @@ GIVEN = "given"
 class Opened:
     """A model, what it was called, and the run that trained it when that is known."""
 
-    model: Any  # repro.evaluate.suites.Encoder
+    model: Encoder
     called: str
     run: Run | None = None
+
+    @property
+    def ours(self) -> Biencoder | ContextualModel:
+        """The model as one of our two classes; ValueError for a model of another library."""
+        if not isinstance(self.model, Biencoder | ContextualModel):
+            raise ValueError(f"{self.called} is a model of another library ({type(self.model).__name__}), none of ours")
+        return self.model
 
     @property
     def num_contexts(self) -> int:
@@ -41,8 +49,8 @@ class Opened:
         return self.model.config.num_contexts if isinstance(self.model, ContextualModel) else 0
 
 
-def open_model(source: str, *, revision: str | None = None, report: Report = print) -> Opened:
-    """Gives the model that `source` names, in eval mode; a run that has not ended is trained first.
+def open_model(source: str, *, revision: str | None = None, progress: Progress = print) -> Opened:
+    """Return the model that `source` names, in eval mode; a run that has not ended is trained first.
 
     A folder may be ours, the authors', or an export for sentence-transformers or transformers. ValueError when it is
     nothing of these.
@@ -54,14 +62,22 @@ def open_model(source: str, *, revision: str | None = None, report: Report = pri
         run = run_of_id(source)
         if run.architecture not in TRAINED:
             raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
-        from repro.training import trained_model
+        from repro.train.trainer import trained_model
 
-        return Opened(trained_model(run, report), source, run)
+        return Opened(trained_model(run, progress), source, run)
     return Opened(load_official(source, revision=revision), source)
 
 
-def open_suite(source: str, report: Report = print) -> Suite:
-    """Gives a suite by name, building its corpus when it is not there, or from a folder.
+def bm25_run(source: str) -> Run | None:
+    """Return the run that `source` names when it is one of BM25, which has no model to open; else None."""
+    if Path(source).is_dir() or not RUN_ID.fullmatch(source):
+        return None
+    run = run_of_id(source)
+    return run if run.architecture == "bm25" else None
+
+
+def open_suite(source: str, progress: Progress = print) -> Suite:
+    """Return a suite by name, building its corpus when it is not there, or from a folder.
 
     A folder holds suite.json, or is one BEIR folder, or holds some. ValueError when it is nothing of these.
     """
@@ -70,10 +86,10 @@ def open_suite(source: str, report: Report = print) -> Suite:
         if (folder / "suite.json").is_file():
             return load_suite(folder)
         return Suite(folder.resolve().name, tuple(_given_datasets(folder.resolve())))
-    from repro.inputs import corpus_stage, suite_corpus, suite_of
+    from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 
     asked = base("smoke", suite=source)
-    corpus_stage(suite_corpus(asked)).build(report)
+    corpus_stage(suite_corpus(asked)).build(progress)
     return suite_of(asked)
 
 
@@ -84,7 +100,7 @@ def _given_datasets(folder: Path) -> list[SuiteDataset]:
     return [SuiteDataset(path.name, GIVEN, path) for path in sorted(found)]
 
 
-def _open_folder(folder: Path, revision: str | None) -> Any:
+def _open_folder(folder: Path, revision: str | None) -> Encoder:
     if (folder / "modules.json").is_file():
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
@@ -103,7 +119,7 @@ def _open_folder(folder: Path, revision: str | None) -> Any:
 
 def _is_for_transformers(folder: Path) -> bool:
     path = folder / "config.json"
-    return path.is_file() and "model_type" in json.loads(path.read_text(encoding="utf-8"))
+    return path.is_file() and "model_type" in json_object(path)
 
 
 @dataclass(frozen=True)
@@ -113,10 +129,14 @@ class StockEncoder:
     theirs: SentenceTransformer
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Takes and ignores a context."""
+        """Take and ignores a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Gives unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D)."""
         name = prompt if prompt in self.theirs.prompts else None
         vectors_ND: np.ndarray = self.theirs.encode(list(texts), prompt_name=name, normalize_embeddings=True)
         return vectors_ND.astype(np.float32)
+
+    def to(self, device: str) -> None:
+        """Put the weights on a device."""
+        self.theirs.to(device)

@@ -15,7 +15,7 @@ COMPILED = "_orig_mod."  # what torch.compile and FSDP put into names
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """Gives the tensors of a safetensors file in float32, by name, without `_orig_mod.` segments.
+    """Return the tensors of a safetensors file in float32, by name, without `_orig_mod.` segments.
 
     ValueError when it is missing, a pickle, truncated, has a header that does not fit its content, two names that
     become one, or a weight that is not finite.

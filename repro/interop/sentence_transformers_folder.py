@@ -1,33 +1,34 @@
 """Our models as folders of sentence-transformers: biencoders of stock modules only, contextual ones with our module.
 
 1. A biencoder becomes Transformer – mean pooling – Dense (GELU) – Dense – Normalize; its folder opens anywhere.
-2. A contextual model becomes one module of ours; sentence-transformers asks for `trust_remote_code=True` for any class
-   that is not its own, `open_sentence_transformers` does not.
+2. A contextual model becomes one module of ours – Normalize; sentence-transformers asks for `trust_remote_code=True`
+   for any class that is not its own, `open_sentence_transformers` does not.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import PreTrainedTokenizerFast
 
 from repro.data.tokens import load_tokenizer
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, normalize
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.prompts import PROMPTS
+from repro.storage.json_files import json_object, read_json, short
 
 
 def export_sentence_transformers(model: Biencoder | ContextualModel, folder: str | Path) -> None:
-    """Writes a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty."""
+    """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty."""
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
         raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
@@ -37,10 +38,11 @@ def export_sentence_transformers(model: Biencoder | ContextualModel, folder: str
 
 
 def as_sentence_transformer(model: Biencoder | ContextualModel) -> SentenceTransformer:
-    """Gives the same model inside sentence-transformers; a biencoder's weights are copied, others shared."""
+    """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared."""
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     if isinstance(model, ContextualModel):
-        return SentenceTransformer(modules=[ContextualModule(model)], prompts=prompts, device=str(model.device))
+        ours: list[torch.nn.Module] = [ContextualModule(model), normalize()]
+        return SentenceTransformer(modules=ours, prompts=prompts, device=str(model.device))
     with tempfile.TemporaryDirectory() as scratch:
         model.embedder.model.save_pretrained(scratch)
         fast_tokenizer(model.config).save_pretrained(scratch)
@@ -50,24 +52,33 @@ def as_sentence_transformer(model: Biencoder | ContextualModel) -> SentenceTrans
 
 
 def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
-    """Opens an exported folder without remote code, whichever kind it is; ValueError when it is no such folder."""
+    """Open an exported folder without remote code, whichever kind it is; ValueError when it is no such folder."""
     path = Path(folder)
     listed = path / "modules.json"
     if not listed.is_file():
         raise ValueError(f"{path} is no folder of sentence-transformers: modules.json is missing")
-    types = [module["type"] for module in json.loads(listed.read_text(encoding="utf-8"))]
+    modules = read_json(listed)
+    if not isinstance(modules, list) or not all(isinstance(one, dict) and "type" in one for one in modules):
+        raise ValueError(f"{listed} is no list of modules, each with its type: export or download the folder again")
+    types = [str(module["type"]) for module in modules]
     if all(name.startswith("sentence_transformers.") for name in types):
-        return SentenceTransformer(str(path), local_files_only=True)
+        try:
+            return SentenceTransformer(str(path), local_files_only=True)
+        except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            said = short(" ".join(str(error).split()), 200)
+            raise ValueError(
+                f"{path} is damaged ({type(error).__name__}: {said}): export or download it again"
+            ) from error
     ours = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
-    if types != [ours]:
+    if [name for name in types if not name.startswith("sentence_transformers.")] != [ours] or types[0] != ours:
         raise ValueError(f"{path} needs {types}, which are neither stock modules nor {ours}")
-    settings = json.loads((path / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+    settings = json_object(path / "config_sentence_transformers.json")
     module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
-    return SentenceTransformer(modules=[module], prompts=settings["prompts"])
+    return SentenceTransformer(modules=[module, normalize()], prompts=settings.get("prompts"))
 
 
 def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
-    """Gives a model's tokenizer as transformers wraps it, cutting at the model's length."""
+    """Return a model's tokenizer as transformers wraps it, cutting at the model's length."""
     inner = load_tokenizer(config.tokenizer)
     inner.no_padding()
     inner.no_truncation()

@@ -21,7 +21,7 @@ class ClusterBatchSampler(DefaultBatchSampler):
         self._next_epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next pass is."""
+        """Say which epoch the next pass is."""
         self._next_epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -37,7 +37,7 @@ class ClusterBatchSampler(DefaultBatchSampler):
 def cluster_batch_sampler(
     domain_codes_N: np.ndarray, clusters: Clusters, packing: str = "random"
 ) -> Callable[..., ClusterBatchSampler]:
-    """Gives what `SentenceTransformerTrainingArguments(batch_sampler=…)` takes.
+    """Return what `SentenceTransformerTrainingArguments(batch_sampler=…)` takes.
 
     Row n of the trainer's dataset is pair n of the clusters. ValueError when training starts with more or fewer.
     """

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from repro.interop.official import find_folder
+from repro.interop.official.folder import find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig, config_from
@@ -26,7 +26,8 @@ from repro.model.texts import Texts
 class CdeConfig(PreTrainedConfig):
     """`repro` holds our own configuration; the other field is for programs that ask how many context documents."""
 
-    model_type = "cde_repro"
+    # transformers shows it to whoever opens the folder without this module, and nothing else that we could say
+    model_type = "cde_repro (import repro.interop.transformers_model first)"
     transductive_corpus_size: int = 512
     repro: dict[str, Any] | None = None
 
@@ -53,7 +54,7 @@ class CdeModel(PreTrainedModel):
         dataset_attention_mask: Tensor | None = None,
         dataset_embeddings: Tensor | None = None,
     ) -> BaseModelOutputWithPooling:
-        """Gives `pooler_output`, (N, D), not normalised.
+        """Return `pooler_output`, (N, D), not normalised.
 
         A contextual model needs its context: token ids of documents, or their vectors (C × T, D) from `first_stage`.
         ValueError when it has none; a biencoder takes none.
@@ -69,21 +70,21 @@ class CdeModel(PreTrainedModel):
         return BaseModelOutputWithPooling(pooler_output=self.encoder.second_stage(texts, contexts_CD))
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Gives the context vectors of some documents, (C × T, D); ValueError for a biencoder."""
+        """Return the context vectors of some documents, (C × T, D); ValueError for a biencoder."""
         if not isinstance(self.encoder, ContextualModel):
             raise ValueError("a biencoder has no first stage: call the model itself")
         return self.encoder.first_stage(_texts(input_ids, attention_mask))
 
     @classmethod
     def of(cls, model: Biencoder | ContextualModel) -> Self:
-        """Wraps a model of ours, sharing its weights."""
+        """Wrap a model of ours, sharing its weights."""
         contexts = model.config.num_contexts if isinstance(model, ContextualModel) else 0
         wrapped = cls(CdeConfig(transductive_corpus_size=contexts, repro=asdict(model.config)))
         wrapped.encoder = model
         return wrapped.eval()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:  # type: ignore[override]
-        """Writes config.json and model.safetensors, whatever other format is asked for."""
+        """Write config.json and model.safetensors, whatever other format is asked for."""
         self.config.architectures = [type(self).__name__]
         self.config.save_pretrained(save_directory)
         write_tensors(dict(self.state_dict()), Path(save_directory) / WEIGHTS_FILE, {"format": "pt"})
@@ -92,7 +93,7 @@ class CdeModel(PreTrainedModel):
     def from_pretrained(  # type: ignore[override]
         cls, pretrained_model_name_or_path: str | Path, *args: Any, config: CdeConfig | None = None, **kwargs: Any
     ) -> Self:
-        """Loads a folder or hub id, safetensors only, in eval mode; ValueError names what does not fit."""
+        """Load a folder or hub id, safetensors only, in eval mode; ValueError names what does not fit."""
         folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"))
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
         found, wanted = read_safetensors(folder / WEIGHTS_FILE), model.state_dict()

@@ -1,6 +1,6 @@
 """What a run can measure once its model is there: one module a measure, named in `repro.spec.MEASURES`.
 
-A module has one function, `measure(run, model, folder) -> Measured`; `model` is the trained model, or None.
+A module has one function, `measure(inputs, model, folder) -> Measured`; `model` is the trained model, or None.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from repro.spec import Run
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Measured:
     exhibits: Mapping[str, Sequence[Mapping[str, str | float]]] = field(default_factory=dict)
 
 
-def measure_run(run: Run, model: Any, folder: Path) -> Measured:
-    """Measures what a run asks for; files for the curious, such as TREC runs, go to `folder`."""
-    measured: Measured = import_module(f"repro.measures.{run.measure}").measure(run, model, folder)
+def measure_run(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Measure what a run asks for; files for the curious, such as TREC runs, go to `folder`."""
+    measured: Measured = import_module(f"repro.measures.{inputs.run.measure}").measure(inputs, model, folder)
     return measured

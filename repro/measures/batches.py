@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from repro.inputs import Inputs
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.spec import Run
 
 NUM_BATCHED_PAIRS = 2**16
 """Batches are looked at until they hold this many pairs, or an epoch has passed."""
@@ -18,15 +17,14 @@ MOST_SHOWN_PAIRS = 64
 """The first batch is kept as text when it is no larger."""
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives the mean over batches of `batches/difficulty` and of `batches/masked_fraction`, with the values of each."""
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return the mean over batches of `batches/difficulty` and of `batches/masked_fraction`, with the values of each"""
     from repro.batches.mask import masked_fraction
-    from repro.explained import BATCH_EXHIBIT, batch_exhibit
-    from repro.microscope import explain
-    from repro.training import build_filter, build_sampler
+    from repro.measures.batch_text import BATCH_EXHIBIT, batch_exhibit
+    from repro.measures.microscope import explain
+    from repro.train.trainer import build_filter, build_sampler
 
-    inputs = Inputs(run)
-    sampler, judge = build_sampler(run, inputs), build_filter(run, inputs)
+    run, sampler, judge = inputs.run, build_sampler(inputs), build_filter(inputs)
     num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))
     difficulty, masked = [], []
     for step in range(num_batches):

@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from repro.inputs import Inputs, domain_codes
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
+from repro.inputs.stages import domain_codes
 from repro.measures import Measured
 from repro.seeds import generator_for
-from repro.spec import Run
 
 NUM_CLUSTERS = 200
 MOST_PAIRS = 64
 NUM_SHOWN = 16  # as many as the paper shows
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `cluster/similarity`, `cluster/plausible` and the same under `domain/`, a value for each drawn cluster."""
-    inputs, generator = Inputs(run), generator_for(run.seed, "clusters to look at")
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, a value for each drawn cluster."""
+    run, generator = inputs.run, generator_for(inputs.run.seed, "clusters to look at")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
     assert queries_ND is not None and documents_ND is not None, "this measure has the surrogate's vectors"
     assignment_N, codes_N = np.asarray(inputs.clusters.assignment_N), domain_codes(run, inputs.pairs)

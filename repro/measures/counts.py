@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from repro.data.beir import load_beir
 from repro.data.pairs import read_pairs
-from repro.inputs import corpus_stage, selected_pairs, suite_of
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.spec import Run
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `train/NAME/…` for each source (or domain, by `domain_column`) and `{suite}/NAME/…` for each collection.
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `train/NAME/…` for each source (or domain, by `domain_column`) and `{suite}/NAME/…` for each collection.
 
     NAME is also "total"; of a suite it is a family, too. Shares are of the pairs that are used.
     """
-    metrics = _training_counts(run)
+    run, metrics = inputs.run, _training_counts(inputs)
     datasets = []
     counts: dict[str, list[dict[str, float]]] = {}
-    for dataset in suite_of(run).datasets:
+    for dataset in inputs.suite.datasets:
         retrieval = load_beir(dataset.path)
         row = {
             "num_datasets": 1.0,
@@ -42,9 +41,9 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
     return Measured(metrics, {}, {"name": run.suite, "datasets": datasets})
 
 
-def _training_counts(run: Run) -> dict[str, float]:
-    whole, used = read_pairs(corpus_stage(run.corpus).path / "train.arrow"), selected_pairs(run)
-    by_source = run.domain_column == "source"
+def _training_counts(inputs: Inputs) -> dict[str, float]:
+    whole, used = read_pairs(inputs.graph.corpus.path / "train.arrow"), inputs.pairs
+    by_source = inputs.run.domain_column == "source"
     names = whole.source_names if by_source else whole.domain_names
     codes, used_codes = (p.source_codes if by_source else p.domain_codes for p in (whole, used))
     metrics = {

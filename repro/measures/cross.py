@@ -1,6 +1,7 @@
 """Scores on each of some domains under the context of each other: which corpus a model is told it searches (figure 7).
 
-1. The suite's datasets, up to `NUM_DOMAINS` of them, families taking turns, are test domains and context domains alike.
+1. The suite's datasets, up to `NUM_DOMAINS` of them (of CQADupStack all), families taking turns, are test domains and
+   context domains alike.
 2. Each is searched under a context drawn from each, its own included.
 3. `cross/own` and `cross/other` hold a value for each query: NDCG@10 under its own corpus, and the mean under others.
 """
@@ -8,31 +9,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from repro.data.beir import Retrieval, SuiteDataset, load_beir
 from repro.evaluate.contexts import draw_context
+from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.retrieval import score, search
-from repro.inputs import suite_of
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.spec import Run
+from repro.measures.first_stage import first_stage
 
 NUM_DOMAINS = 10
+NUM_FORUMS = 12
 DEPTH = 10
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `cross/CONTEXT/TEST/ndcg_at_10`, `cross/own/ndcg_at_10`, `cross/other/ndcg_at_10`, `cross/crossovers`."""
-    datasets = chosen_domains(suite_of(run).datasets)
+def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
+    """Return `cross/CONTEXT/TEST/ndcg_at_10`, `cross/own/ndcg_at_10`, `cross/other/ndcg_at_10`, `cross/crossovers`."""
+    run = inputs.run
+    datasets = chosen_domains(inputs.suite.datasets, NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS)
     retrievals = [load_beir(dataset.path) for dataset in datasets]
-    scores = {}
+    first, scores = first_stage(inputs), {}
     for context in retrievals:
         drawn = draw_context("own", context, num_contexts=run.num_contexts, seed=run.context_seed)
         model.set_context(drawn.texts, run.context_seed)
         for test in retrievals:
-            scores[context.name, test.name] = _scores(model, test)
+            candidates = None if first is None else first.candidates[test.name]
+            scores[context.name, test.name] = _scores(model, test, candidates)
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
     names = [retrieval.name for retrieval in retrievals]
     own = [scores[name, name] for name in names]
@@ -47,17 +52,19 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
         {"name": r.name, "family": d.family, "num_queries": len(r.judgements)}
         for r, d in zip(retrievals, datasets, strict=True)
     ]
-    return Measured(metrics, arrays, {"name": run.suite, "datasets": rows, "context_seed": run.context_seed})
+    told = {"name": run.suite, "datasets": rows, "context_seed": run.context_seed}
+    told |= {} if first is None else {"first_stage": dict(first.provenance)}
+    return Measured(metrics, arrays, told)
 
 
-def _scores(model: Any, test: Retrieval) -> np.ndarray:
+def _scores(model: Encoder, test: Retrieval, candidates: Hits | None) -> np.ndarray:
     queries, documents = model.encode(test.queries, "query"), model.encode(test.documents, "document")
-    hits = search(queries, documents, test.query_ids, test.document_ids, DEPTH)
+    hits = search(queries, documents, test.query_ids, test.document_ids, DEPTH, candidates)
     return score(hits, test.judgements, ("ndcg_at_10",))["ndcg_at_10"]
 
 
 def chosen_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS) -> list[SuiteDataset]:
-    """Gives `count` datasets, families taking turns, laid out family by family."""
+    """Return `count` datasets, families taking turns, laid out family by family."""
     families: dict[str, list[SuiteDataset]] = {}
     for dataset in datasets:
         families.setdefault(dataset.family, []).append(dataset)

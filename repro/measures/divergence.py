@@ -13,26 +13,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from repro.data.beir import load_beir
 from repro.data.tokens import load_tokenizer, tokenize
-from repro.inputs import Inputs, suite_of
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.spec import Run
 
 TEXTS_AT_ONCE = 8192
 MOST_TOKENS = 512
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `{suite}/DATASET/idf_divergence` for each dataset, and the mean over them as `{suite}/mean/…`."""
-    pairs = Inputs(run).pairs
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `{suite}/DATASET/idf_divergence` for each dataset, and the mean over them as `{suite}/mean/…`."""
+    run, pairs = inputs.run, inputs.pairs
     blocks = (np.arange(start, min(start + TEXTS_AT_ONCE, len(pairs))) for start in range(0, len(pairs), TEXTS_AT_ONCE))
     train_V = document_frequency(pairs.texts("document", rows) for rows in blocks)
-    suite, datasets, found = suite_of(run), [], {}
+    suite, datasets, found = inputs.suite, [], {}
     for dataset in suite.datasets:
         retrieval = load_beir(dataset.path)
         test_V = document_frequency([retrieval.documents])
@@ -45,7 +44,7 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
 
 
 def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
-    """Gives in how many of the texts each word is, int64 (V,)."""
+    """Return in how many of the texts each word is, int64 (V,)."""
     tokenizer = load_tokenizer("minilm")
     size = tokenizer.get_vocab_size()
     frequency_V = np.zeros(size, np.int64)
@@ -58,7 +57,7 @@ def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
 
 
 def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:
-    """Gives the mean difference of two IDFs over the words of the test text, weighted by its document shares, in nats.
+    """Return the mean difference of two IDFs over the words of the test text, weighted by its document shares, in nats.
 
     Words that are in every test document (special tokens among them) tell nothing apart and do not count.
     """

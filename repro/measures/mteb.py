@@ -10,32 +10,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from repro.data.beir import Retrieval, load_beir
-from repro.inputs import Inputs, suite_of
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
-from repro.spec import Run
+
+if TYPE_CHECKING:
+    from repro.model.biencoder import Biencoder
+    from repro.model.contextual import ContextualModel
 
 CONTEXTS = {"own": "corpus", "random": "fixed", "null": "null"}
 BENCHMARK = "MTEB(eng, v1)"
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `{suite}/CATEGORY/score`, `{suite}/tasks/TASK/score` and `{suite}/mean/score` under each context."""
+def measure(inputs: Inputs, model: Biencoder | ContextualModel | None, folder: Path) -> Measured:
+    """Return `{suite}/CATEGORY/score`, `{suite}/tasks/TASK/score` and `{suite}/mean/score` under each context."""
     import torch
 
+    run = inputs.run
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     scores: dict[str, dict[str, float]] = {}
-    for kind, encoder in _encoders(run, model).items():
-        tasks = tasks_of(run)  # fresh ones: a task draws on a generator of its own as it is evaluated
+    for kind, encoder in _encoders(inputs, model).items():
+        tasks = tasks_of(inputs)  # fresh ones: a task draws on a generator of its own as it is evaluated
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores[kind] = evaluate_tasks(encoder, tasks) if encoder is not None else _bm25(run, tasks)
+            scores[kind] = evaluate_tasks(encoder, tasks) if encoder is not None else _bm25(inputs, tasks)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
         metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
@@ -48,25 +52,26 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
-    return Measured(metrics, arrays, {"name": run.suite, "datasets": rows, "is_mteb": run.suite == "mteb"})
+    told = {"name": run.suite, "datasets": rows, "is_mteb": run.suite == "mteb", "protocol": "that of mteb's tasks"}
+    return Measured(metrics, arrays, told)
 
 
-def tasks_of(run: Run) -> list[Any]:
-    """Gives MTEB's tasks for the suite "mteb", the offline ones for every other suite."""
-    if run.suite == "mteb":
+def tasks_of(inputs: Inputs) -> list[Any]:
+    """Return MTEB's tasks for the suite "mteb", the offline ones for every other suite."""
+    if inputs.run.suite == "mteb":
         import mteb
 
         return list(mteb.get_benchmark(BENCHMARK).tasks)
-    from repro.interop.mteb_suite import offline_tasks
+    from repro.evaluate.mteb.suite import offline_tasks
 
     families: dict[str, list[Retrieval]] = {}
-    for dataset in suite_of(run).datasets:
+    for dataset in inputs.suite.datasets:
         families.setdefault(dataset.family, []).append(load_beir(dataset.path))
     return offline_tasks(families)
 
 
 def evaluate_tasks(encoder: Any, tasks: list[Any]) -> dict[str, float]:
-    """Gives each task's main score as a share, by its name; mteb keeps no result files."""
+    """Return each task's main score as a share, by its name; mteb keeps no result files."""
     import mteb
 
     found = mteb.evaluate(encoder, tasks, cache=None, show_progress_bar=False)
@@ -75,7 +80,7 @@ def evaluate_tasks(encoder: Any, tasks: list[Any]) -> dict[str, float]:
 
 
 def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
-    """Gives the mean score of each category that has one."""
+    """Return the mean score of each category that has one."""
     found: dict[str, list[float]] = {}
     for name, value in scores.items():
         found.setdefault(categories[name], []).append(value)
@@ -83,7 +88,7 @@ def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> d
 
 
 def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Gives how far scores move from one context to another: for each STS task, and the mean of all other tasks.
+    """Return how far scores move from one context to another: for each STS task, and the mean of all other tasks.
 
     The two arrays pair up by place, as claims are judged: the mean is repeated for each STS task.
     """
@@ -93,39 +98,41 @@ def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapp
     return {"moved/sts": sts, "moved/others": np.full(len(sts), float(np.mean(others)))}
 
 
-def _encoders(run: Run, model: Any) -> dict[str, Any]:
-    """Gives a model for mteb for each context; None stands for BM25."""
+def _encoders(inputs: Inputs, model: Biencoder | ContextualModel | None) -> dict[str, Any]:
+    """Return a model for mteb for each context; None stands for BM25."""
+    run = inputs.run
     if run.architecture == "bm25":
         return {"own": None}
     if run.architecture == "surrogate":
-        from repro.interop.mteb_surrogate import SurrogateForMteb
+        from repro.evaluate.mteb.surrogate import SurrogateForMteb
 
         return {"own": SurrogateForMteb(run.surrogate, run.max_tokens)}
-    from repro.interop.mteb_model import MtebModel
+    from repro.evaluate.mteb.model import MtebModel
 
+    assert model is not None, f"{run.architecture} is trained, so it has a model"
     if run.architecture == "biencoder":
         return {"own": MtebModel(model)}
-    texts = training_documents(run)
+    texts = training_documents(inputs)
     return {
         kind: MtebModel(model, method=method, context_seed=run.context_seed, fixed_context=texts * (kind == "random"))
         for kind, method in CONTEXTS.items()
     }
 
 
-def training_documents(run: Run) -> tuple[str, ...]:
-    """Draws as many documents of the training pairs as the model takes for context."""
-    pairs = Inputs(run).pairs
+def training_documents(inputs: Inputs) -> tuple[str, ...]:
+    """Draw as many documents of the training pairs as the model takes for context."""
+    run, pairs = inputs.run, inputs.pairs
     rows = generator_for(run.context_seed, "random context").choice(len(pairs), run.num_contexts, replace=False)
     return tuple(pairs.texts("document", np.sort(rows)))
 
 
-def _bm25(run: Run, tasks: list[Any]) -> dict[str, float]:
-    """Scores BM25 on the retrieval tasks that are collections of the run's suite."""
+def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
+    """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     from repro.evaluate.retrieval import bm25_search, score
 
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     found = {}
-    for dataset in suite_of(run).datasets:
+    for dataset in inputs.suite.datasets:
         if dataset.name in wanted:
             retrieval = load_beir(dataset.path)
             hits, _ = bm25_search(retrieval, 10)

@@ -16,20 +16,19 @@ from typing import Any
 import numpy as np
 
 from repro.batches.mask import content_keys
-from repro.inputs import Inputs
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
-from repro.spec import Run
 
 NUM_DRAWN = 1000
 NUM_NEIGHBOURS = 11  # as many as the paper shows
 ROWS_AT_ONCE = 64
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives shares under `nearest/…`, `domain/…`, `anywhere/…`, one value for each drawn pair, and one to be read."""
-    inputs = Inputs(run)
-    pairs, generator = inputs.pairs, generator_for(run.seed, "neighbours")
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return shares under `nearest/…`, `domain/…`, `anywhere/…`, one value for each drawn pair, and one to be read."""
+    pairs, generator = inputs.pairs, generator_for(inputs.run.seed, "neighbours")
     queries_ND, documents_ND = (np.asarray(inputs.embeddings(side), np.float32) for side in ("query", "document"))
     drawn_A = generator.choice(len(pairs), min(NUM_DRAWN, len(pairs)), replace=False)
     keys_N = content_keys(pairs.texts("document", np.arange(len(pairs))))
@@ -55,7 +54,7 @@ def measure(run: Run, model: Any, folder: Path) -> Measured:
 
 
 def nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.ndarray, count: int) -> np.ndarray:
-    """Gives the rows of the nearest documents of each drawn one, nearest first, without texts equal to its own."""
+    """Return the rows of the nearest documents of each drawn one, nearest first, without texts equal to its own."""
     found = []
     for start in range(0, len(drawn_A), ROWS_AT_ONCE):
         rows = drawn_A[start : start + ROWS_AT_ONCE]

@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from repro.evaluate.suites import Evaluation, evaluate_bm25, evaluate_suite
-from repro.inputs import suite_of
+from repro.evaluate.retrieval import Run as Hits
+from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
+from repro.measures.first_stage import first_stage
 from repro.spec import Run
 
+if TYPE_CHECKING:
+    from repro.model.contextual import ContextualModel
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Scores the model (or the reference system that stands in its place) on the run's suite."""
-    evaluation = evaluate(run, model, folder / "trec")
+
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Score the model (or the reference system that stands in its place) on the run's suite."""
+    evaluation = evaluate(inputs, model, folder / "trec")
     return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
 
 
-def evaluate(run: Run, model: Any, folder: Path) -> Evaluation:
-    """Scores a run's system on the run's suite, a contextual model under each of the run's `test_contexts`."""
-    suite = suite_of(run)
+def evaluate(inputs: Inputs, model: Encoder | None, folder: Path) -> Evaluation:
+    """Score a run's system on the run's suite, a contextual model under each of the run's `test_contexts`.
+
+    By the run's `protocol` all documents are searched, or a first stage's candidates are ranked, whose recall is kept.
+    """
+    first = first_stage(inputs)
+    found = _evaluate(inputs, model, None if first is None else first.candidates, folder)
+    if first is None:
+        return found
+    return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
+
+
+def _evaluate(inputs: Inputs, model: Encoder | None, candidates: Mapping[str, Hits] | None, folder: Path) -> Evaluation:
+    run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
-        return evaluate_bm25(suite, folder=folder)
+        return evaluate_bm25(suite, folder=folder, candidates=candidates)
     if run.architecture == "contextual":
         count = run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
         contexts = run.test_contexts.split("+")
         if len(suite.datasets) == 1:  # alone, a collection has no wrong corpus
             contexts = [kind for kind in contexts if kind != "wrong"]
-        encoder = model if run.num_test_contexts is None else WithNulls(model)
-        return evaluate_suite(
-            encoder, suite, contexts=contexts, num_contexts=count, seed=run.context_seed, folder=folder
-        )
-    return evaluate_suite(surrogate_encoder(run) if model is None else model, suite, folder=folder)
+        trained = cast("ContextualModel", model)
+        encoder: Encoder = trained if run.num_test_contexts is None else WithNulls(trained)
+        setting = Setting(contexts=contexts, num_contexts=count, seed=run.context_seed, candidates=candidates)
+        return evaluate_setting(encoder, suite, setting, Keeping(runs=folder))
+    reference = surrogate_encoder(run) if model is None else model
+    return evaluate_setting(reference, suite, Setting(candidates=candidates), Keeping(runs=folder))
 
 
 @dataclass(frozen=True)
@@ -45,26 +62,27 @@ class WithNulls:
     The paper's way to "supply any number of contextual inputs" (figure 16).
     """
 
-    model: Any
+    model: ContextualModel
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Embeds the texts as context, and puts the null vector in the places that are left."""
+        """Embed the texts as context, and put the null vector in the places that are left."""
         self.model.set_context(None)
         if texts:
             nulls_CD = self.model.context_CD
             self.model.set_context_tokens(self.model.tokenize(list(texts), prompt))
+            assert nulls_CD is not None and self.model.context_CD is not None, "both contexts have just been set"
             given_CD = self.model.context_CD[: len(nulls_CD)]
             nulls_CD[: len(given_CD)] = given_CD
             self.model.context_CD = nulls_CD
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Gives unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D)."""
         vectors_ND: np.ndarray = self.model.encode(texts, prompt)
         return vectors_ND
 
 
 def surrogate_encoder(run: Run) -> SurrogateEncoder:
-    """Gives the run's surrogate, untrained, as something to be scored."""
+    """Return the run's surrogate, untrained, as something to be scored."""
     from repro.batches.surrogate import load_surrogate
 
     return SurrogateEncoder(load_surrogate(run.surrogate), run.max_tokens)
@@ -78,9 +96,9 @@ class SurrogateEncoder:
     max_tokens: int
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Takes and ignores a context."""
+        """Take and ignores a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Gives the surrogate's unit vectors, float32 (N, D)."""
+        """Return the surrogate's unit vectors, float32 (N, D)."""
         vectors_ND: np.ndarray = self.surrogate.embed(list(texts), self.max_tokens)
         return vectors_ND

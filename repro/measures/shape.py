@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.spec import Run
 
 SIZES = (
     *("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "num_contexts", "tokens_per_document"),
@@ -15,14 +15,14 @@ SIZES = (
 )
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `shape/NAME` for each size, and the number of weights of each stage; no weight is made."""
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `shape/NAME` for each size, and the number of weights of each stage; no weight is made."""
     import torch
 
     from repro.model.contextual import ContextualModel
-    from repro.training import config_of
+    from repro.train.trainer import config_of
 
-    config = config_of(replace(run, architecture="contextual"))
+    config = config_of(replace(inputs.run, architecture="contextual"))
     with torch.device("meta"):
         built = ContextualModel(config)
     metrics = {f"shape/{name}": float(getattr(config, name)) for name in SIZES}

@@ -11,6 +11,7 @@ Shapes: D documents, C contexts, H dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import numpy as np
 
 from repro.data.beir import load_beir
 from repro.evaluate.contexts import draw_context
-from repro.inputs import suite_of
+from repro.evaluate.suites import Encoder
+from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
 from repro.spec import Run
@@ -26,9 +28,9 @@ from repro.spec import Run
 NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
 
 
-def measure(run: Run, model: Any, folder: Path) -> Measured:
-    """Gives `spread/within`, `between`, `nearest`, a value a document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
-    datasets = suite_of(run).datasets
+def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
+    """Return `spread/within`, `between`, `nearest`, a value a document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
+    run, datasets = inputs.run, inputs.suite.datasets
     retrieval = load_beir(datasets[0].path)
     order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
     texts = [retrieval.documents[place] for place in order[:NUM_DOCUMENTS]]
@@ -50,7 +52,7 @@ def _context(run: Run, path: Path) -> Any:
     return draw_context("own", load_beir(path), num_contexts=run.num_contexts, seed=run.context_seed)
 
 
-def _encode(model: Any, context: Any, texts: list[str], seed: int) -> np.ndarray:
+def _encode(model: Encoder, context: Sequence[str] | None, texts: list[str], seed: int) -> np.ndarray:
     model.set_context(context, seed)
     vectors_DH: np.ndarray = model.encode(texts)
     return vectors_DH
@@ -62,7 +64,7 @@ def _points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, 
 
 
 def distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
-    """Gives Euclidean distances, one value a document (D,): within it, to the others on average, to the nearest."""
+    """Return Euclidean distances, one value a document (D,): within it, to the others on average, to the nearest."""
     num_contexts, num_documents, width = vectors_CDH.shape
     flat = vectors_CDH.transpose(1, 0, 2).reshape(-1, width).astype(np.float64)
     squared = np.maximum(2 - 2 * flat @ flat.T, 0)  # unit vectors
@@ -78,7 +80,7 @@ def distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def principal_plane(vectors_CDH: np.ndarray) -> np.ndarray:
-    """Gives the two first principal coordinates of all vectors, (C, D, 2); the larger side of each axis is positive."""
+    """Return the two first principal coordinates of all vectors, (C, D, 2); the larger side of each axis is positive"""
     flat = vectors_CDH.reshape(-1, vectors_CDH.shape[-1]).astype(np.float64)
     centred = flat - flat.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]

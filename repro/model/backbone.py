@@ -45,17 +45,17 @@ class Backbone(nn.Module):
         self.text_normalised_twice = text_normalised_twice
 
     def embed(self, ids_NS: Tensor) -> Tensor:
-        """Gives the vectors under which text enters behind a prefix, (N, S, D): the class adds the rest."""
+        """Return the vectors under which text enters behind a prefix, (N, S, D): the class adds the rest."""
         words_NSD = nn.functional.embedding(ids_NS, self.model.get_input_embeddings().weight, sparse=True)
         return self.model.embeddings(inputs_embeds=words_NSD) if self.text_normalised_twice else words_NSD
 
     def forward(self, texts: Texts) -> Tensor:
-        """Gives the states of texts alone, (N, S, D), text positions from 0."""
+        """Return the states of texts alone, (N, S, D), text positions from 0."""
         words_NSD = nn.functional.embedding(texts.ids_NS, self.model.get_input_embeddings().weight, sparse=True)
         return self._run(texts.mask_NS, inputs_embeds=words_NSD)
 
     def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
-        """Gives all states, (N, C + P + S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
+        """Return all states, (N, C + P + S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
         num_contexts, num_prefix = contexts_NCD.shape[1], contexts_NCD.shape[1] + prompts_PD.shape[0]
         text_NSD = self.embed(texts.ids_NS)
         positions_1L = self._positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)
@@ -100,7 +100,7 @@ class Backbone(nn.Module):
 
 
 def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:
-    """Builds a backbone of `num_layers` layers with random weights, drawn from torch's global generator."""
+    """Build a backbone of `num_layers` layers with random weights, drawn from torch's global generator."""
     settings = dict(config.backbone_settings)
     if "layer_types" in settings:
         settings["layer_types"] = settings["layer_types"][:num_layers]

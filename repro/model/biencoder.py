@@ -29,13 +29,13 @@ class Biencoder(TextEncoder):
         self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
 
     def forward(self, texts: Texts) -> Tensor:
-        """Gives one vector a text, (N, D), not normalised."""
+        """Return one vector a text, (N, D), not normalised."""
         return self.mlp(mean_pool(self.embedder(texts), texts.mask_NS))
 
     def segments(self, texts: Texts, num_segments: int) -> Tensor:
-        """Gives `num_segments` vectors a text, (N, T, D): what the second stage takes as context."""
+        """Return `num_segments` vectors a text, (N, T, D): what the second stage takes as context."""
         return self.mlp(segment_pool(self.embedder(texts), texts.mask_NS, num_segments))
 
     def embed_texts(self, texts: Texts) -> Tensor:
-        """Gives vectors, (N, D), not normalised."""
+        """Return vectors, (N, D), not normalised."""
         return self(texts)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.model.prompts import PROMPTS
-from repro.writing import whole_file
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import json_object, short
 
 CONFIG_FILE = "config.json"
 ARCHITECTURES = ("biencoder", "contextual")
@@ -51,8 +52,9 @@ class ModelConfig:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
         counts = ("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
         for name in (*counts, "num_contexts", "tokens_per_document"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+            most = MOST_LAYERS if name.endswith("_layers") else MOST_OF_A_SIZE
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name}={short(getattr(self, name))}: must be at least 1 and at most {most}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
         if not 0 <= self.sequence_dropout < 1:
@@ -68,23 +70,36 @@ class ModelConfig:
         return self.num_contexts * self.tokens_per_document
 
     def save(self, folder: Path) -> None:
-        """Writes config.json."""
+        """Write config.json."""
         with whole_file(folder / CONFIG_FILE) as part:
             part.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def load_config(folder: Path) -> ModelConfig:
-    """Reads config.json; ValueError lists fields this version does not know, and says when there is no such file."""
+    """Read config.json; ValueError lists fields this version does not know, and says when there is no such file."""
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise ValueError(f"{folder} holds no model: {CONFIG_FILE} is missing")
-    return config_from(json.loads(path.read_text(encoding="utf-8")), str(path))
+    return config_from(json_object(path), str(path))
 
 
 def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
-    """Gives the config with these values; ValueError lists fields this version does not know."""
+    """Return the config with these values; ValueError lists fields this version does not know."""
     known = [f.name for f in fields(ModelConfig)]
     unknown = sorted(set(values) - set(known))
     if unknown:
-        raise ValueError(f"{where} has unknown fields {unknown}; a model has {known}")
+        raise ValueError(f"{where} has unknown fields {short(unknown, 200)}; a model has {known}")
+    if "architecture" not in values:
+        raise ValueError(f"{where} does not say its architecture; choose one of {list(ARCHITECTURES)}")
+    for name, value in values.items():
+        kind, _, optional = str(ModelConfig.__annotations__[name]).partition(" | ")
+        right = isinstance(value, KINDS[kind.partition("[")[0]]) and (kind == "bool") == isinstance(value, bool)
+        if not right and not (optional and value is None):
+            raise ValueError(f"{where}: {name} is {short(repr(value))}, expected {kind}")
     return ModelConfig(**values)
+
+
+KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool, "Mapping": dict}
+MOST_OF_A_SIZE = 10**6
+MOST_LAYERS = 1000
+"""What no machine could hold: a slip of the pen, or a forged configuration, that would take the memory."""

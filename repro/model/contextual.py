@@ -47,7 +47,7 @@ class SecondStage(nn.Module):
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
 
     def forward(self, texts: Texts, contexts_CD: Tensor) -> Tensor:
-        """Gives vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
+        """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
         contexts_NCD = contexts_CD[None, : self.config.num_context_vectors]
         if self.training and self.config.sequence_dropout > 0:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
@@ -56,7 +56,7 @@ class SecondStage(nn.Module):
         return output_ND + pooled_ND if self.config.residual else output_ND
 
     def null_contexts(self) -> Tensor:
-        """Gives the null vector in every slot, (C, D); ValueError for a model that never learned one."""
+        """Return the null vector in every slot, (C, D); ValueError for a model that never learned one."""
         if self.config.sequence_dropout == 0:
             raise ValueError("this model has no null context: it was built with sequence_dropout=0; set a real context")
         return self.sequence_dropout_null_embedding.expand(self.config.num_context_vectors, -1)
@@ -75,7 +75,7 @@ class SecondStage(nn.Module):
         return torch.where(dropped_NC1, self.sequence_dropout_null_embedding.to(contexts_1CD.dtype), contexts_1CD)
 
     def soft_prompts(self) -> Tensor:
-        """Gives the learned vectors between contexts and text, (P, D)."""
+        """Return the learned vectors between contexts and text, (P, D)."""
         width, weight = self.config.hidden_size, next(self.parameters())
         if not self.config.num_soft_prompts:
             return weight.new_zeros(0, width)
@@ -97,11 +97,11 @@ class ContextualModel(TextEncoder):
         self.register_buffer("context_CD", None, persistent=False)
 
     def first_stage(self, texts: Texts) -> Tensor:
-        """Gives the context vectors of some documents, (documents × T, D)."""
+        """Return the context vectors of some documents, (documents × T, D)."""
         return self.first_stage_model.segments(texts, self.config.tokens_per_document).flatten(0, 1)
 
     def second_stage(self, texts: Texts, contexts_CD: Tensor) -> Tensor:
-        """Gives vectors of texts under a context, (N, D), not normalised."""
+        """Return vectors of texts under a context, (N, D), not normalised."""
         return self.second_stage_model(texts, contexts_CD)
 
     def forward(self, texts: Texts, contexts: Texts) -> Tensor:
@@ -109,14 +109,14 @@ class ContextualModel(TextEncoder):
         return self.second_stage(texts, self.first_stage(contexts))
 
     def embed_texts(self, texts: Texts) -> Tensor:
-        """Gives vectors under the context that was set; ValueError when none was."""
+        """Return vectors under the context that was set; ValueError when none was."""
         if self.context_CD is None:
             raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
         return self.second_stage(texts, self.context_CD)
 
     @torch.no_grad()
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Embeds the first `num_contexts` texts, with their prompt, as context; None sets the null context.
+        """Embed the first `num_contexts` texts, with their prompt, as context; None sets the null context.
 
         Fewer texts than that are over-sampled, drawn with `seed`, with a warning; ValueError for an empty list.
         """
@@ -128,7 +128,7 @@ class ContextualModel(TextEncoder):
 
     @torch.no_grad()
     def set_context_tokens(self, tokens: Tokens) -> None:
-        """Embeds these documents as context, all of them; they already carry their prompt."""
+        """Embed these documents as context, all of them; they already carry their prompt."""
         was_training = self.training
         self.eval()
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
@@ -138,7 +138,7 @@ class ContextualModel(TextEncoder):
 
 
 def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
-    """Gives the places of the texts that serve as context: the first ones, then seeded repeats if they are too few."""
+    """Return the places of the texts that serve as context: the first ones, then seeded repeats if they are too few."""
     if num_texts == 0:
         raise ValueError("the context is an empty list of texts: give at least one, or None for the null context")
     if num_texts >= num_contexts:

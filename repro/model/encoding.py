@@ -25,7 +25,7 @@ from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.model.config import ModelConfig, load_config
 from repro.model.prompts import with_prompt
 from repro.model.texts import Texts, texts_from
-from repro.writing import whole_file
+from repro.storage.atomic import whole_file
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -46,18 +46,18 @@ class TextEncoder(nn.Module):
         return next(self.parameters()).device
 
     def embed_texts(self, texts: Texts) -> Tensor:
-        """Gives vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
+        """Return vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
         raise NotImplementedError
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Chooses the corpus that vectors are conditioned on; a model without context takes and ignores it."""
+        """Choose the corpus that vectors are conditioned on; a model without context takes and ignores it."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 64) -> np.ndarray:
-        """Gives L2-normalised vectors, float32 (N, D); `prompt` is "query" or "document"."""
+        """Return L2-normalised vectors, float32 (N, D); `prompt` is "query" or "document"."""
         return self.encode_tokens(self.tokenize(texts, prompt), batch_size=batch_size)
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
-        """Gives token ids of the texts with their prompt, cut to the model's length."""
+        """Return token ids of the texts with their prompt, cut to the model's length."""
         tokenizer = _tokenizer(self.config.tokenizer)
         return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
 
@@ -81,13 +81,13 @@ class TextEncoder(nn.Module):
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Writes config.json and model.safetensors, each whole or not at all."""
+        """Write config.json and model.safetensors, each whole or not at all."""
         self.config.save(Path(folder))
         write_tensors(dict(self.state_dict()), Path(folder) / WEIGHTS_FILE)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
-        """Loads what `save_pretrained` of this class wrote, in eval mode; ValueError says what does not fit."""
+        """Load what `save_pretrained` of this class wrote, in eval mode; ValueError says what does not fit."""
         config = load_config(Path(folder))
         if config.architecture != cls.architecture:
             raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
@@ -96,7 +96,7 @@ class TextEncoder(nn.Module):
         return model.eval()
 
     def load_weights(self, folder: Path) -> None:
-        """Reads model.safetensors; ValueError lists what is missing, extra or of another shape."""
+        """Read model.safetensors; ValueError lists what is missing, extra or of another shape."""
         path = folder / WEIGHTS_FILE
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
@@ -109,7 +109,7 @@ class TextEncoder(nn.Module):
 
 
 def canonical_order(tokens: Tokens) -> np.ndarray:
-    """Gives the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
+    """Return the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
     lengths = tokens.lengths
     starts = tokens.offsets
     keys = [(int(lengths[n]), tokens.ids[starts[n] : starts[n + 1]].tobytes()) for n in range(len(tokens))]
@@ -117,9 +117,9 @@ def canonical_order(tokens: Tokens) -> np.ndarray:
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file by rename; OSError in one line when it cannot be written, what was there stays."""
+    """Write a safetensors file by rename; OSError in one line when it cannot be written, what was there stays."""
     try:
-        with whole_file(path) as part:
+        with whole_file(path, lasts=True) as part:
             save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
     except (OSError, SafetensorError) as error:
         raise OSError(errno.EIO, f"could not write {path} ({error}); what was there before is untouched") from error

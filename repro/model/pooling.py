@@ -14,21 +14,21 @@ from torch import Tensor
 
 
 def mean_pool(states_NSD: Tensor, mask_NS: Tensor) -> Tensor:
-    """Gives the mean over the tokens that the mask keeps, (N, D); a text without any gives zeros."""
+    """Return the mean over the tokens that the mask keeps, (N, D); a text without any gives zeros."""
     weights_NS = mask_NS.to(states_NSD.dtype)
     sums_ND = torch.einsum("nsd,ns->nd", states_NSD, weights_NS)
     return sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=1.0)
 
 
 def without_instruction(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:
-    """Gives the mask without a text's tokens up to its first `instruction_end` that is not at its start."""
+    """Return the mask without a text's tokens up to its first `instruction_end` that is not at its start."""
     steps_S = torch.arange(ids_NS.shape[1], device=ids_NS.device)
     is_end_NS = (ids_NS == instruction_end) & mask_NS.bool() & (steps_S > 0)
     return mask_NS * ((is_end_NS.long().cumsum(1) - is_end_NS.long() > 0) | ~is_end_NS.any(1, keepdim=True))
 
 
 def segment_pool(states_NSD: Tensor, mask_NS: Tensor, num_segments: int) -> Tensor:
-    """Gives the mean of each of `num_segments` equal parts of a right-padded text, (N, T, D)."""
+    """Return the mean of each of `num_segments` equal parts of a right-padded text, (N, T, D)."""
     if num_segments == 1:
         return mean_pool(states_NSD, mask_NS)[:, None]
     lengths_N = mask_NS.sum(1)

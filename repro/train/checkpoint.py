@@ -6,7 +6,7 @@ Its header carries, as JSON, whose run it is, how many steps are done and where 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,10 +29,11 @@ class TrainState:
     seconds: float = 0.0
     sampler: Sequence[int] = ()
     num_processes: int = 1
+    log_sha256: str = ""  # of the lines of the log up to this step; "": not known
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Writes the checkpoint; OSError in one line when it cannot be written, and the one before stays."""
+    """Write the checkpoint; OSError in one line when it cannot be written, and the one before stays."""
     tensors: dict[str, Tensor] = {WEIGHT + name: value for name, value in model.state_dict().items()}
     for name, weight in model.named_parameters():
         for key, value in optimizer.state.get(weight, {}).items():
@@ -41,7 +42,7 @@ def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimize
 
 
 def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
-    """Puts a checkpoint into model and optimiser and gives its state; None when there is none.
+    """Put a checkpoint into model and optimiser and gives its state; None when there is none.
 
     ValueError when it is another run's, or damaged, or does not fit the model; then nothing was put anywhere.
     """
@@ -50,14 +51,25 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
         return None
     try:
         with safe_open(path, "pt") as file:
-            state = TrainState(**json.loads(file.metadata()["state"]))
+            state = _state(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
     _restore(tensors, model, optimizer, path)
     return state
+
+
+def _state(header: Mapping[str, str]) -> TrainState:
+    """Return the state a header tells; ValueError when it tells none."""
+    found = TrainState(**json.loads(header["state"]))
+    wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
+    wanted |= {"sampler": list, "num_processes": int}
+    wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
+    if wrong or found.step < 0 or not found.seconds >= 0 or not isinstance(found.log_sha256, str):
+        raise ValueError(f"its state is not one: {str(header['state'])[:80]}")
+    return found
 
 
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
@@ -66,8 +78,11 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     if wanted != {name: value.shape for name, value in weights.items()}:
         differing = sorted(set(wanted) ^ set(weights)) or "shapes"
         raise ValueError(f"{path} does not fit this model: {differing} differ; remove it to start this run again")
-    model.load_state_dict(weights)
     by_name = dict(model.named_parameters())
+    labels = [label.removeprefix(STATE).partition("/")[2] for label in tensors if label.startswith(STATE)]
+    if strangers := sorted(set(labels) - set(by_name)):
+        raise ValueError(f"{path} holds an optimiser of other weights, first {strangers[0]!r}: remove it to start anew")
+    model.load_state_dict(weights)
     for label, value in tensors.items():
         if label.startswith(STATE):
             key, name = label.removeprefix(STATE).split("/", 1)

@@ -30,7 +30,7 @@ class Batches(Protocol):
     """Which pairs meet: a pure function of the step, counted from 0; `repro.batches.sampler.BatchSampler` is one."""
 
     def at(self, step: int) -> np.ndarray:
-        """Gives pair indices, int64 (B,)."""
+        """Return pair indices, int64 (B,)."""
         ...
 
 
@@ -69,13 +69,18 @@ class Feed(NamedTuple):
     @property
     def batch_hash(self) -> str:
         """16 hex digits of the pair indices in their order."""
-        return hashlib.sha256(np.asarray(self.pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
+        return batch_hash(self.pairs_B)
+
+
+def batch_hash(pairs_B: np.ndarray) -> str:
+    """Return 16 hex digits of a batch's pair indices in their order, as the training's log has them."""
+    return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
 def feed_step(
     data: TrainData, step: int, *, seed: int, num_contexts: int, global_negatives: bool, device: torch.device
 ) -> Feed:
-    """Gives the texts of a step (counted from 0); `num_contexts` 0 for a model without context.
+    """Return the texts of a step (counted from 0); `num_contexts` 0 for a model without context.
 
     ValueError when a batch cannot be shared equally by the processes.
     """
@@ -97,7 +102,7 @@ def feed_step(
 
 
 def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, step: int) -> np.ndarray:
-    """Gives places among a step's documents, int64 (C,): all different, unless there are too few of them."""
+    """Return places among a step's documents, int64 (C,): all different, unless there are too few of them."""
     generator = generator_for(seed, "contexts", step)
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
@@ -112,7 +117,7 @@ def _share(whole_B: np.ndarray) -> np.ndarray:
 
 
 def _document_rows(data: TrainData, pairs_B: np.ndarray) -> np.ndarray:
-    """Gives the batch's documents in order: a positive as its row, hard negative n as -1 - n."""
+    """Return the batch's documents in order: a positive as its row, hard negative n as -1 - n."""
     if data.negative_rows_NH is None:
         return pairs_B
     return np.concatenate([pairs_B, -1 - np.asarray(data.negative_rows_NH)[pairs_B].reshape(-1)])
@@ -131,6 +136,6 @@ def _pad_documents(data: TrainData, rows_M: np.ndarray) -> Texts:
 
 
 def sampler_state(batches: Batches, num_steps: int) -> Sequence[int]:
-    """Gives what a checkpoint keeps of a sampler that has a state to tell; nothing for one that has none."""
+    """Return what a checkpoint keeps of a sampler that has a state to tell; nothing for one that has none."""
     state_at = getattr(batches, "state_at", None)
     return tuple(int(value) for value in state_at(num_steps)) if state_at else ()

@@ -57,12 +57,12 @@ class ChunkSizes:
     piece: int | None = None  # None: what suits the device
 
     def piece_on(self, device: torch.device) -> int:
-        """Gives the texts of one piece: a CPU wants them to fit its cache, a GPU wants many at once."""
+        """Return the texts of one piece: a CPU wants them to fit its cache, a GPU wants many at once."""
         return self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
 
 
 def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = ChunkSizes()) -> LossParts:
-    """Adds the gradient of the step's loss to the `.grad` of all weights; gives the loss without graph.
+    """Add the gradient of the step's loss to the `.grad` of all weights; return the loss without graph.
 
     ValueError when contexts come without a first stage, or the other way round.
     """
@@ -114,7 +114,7 @@ def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
 
 
 def _join_documents(pieces: Pieces, results: Sequence[Tensor]) -> Tensor:
-    """Joins context vectors, T rows a document, into the order of the documents."""
+    """Join context vectors, T rows a document, into the order of the documents."""
     pairs = zip(pieces.pieces, results, strict=True)
     return pieces.join([result.unflatten(0, (piece.num_texts, -1)) for piece, result in pairs]).flatten(0, 1)
 
@@ -150,12 +150,12 @@ class RandomState:
 
     @classmethod
     def now(cls) -> RandomState:
-        """Takes it down."""
+        """Take it down."""
         return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Puts it back for the length of a block; the stream outside goes on undisturbed."""
+        """Put it back for the length of a block; the stream outside goes on undisturbed."""
         devices = [] if self.gpu is None else [torch.cuda.current_device()]
         with torch.random.fork_rng(devices=devices):
             torch.set_rng_state(self.cpu)

@@ -23,6 +23,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
 from repro.seeds import derive
+from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.feed import Feed, TrainData, feed_step, sampler_state
 from repro.train.gradcache import ChunkSizes, Stages, add_gradients
@@ -40,10 +41,6 @@ from repro.train.parallel import (
 )
 
 Model = Biencoder | ContextualModel
-
-
-class Interrupted(RuntimeError):  # noqa: N818 — no mistake was made
-    """A training was asked to stop; its checkpoint is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +75,11 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> TrainState:
-    """Trains the model in place and gives the final state; goes on from the checkpoint in `folder` when there is one.
+    """Train the model in place and gives the final state; goes on from the checkpoint in `folder` when there is one.
 
     `on_step` gets each line of the log. `Interrupted` after `should_stop` said so in any process; ValueError for a
-    checkpoint of another run; OSError when the disk is full, the last checkpoint being whole.
+    checkpoint of another run and for a log that is not the one before the checkpoint; OSError when the disk is full,
+    the last checkpoint being whole.
     """
     folder.mkdir(parents=True, exist_ok=True)
     same_everywhere(model.parameters())
@@ -94,15 +92,16 @@ def train(
     state = _take_up(folder, settings, data, model, optimizer)
     kept_at = time.monotonic()
     model.train()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _open_log(folder, state.step) as log:
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _open_log(folder, state) as log, unbroken():
         while state.step < settings.num_steps:
             state, line = _advance(model, optimizer, data, settings, state)
             if log is not None:
                 log.append(line)
+                state = replace(state, log_sha256=log.digest)
             on_step(line)
-            stop = any_process(should_stop(), model.device) and state.step < settings.num_steps
+            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and state.step < settings.num_steps
             if stop or _is_due(settings, state.step, time.monotonic() - kept_at):
-                _keep(folder, state, model, optimizer)
+                _keep(folder, state, model, optimizer, log)
                 kept_at = time.monotonic()
             if stop:
                 raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
@@ -132,7 +131,7 @@ def _take_up(
 def _advance(
     model: Model, optimizer: torch.optim.Optimizer, data: TrainData, settings: TrainSettings, state: TrainState
 ) -> tuple[TrainState, dict[str, Any]]:
-    """Does one step; gives the new state and the step's line."""
+    """Do one step; return the new state and the step's line."""
     started, step = time.monotonic(), state.step + 1
     torch.manual_seed(derive(settings.seed, "dropout", step, rank()))
     is_contextual = isinstance(model, ContextualModel)
@@ -163,7 +162,7 @@ def _advance(
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
-    """Gives the stages and the loss of a step as the engine takes them, under the precision of the model's device."""
+    """Return the stages and the loss of a step as the engine takes them, under the precision of the model's device."""
     is_gpu = model.device.type == "cuda"
 
     def narrow() -> torch.autocast:
@@ -195,7 +194,7 @@ def _wide(vectors_ND: Tensor) -> Tensor:
 
 
 def _update(model: Model, optimizer: torch.optim.Optimizer, settings: TrainSettings, step: int) -> float:
-    """Finishes the gradients and takes the optimiser's step; gives its learning rate."""
+    """Finish the gradients and takes the optimiser's step; return its learning rate."""
     finish_gradients(model.parameters(), summed=settings.global_negatives)
     torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
     learning_rate = learning_rate_at(
@@ -213,17 +212,21 @@ def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:
     return by_steps or seconds >= settings.checkpoint_every_seconds or step == settings.num_steps
 
 
-def _keep(folder: Path, state: TrainState, model: Model, optimizer: torch.optim.Optimizer) -> None:
+def _keep(
+    folder: Path, state: TrainState, model: Model, optimizer: torch.optim.Optimizer, log: MetricsLog | None
+) -> None:
+    if log is not None:
+        log.sync()
     if rank() == 0:
         write_checkpoint(folder, state, model, optimizer)
 
 
-def _open_log(folder: Path, step: int) -> AbstractContextManager[MetricsLog | None]:
-    return MetricsLog(folder, step) if rank() == 0 else nullcontext()
+def _open_log(folder: Path, state: TrainState) -> AbstractContextManager[MetricsLog | None]:
+    return MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
 
 
 def memory_bytes(device: torch.device) -> int:
-    """Gives the most memory used so far: of the GPU if the model is on one, else of this process."""
+    """Return the most memory used so far: of the GPU if the model is on one, else of this process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

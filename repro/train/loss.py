@@ -24,7 +24,7 @@ class LossParts:
     masked_fraction: Tensor  # of the entries that are not a query's own
 
     def detach(self) -> LossParts:
-        """Gives the same numbers without graph."""
+        """Return the same numbers without graph."""
         return LossParts(self.loss.detach(), self.accuracy, self.masked_fraction)
 
 
@@ -36,7 +36,7 @@ def info_nce(
     targets_Q: Tensor | None = None,
     masked_QM: Tensor | None = None,
 ) -> LossParts:
-    """Gives the loss of queries against documents, computed in at least float32.
+    """Return the loss of queries against documents, computed in at least float32.
 
     `targets_Q` says which document is a query's own (default: the one of the same row); `masked_QM` is True where a
     document is no negative for a query. ValueError when the shapes do not fit.

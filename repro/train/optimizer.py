@@ -15,7 +15,7 @@ FIRST_STAGE = "first_stage_model."
 def build_optimizer(
     model: nn.Module, *, learning_rate: float, weight_decay: float, first_stage_rate: float = 1.0
 ) -> torch.optim.AdamW:
-    """Gives AdamW over all weights of the model, fused where the device has it.
+    """Return AdamW over all weights of the model, fused where the device has it.
 
     The first stage of a contextual model learns at `first_stage_rate` times the learning rate of the rest.
     """
@@ -31,13 +31,13 @@ def build_optimizer(
 
 
 def learning_rate_at(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:
-    """Gives the learning rate of a step: `peak` at the end of warm-up, one decay unit above zero at the last step."""
+    """Return the learning rate of a step: `peak` at the end of warm-up, one decay unit above zero at the last step."""
     if step <= num_warmup_steps:
         return peak * step / num_warmup_steps
     return peak * (num_steps - step + 1) / (num_steps - num_warmup_steps)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Sets the learning rate of the next step."""
+    """Set the learning rate of the next step."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group["rate"]

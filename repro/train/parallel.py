@@ -20,23 +20,23 @@ from torch import Tensor, nn
 
 
 def rank() -> int:
-    """Gives the number of this process, 0 when it is alone."""
+    """Return the number of this process, 0 when it is alone."""
     return dist.get_rank() if _together() else 0
 
 
 def num_processes() -> int:
-    """Gives W, 1 when this process is alone."""
+    """Return W, 1 when this process is alone."""
     return dist.get_world_size() if _together() else 1
 
 
 def join_processes(device: torch.device) -> None:
-    """Joins the group that `torchrun` describes in the environment; does nothing without one or a second time."""
+    """Join the group that `torchrun` describes in the environment; does nothing without one or a second time."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _together():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 
 def gather_with_gradient(local_ND: Tensor) -> Tensor:
-    """Gives the rows of all processes in order of rank, (W × N, D); only this process's rows carry a graph."""
+    """Return the rows of all processes in order of rank, (W × N, D); only this process's rows carry a graph."""
     if not _together():
         return local_ND
     parts = [torch.empty_like(local_ND) for _ in range(num_processes())]
@@ -46,14 +46,14 @@ def gather_with_gradient(local_ND: Tensor) -> Tensor:
 
 
 def gather_documents(local_MD: Tensor, num_pairs: int) -> Tensor:
-    """Does the same for [positives, hard negatives] of each process; gives all positives, then all hard negatives."""
+    """Do the same for [positives, hard negatives] of each process; return all positives, then all hard negatives."""
     parts_WMD = gather_with_gradient(local_MD).unflatten(0, (num_processes(), -1))
     return torch.cat([parts_WMD[:, :num_pairs].flatten(0, 1), parts_WMD[:, num_pairs:].flatten(0, 1)])
 
 
 @torch.no_grad()
 def finish_gradients(parameters: Iterable[nn.Parameter], *, summed: bool = False) -> None:
-    """Makes every gradient dense (zero where there was none) and, among processes, their mean or sum."""
+    """Make every gradient dense (zero where there was none) and, among processes, their mean or sum."""
     weights = [weight for weight in parameters if weight.requires_grad]
     for weight in weights:
         if weight.grad is None:
@@ -71,14 +71,14 @@ def finish_gradients(parameters: Iterable[nn.Parameter], *, summed: bool = False
 
 
 def same_everywhere(weights: Iterable[Tensor]) -> None:
-    """Gives every process the weights of rank 0."""
+    """Return every process the weights of rank 0."""
     if _together():
         for weight in weights:
             dist.broadcast(weight.detach(), 0)
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
-    """Says whether the flag is up in any process."""
+    """Return whether the flag is up in any process."""
     if not _together():
         return flag
     up = torch.tensor([int(flag)], device=device)

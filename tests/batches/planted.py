@@ -7,7 +7,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def planted_pairs(counts: list[int], *, dimensions: int = 16, noise: float = 0.1, seed: int = 0):
+def planted_pairs(
+    counts: list[int], *, dimensions: int = 16, noise: float = 0.1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gives queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs a topic."""
     rng = np.random.default_rng(seed)
     topics = np.repeat(np.arange(len(counts)), counts)

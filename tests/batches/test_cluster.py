@@ -1,5 +1,7 @@
 """Paired clusters, against brute force, planted topics and themselves under other thread counts."""
 
+from pathlib import Path
+
 import faiss
 import numpy as np
 import pytest
@@ -9,12 +11,12 @@ from repro.batches.cluster import cluster_pairs, load_clusters, paired_kmeans
 from tests.batches.planted import planted_pairs, unit
 
 
-def pairs_without_structure(num_pairs: int, dimensions: int = 8):
+def pairs_without_structure(num_pairs: int, dimensions: int = 8) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     return unit(rng.normal(size=(num_pairs, dimensions))), unit(rng.normal(size=(num_pairs, dimensions)))
 
 
-def test_every_pair_is_in_the_nearest_cluster_of_its_domain():
+def test_every_pair_is_in_the_nearest_cluster_of_its_domain() -> None:
     queries, documents = pairs_without_structure(300)
     domains = np.repeat([4, 9], [200, 100])
     clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
@@ -24,14 +26,14 @@ def test_every_pair_is_in_the_nearest_cluster_of_its_domain():
     np.testing.assert_array_equal(clusters.assignment_N, distances.argmin(1))
 
 
-def test_planted_topics_are_recovered():
+def test_planted_topics_are_recovered() -> None:
     queries, documents, topics = planted_pairs([40] * 6)
     clusters = cluster_pairs(queries, documents, np.zeros(240, dtype=np.int32), cluster_size=10, seed=0)
     found = {(topic, cluster) for topic, cluster in zip(topics, clusters.assignment_N, strict=True)}
     assert len(found) == len(clusters.centroids_KD) >= 6
 
 
-def test_both_halves_are_points():
+def test_both_halves_are_points() -> None:
     """Pairs (a, b) and (b, a) are the same point twice over, so exchanging query and document moves no centroid set."""
     queries, documents = pairs_without_structure(60)
     pairs = np.concatenate([queries, documents], axis=1)
@@ -40,7 +42,7 @@ def test_both_halves_are_points():
     np.testing.assert_allclose(centroids[0], both, atol=1e-6)
 
 
-def test_no_point_is_left_out_of_the_fit():
+def test_no_point_is_left_out_of_the_fit() -> None:
     """One centroid is the mean of all points; the 256 that FAISS samples by default would give another mean."""
     queries, documents = pairs_without_structure(2000)
     pairs = np.concatenate([queries, documents], axis=1)
@@ -48,7 +50,7 @@ def test_no_point_is_left_out_of_the_fit():
     np.testing.assert_allclose(paired_kmeans(pairs, 1, seed=0)[0], both.mean(0), atol=1e-5)
 
 
-def test_stopping_early_gives_what_a_hundred_iterations_give():
+def test_stopping_early_gives_what_a_hundred_iterations_give() -> None:
     queries, documents, _ = planted_pairs([30] * 8, noise=1.0)
     pairs = np.concatenate([queries, documents], axis=1)
     points = np.concatenate([pairs, np.concatenate([documents, queries], axis=1)])
@@ -60,7 +62,9 @@ def test_stopping_early_gives_what_a_hundred_iterations_give():
 
 
 @pytest.mark.parametrize("large_domain", [0, 100_000])
-def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads(large_domain, monkeypatch):
+def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads(
+    large_domain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", large_domain)
     queries, documents, _ = planted_pairs([100] * 15, noise=2.0, dimensions=64)
     threads_before, found = faiss.omp_get_max_threads(), []
@@ -73,7 +77,7 @@ def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads(large_
         np.testing.assert_array_equal(found[0].centroids_KD, other.centroids_KD)
 
 
-def test_a_domain_smaller_than_a_cluster_becomes_one_cluster():
+def test_a_domain_smaller_than_a_cluster_becomes_one_cluster() -> None:
     queries, documents = pairs_without_structure(25)
     domains = np.repeat([0, 1], [20, 5])
     clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
@@ -81,7 +85,7 @@ def test_a_domain_smaller_than_a_cluster_becomes_one_cluster():
     assert len(set(clusters.assignment_N[20:].tolist())) == 1
 
 
-def test_no_cluster_is_empty_and_float16_embeddings_do():
+def test_no_cluster_is_empty_and_float16_embeddings_do() -> None:
     queries, documents = pairs_without_structure(400)
     args = (queries.astype(np.float16), documents.astype(np.float16), np.zeros(400, dtype=np.int32))
     clusters = cluster_pairs(*args, cluster_size=4, seed=0)
@@ -89,7 +93,7 @@ def test_no_cluster_is_empty_and_float16_embeddings_do():
     assert clusters.assignment_N.dtype == clusters.domain_of_cluster_K.dtype == np.int32
 
 
-def test_clusters_come_back_from_disk(tmp_path):
+def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
     queries, documents = pairs_without_structure(40)
     clusters = cluster_pairs(queries, documents, np.zeros(40, dtype=np.int32), cluster_size=8, seed=0)
     clusters.save(tmp_path)
@@ -99,12 +103,12 @@ def test_clusters_come_back_from_disk(tmp_path):
 
 
 @pytest.mark.parametrize(("size", "message"), [(0, "at least 1"), (31, "largest domain has 30 pairs")])
-def test_a_cluster_size_that_no_domain_has_is_refused(size, message):
+def test_a_cluster_size_that_no_domain_has_is_refused(size: int, message: str) -> None:
     queries, documents = pairs_without_structure(50)
     with pytest.raises(ValueError, match=message):
         cluster_pairs(queries, documents, np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)
 
 
-def test_a_folder_without_clusters_is_refused(tmp_path):
+def test_a_folder_without_clusters_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no clusters in"):
         load_clusters(tmp_path)

@@ -31,6 +31,21 @@ def test_negatives_are_the_nearest_that_rank_below_the_positive() -> None:
     assert checked > 100, "most pairs have three documents below their positive"
 
 
+def test_of_any_documents_the_nearest_are_taken_above_the_positive_too() -> None:
+    rng = generator_for(2, "test negatives")
+    queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
+    kept = {"num_hard_negatives": 3, "seed": 0}
+    any_of, below = (
+        mine_negatives(queries, documents, np.zeros(60), np.arange(60), with_near=near, **kept)
+        for near in (True, False)
+    )
+    scores = queries @ documents.T
+    for row in range(60):
+        nearest = [int(other) for other in np.argsort(-scores[row]) if other != row][:3]
+        assert any_of[row].tolist() == nearest
+    assert (any_of != below).any(), "some are nearer than the positive"
+
+
 def test_a_text_is_no_negative_of_itself_under_another_id() -> None:
     vectors = np.eye(4, dtype=np.float32)[[0, 0, 1, 2]]
     found = mine_negatives(vectors, vectors, np.zeros(4), np.array([7, 7, 8, 9]), num_hard_negatives=2, seed=0)

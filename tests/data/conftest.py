@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from repro.data.desk import build_desk
-from repro.writing import whole_folder
+from repro.data.mined.desk import build_desk
+from repro.storage.atomic import whole_folder
 
 
 @pytest.fixture(scope="session")

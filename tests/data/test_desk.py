@@ -1,5 +1,6 @@
 """The real desk corpus: nothing evaluated is trained on, domains are held out whole, sizes are what is promised."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 
 from repro.data.audit import check_no_overlap, overlap
 from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
-from repro.data.manifests import WHEELS, describe, read_manifest, verify, write_manifests
-from repro.data.mining import MINERS, Mined, mine
+from repro.data.mined.manifests import WHEELS, describe, read_manifest, verify, write_manifests
+from repro.data.mined.mining import MINERS, Mined, mine
+from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
-from repro.data.sources.wording import normalise
-from repro.data.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of
+from repro.data.wording import normalise
+from repro.inputs.corpora import RECIPE
 
 SUITES = ("desk", "desk-validation")
 
@@ -25,6 +27,22 @@ def train(desk: Path) -> Pairs:
 @pytest.fixture(scope="module")
 def suites(desk: Path) -> dict[str, list[Retrieval]]:
     return {name: [load_beir(d.path) for d in load_suite(desk / "suites" / name).datasets] for name in SUITES}
+
+
+DIGESTS = {1: "bebe7043f1b1f9d1"}
+"""What each version of the recipe makes of the pinned wheels; other rows are another version, which stages follow."""
+
+
+def test_the_rows_are_those_of_the_recipes_version(train: Pairs) -> None:
+    digest = hashlib.sha256()
+    for start in range(0, len(train), 8192):
+        rows = np.arange(start, min(start + 8192, len(train)))
+        texts = (train.ids(rows), train.texts("query", rows), train.texts("document", rows))
+        domains = [train.domain_names[code] for code in train.domain_codes[rows]]
+        digest.update(json.dumps([*texts, domains]).encode())
+    assert digest.hexdigest()[:16] == DIGESTS[RECIPE["desk"]], (
+        "other rows: raise RECIPE['desk'] in repro/inputs/corpora.py"
+    )
 
 
 def test_no_evaluated_text_is_trained_on(desk: Path, train: Pairs) -> None:
@@ -83,12 +101,12 @@ def test_no_evaluated_query_has_two_answers(suites: dict[str, list[Retrieval]]) 
 
 
 def test_the_report_counts_what_is_there(desk: Path, train: Pairs, suites: dict[str, list[Retrieval]]) -> None:
-    report = json.loads((desk / "report.json").read_text())
-    assert report["train"]["num_pairs"] == len(train)
-    assert report["train"]["num_domains"] == len(train.domain_names)
+    progress = json.loads((desk / "report.json").read_text())
+    assert progress["train"]["num_pairs"] == len(train)
+    assert progress["train"]["num_domains"] == len(train.domain_names)
     for name in SUITES:
-        assert report["suites"][name]["total"]["num_queries"] == sum(len(c.queries) for c in suites[name])
-        assert report["suites"][name]["total"]["num_documents"] == sum(len(c.documents) for c in suites[name])
+        assert progress["suites"][name]["total"]["num_queries"] == sum(len(c.queries) for c in suites[name])
+        assert progress["suites"][name]["total"]["num_documents"] == sum(len(c.documents) for c in suites[name])
 
 
 def test_every_source_has_a_manifest_of_its_wheels() -> None:

@@ -1,18 +1,19 @@
 """Promises of what is held out of a reader's corpus: it is searched, never trained on, and a function of the text."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from repro.data.audit import overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.holdout import FAMILY, LEAST_PAIRS, collection_name, hold_out, rows_of, training_rows
-from repro.data.pairs import Row, read_pairs, write_pairs
-from repro.data.sources.wording import normalise
+from repro.data.own.holdout import FAMILY, LEAST_PAIRS, collection_name, hold_out, rows_of, training_rows
+from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
+from repro.data.wording import normalise
 
 
-def pairs_of(tmp_path, sizes, order=1):
+def pairs_of(tmp_path: Path, sizes: dict[str, int], order: int = 1) -> Pairs:
     rows = [
         Row(
             f"{domain}{n}",
@@ -29,13 +30,13 @@ def pairs_of(tmp_path, sizes, order=1):
     return read_pairs(tmp_path / "pairs.arrow")
 
 
-def test_rows_come_back_as_they_were_written(tmp_path):
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 3, "b": 2})
     assert list(rows_of(pairs))[3] == Row("b0", "question b 0", "the answer to b is number 0", "b", "mine", ("no 0",))
 
 
 @pytest.mark.parametrize("domains", [(), ("a",)])
-def test_nothing_that_is_evaluated_is_trained_on(tmp_path, domains):
+def test_nothing_that_is_evaluated_is_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
     pairs = pairs_of(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})
     collections, counts = hold_out(pairs, domains), Counter()
     write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
@@ -47,7 +48,7 @@ def test_nothing_that_is_evaluated_is_trained_on(tmp_path, domains):
     assert len(train) + sum(counts.values()) == len(pairs)
 
 
-def test_named_domains_are_held_out_whole_and_no_other(tmp_path):
+def test_named_domains_are_held_out_whole_and_no_other(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30, "b": 300, "c": 30})
     collections = hold_out(pairs, ["a", "c"])
     assert [one.name for one in collections] == ["a", "c"]
@@ -56,7 +57,7 @@ def test_named_domains_are_held_out_whole_and_no_other(tmp_path):
     assert {row.domain for row in trained} == {"b"} and len(trained) == 300
 
 
-def test_without_names_a_tenth_of_the_documents_of_each_large_domain_is_held_out(tmp_path):
+def test_without_names_a_tenth_of_the_documents_of_each_large_domain_is_held_out(tmp_path: Path) -> None:
     sizes = {"a": 10 * LEAST_PAIRS, "b": 5 * LEAST_PAIRS, "small": 20}
     collections = {one.name: one for one in hold_out(pairs_of(tmp_path, sizes))}
     assert set(collections) == {"a", "b"}
@@ -64,20 +65,20 @@ def test_without_names_a_tenth_of_the_documents_of_each_large_domain_is_held_out
         assert sizes[name] / 15 < len(one.documents) < sizes[name] / 7
 
 
-def test_a_corpus_of_small_domains_gives_one_collection(tmp_path):
+def test_a_corpus_of_small_domains_gives_one_collection(tmp_path: Path) -> None:
     collections = hold_out(pairs_of(tmp_path, {f"d{n}": 20 for n in range(30)}))
     assert [one.name for one in collections] == ["all"]
     assert 30 < len(collections[0].documents) < 100
 
 
-def test_the_choice_does_not_depend_on_the_order_of_the_rows_and_keeps_to_its_size(tmp_path):
+def test_the_choice_does_not_depend_on_the_order_of_the_rows_and_keeps_to_its_size(tmp_path: Path) -> None:
     rules = SuiteRules(max_documents=17, max_queries=10)
     found = [hold_out(pairs_of(tmp_path, {"a": 600}, order), rules=rules)[0] for order in (1, -1)]
     assert set(found[0].documents) == set(found[1].documents) and len(found[0].documents) == 17
     assert len(found[0].queries) == 10
 
 
-def test_pairs_of_one_document_are_held_out_together(tmp_path):
+def test_pairs_of_one_document_are_held_out_together(tmp_path: Path) -> None:
     rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
     write_pairs(tmp_path / "x.arrow", rows)
     pairs = read_pairs(tmp_path / "x.arrow")
@@ -86,7 +87,7 @@ def test_pairs_of_one_document_are_held_out_together(tmp_path):
     assert held and not held & {normalise(row.document) for row in training_rows(pairs, collections, (), Counter())}
 
 
-def test_what_cannot_be_held_out_is_named(tmp_path):
+def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30})
     with pytest.raises(ValueError, match=r"no domain \['z'\] to hold out; this corpus has \['a'\]"):
         hold_out(pairs, ["z"])
@@ -95,7 +96,7 @@ def test_what_cannot_be_held_out_is_named(tmp_path):
         hold_out(read_pairs(tmp_path / "same.arrow"), ["a"])
 
 
-def test_names_of_domains_become_names_of_folders_that_differ():
+def test_names_of_domains_become_names_of_folders_that_differ() -> None:
     assert collection_name("Über / Fragen!") == "ber-fragen"
     assert collection_name("../..") == "domain" and collection_name("mean") == "mean-domain"
     assert collection_name("A b", ["a-b"]) == "a-b-2" and collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"

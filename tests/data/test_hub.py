@@ -1,33 +1,35 @@
 """Promises of the paper's sources and of the table of oddities."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.hub import EMPTY, SOURCES, load_source, local_copy, prompts_by_domain
-from repro.data.quirks import QUIRKS, quirks_of
+from repro.data.paper.hub import EMPTY, SOURCES, load_source, local_copy, prompts_by_domain
+from repro.data.paper.quirks import QUIRKS, quirks_of
 from repro.data.tokens import load_tokenizer, tokenize
-from repro.inputs import Inputs, stages_of
+from repro.inputs.inputs import Inputs
+from repro.inputs.stages import stages_of
 from repro.spec import base
 
 
-def test_the_twenty_nine_domains_carry_the_row_counts_of_table_5():
+def test_the_twenty_nine_domains_carry_the_row_counts_of_table_5() -> None:
     domains = SOURCES["nomic-unsupervised"].domains
     assert len(domains) == 29
     assert sum(domain.num_rows for domain in domains.values()) == 234_553_344
     assert all(domain.num_rows % 16_384 == 0 for domain in domains.values())
 
 
-def test_an_absent_source_is_named_with_its_size_and_command(tmp_path):
+def test_an_absent_source_is_named_with_its_size_and_command(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"about 300 GB.*hf download nomic-ai/nomic_embed_unsupervised --repo-type"):
         local_copy("nomic-unsupervised", tmp_path)
     with pytest.raises(ValueError, match="bge-full-data"):
         local_copy("laion", tmp_path)
 
 
-def test_a_local_copy_in_the_exact_format_is_read(tmp_path):
+def test_a_local_copy_in_the_exact_format_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "nomic_embed_unsupervised"
     folder.mkdir()
     rows = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
@@ -39,7 +41,9 @@ def test_a_local_copy_in_the_exact_format_is_read(tmp_path):
     ]
 
 
-def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(tmp_path, monkeypatch):
+def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     folder = tmp_path / "nomic_embed_unsupervised"
     folder.mkdir()
@@ -52,10 +56,10 @@ def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(tmp_path, monkey
     own, plain = Inputs(run), Inputs(base("smoke", **asked))
     place_of = {text: place for place, text in enumerate(own.pairs.texts("query", [0, 1]))}
 
-    def tokens_of(inputs, side, place):
+    def tokens_of(inputs: Inputs, side: str, place: int) -> list[int]:
         return inputs.tokens(side).pad([place])[0][0].tolist()
 
-    def expected(text):
+    def expected(text: str) -> list[int]:
         return tokenize([text], tokenizer, run.max_tokens).pad([0])[0][0].tolist()
 
     assert tokens_of(own, "query", place_of["a"]) == expected("search_query: a")
@@ -64,7 +68,7 @@ def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(tmp_path, monkey
     assert tokens_of(plain, "query", place_of["c"]) == expected("c")
 
 
-def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path):
+def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path: Path) -> None:
     folder = tmp_path / "bge-full-data" / "data"
     folder.mkdir(parents=True)
     row = {"query": "a", "pos": ["b", "c"], "neg": ["d", ""], "prompt": "x"}
@@ -75,7 +79,7 @@ def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path):
     assert prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
 
 
-def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path):
+def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path: Path) -> None:
     folder = tmp_path / "nomic_embed_supervised"
     folder.mkdir()
     (folder / "x.jsonl").write_text('{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}\n')
@@ -84,7 +88,7 @@ def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path):
         prompts_by_domain("nomic-supervised", ["nq", "wild"])
 
 
-def test_oddities_are_found_by_either_name_and_explain_themselves():
+def test_oddities_are_found_by_either_name_and_explain_themselves() -> None:
     assert quirks_of("ArguAna").removes_self_hits and quirks_of("QuoraRetrieval").asks_on_both_sides
     assert quirks_of("MSMARCO").split == "dev" and quirks_of("Touche2020").says
     assert quirks_of("scifact").split == "test" and not quirks_of("scifact").removes_self_hits

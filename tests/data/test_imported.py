@@ -2,21 +2,22 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
-from repro.asked import read_runs
-from repro.data.beir import Retrieval, load_beir, write_beir_folder
-from repro.data.imported import bring, imported_corpora, imported_named, is_imported
+from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
+from repro.data.own.imported import ImportedCorpus, bring, imported_corpora, imported_named, is_imported
 from repro.data.pairs import read_pairs
-from repro.data.planned import plan_imported
-from repro.inputs import check_available, corpus_stage, describe_corpus, suite_of
-from repro.places import corpora_folder
-from repro.scales import scale_named
+from repro.inputs.corpora import check_available, corpus_stage, describe_corpus, suite_of
+from repro.planning.imported import plan_imported
+from repro.records.lookup import read_runs
 from repro.spec import base
+from repro.spec.scales import scale_named
+from repro.storage.paths import corpora_folder
 
 
-def write_pairs_file(path, num=400, tail="", **columns):
+def write_pairs_file(path: Path, num: int = 400, tail: str = "", **columns: str) -> Path:
     names = {"query": "query", "document": "document", "domain": "domain"} | columns
     rows = [
         {
@@ -30,11 +31,11 @@ def write_pairs_file(path, num=400, tail="", **columns):
     return path
 
 
-def quiet(line):
+def quiet(line: str) -> None:
     """Says nothing."""
 
 
-def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path):
+def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path) -> None:
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
     check_available([run])
@@ -46,7 +47,7 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path):
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
-def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path):
+def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path: Path) -> None:
     first = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     old = corpus_stage(first.corpus).path
     shutil.rmtree(first.folder)
@@ -62,7 +63,7 @@ def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path):
     assert with_domain.corpus != first.corpus
 
 
-def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path):
+def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path: Path) -> None:
     size = 60
     documents = tuple(f"text of document {n}" for n in range(size))
     ids = tuple(f"d{n}" for n in range(size))
@@ -89,7 +90,7 @@ def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(
         bring(tmp_path / "theirs", name="other", hold_out=["a"])
 
 
-def test_evaluation_data_may_be_given_and_its_pairs_are_left_out(tmp_path):
+def test_evaluation_data_may_be_given_and_its_pairs_are_left_out(tmp_path: Path) -> None:
     given = Retrieval(
         "exam", ("d",), ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",), {"q": {"d": 1}}
     )
@@ -102,18 +103,18 @@ def test_evaluation_data_may_be_given_and_its_pairs_are_left_out(tmp_path):
         bring(tmp_path / "x.jsonl", name="more", evaluate_on=tmp_path / "exam")
 
 
-def suite_of_built(corpus):
+def suite_of_built(corpus: ImportedCorpus) -> Suite:
     corpus_stage(corpus.corpus).build()
     return suite_of(base("smoke", corpus=corpus.corpus, suite=corpus.name))
 
 
 @pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
-def test_a_name_that_is_no_name_is_refused(tmp_path, name):
+def test_a_name_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="name="):
         bring(write_pairs_file(tmp_path / "x.jsonl"), name=name)
 
 
-def test_names_of_the_project_and_names_in_use_are_refused(tmp_path):
+def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> None:
     source = write_pairs_file(tmp_path / "x.jsonl")
     with pytest.raises(ValueError, match="one of the project's own"):
         bring(source, name="desk", reserved=["desk"])
@@ -122,7 +123,7 @@ def test_names_of_the_project_and_names_in_use_are_refused(tmp_path):
         bring(source, name="mine")
 
 
-def test_a_defect_leaves_nothing_behind(tmp_path):
+def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"query": "a", "document": "b"}\n{"query": ')
     with pytest.raises(ValueError, match="line 2"):
         bring(tmp_path / "bad.jsonl", name="mine")
@@ -132,7 +133,7 @@ def test_a_defect_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk"])
-def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path, scale):
+def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: str) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     planned = plan_imported("mine", scale, quiet)
     runs = read_runs(planned.path)
@@ -143,7 +144,7 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path, scale):
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
 
 
-def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path):
+def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     bring(tmp_path / "x.jsonl", name="mine")
@@ -151,7 +152,30 @@ def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path):
     assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
 
 
-def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path):
+def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path: Path) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl", num=100), name="mine")
     with pytest.raises(ValueError, match="training needs at least 128"):
         plan_imported("mine", "smoke", quiet)
+
+
+@pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"]])
+def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    from repro.cli.main import app
+
+    source = write_pairs_file(tmp_path / "x.jsonl", num=60 if "--scale" in words else 400)
+    result = CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine", *words])
+    assert isinstance(result.exception, ValueError), result.output
+    assert not is_imported("mine") and not list(corpora_folder().glob("*"))
+    write_pairs_file(tmp_path / "x.jsonl")
+    assert CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine"]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["mean", "given", "a b"])
+def test_a_collection_whose_name_would_fail_after_training_is_refused_before(tmp_path: Path, name: str) -> None:
+    judged = {"q1": {"d1": 1}}
+    write_beir_folder(tmp_path / name, Retrieval(name, ("d1",), ("thing",), ("q1",), ("what",), judged))
+    with pytest.raises(ValueError, match=r"taken for a mean|is no name"):
+        bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / name)
+    assert not is_imported("mine")

@@ -5,15 +5,19 @@ import json
 import os
 import tarfile
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from repro.data.beir import Retrieval, write_beir_folder
-from repro.data.foreign import MAX_LINE_BYTES, Columns, read_foreign
-from repro.data.importing import import_corpus, load_import, plan_runs
+from repro.data.lines import MAX_LINE_BYTES
+from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
 from repro.data.pairs import read_pairs
+from repro.data.readers import Columns, read_foreign
 from repro.spec import check_fields
 
 ROWS = [
@@ -22,7 +26,7 @@ ROWS = [
 ]
 
 
-def write(path, rows=ROWS):
+def write(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
     if path.suffix == ".jsonl":
         path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
     elif path.suffix == ".parquet":
@@ -37,11 +41,11 @@ def write(path, rows=ROWS):
     return path
 
 
-def imported(tmp_path, source, **options):
+def imported(tmp_path: Path, source: Path, **options: Any) -> Imported:
     return import_corpus(source, tmp_path / "out", name="mine", **options)
 
 
-def refused(tmp_path, source, words, **options):
+def refused(tmp_path: Path, source: Path, words: str, **options: Any) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         imported(tmp_path, source, **options)
     assert "\n" not in str(caught.value)
@@ -49,7 +53,7 @@ def refused(tmp_path, source, words, **options):
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
-def test_every_format_gives_the_same_pairs(tmp_path, ending):
+def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
     found = imported(tmp_path, write(tmp_path / f"pairs{ending}"))
     pairs = read_pairs(found.folder / "pairs.arrow")
     assert (found.num_read, found.num_kept, found.num_domains) == (8, 8, 2)
@@ -59,7 +63,7 @@ def test_every_format_gives_the_same_pairs(tmp_path, ending):
     assert load_import(found.folder) == found
 
 
-def test_columns_may_have_the_usual_names_or_given_ones(tmp_path):
+def test_columns_may_have_the_usual_names_or_given_ones(tmp_path: Path) -> None:
     rows = [
         {"anchor": "a b", "pos": ["c d", "e f"], "neg": ["g h"], "prompt": "x"},
         {"anchor": "i", "pos": ["j"], "neg": []},
@@ -72,13 +76,13 @@ def test_columns_may_have_the_usual_names_or_given_ones(tmp_path):
     assert only[0][:4] == ("a", "b", ("c",), "")
 
 
-def test_negatives_are_kept_when_the_first_pair_has_none(tmp_path):
+def test_negatives_are_kept_when_the_first_pair_has_none(tmp_path: Path) -> None:
     rows = [{"query": "a", "document": "b"}, {"query": "c", "document": "d", "negatives": ["e"]}]
     found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
     assert read_pairs(found.folder / "pairs.arrow").negatives(range(2)) == [[], ["e"]]
 
 
-def test_the_audit_counts_what_was_left_out(tmp_path):
+def test_the_audit_counts_what_was_left_out(tmp_path: Path) -> None:
     rows = [
         *ROWS,
         ROWS[0] | {"query": "What is  THING 0?"},
@@ -97,7 +101,7 @@ def test_the_audit_counts_what_was_left_out(tmp_path):
     assert any("evaluated" in sentence for sentence in found.warnings)
 
 
-def test_a_beir_folder_gives_the_pairs_of_its_training_split(tmp_path):
+def test_a_beir_folder_gives_the_pairs_of_its_training_split(tmp_path: Path) -> None:
     data = Retrieval("b", ("d1", "d2"), ("one", "two"), ("q1", "q2"), ("a", "b"), {"q1": {"d1": 1}, "q2": {"d2": 0}})
     write_beir_folder(tmp_path / "b", data, "train")
     found = imported(tmp_path, tmp_path / "b")
@@ -107,7 +111,7 @@ def test_a_beir_folder_gives_the_pairs_of_its_training_split(tmp_path):
         import_corpus(tmp_path / "b", tmp_path / "other", name="mine")
 
 
-def test_a_folder_of_files_is_read_in_order(tmp_path):
+def test_a_folder_of_files_is_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "2.csv", ROWS[4:])
     write(tmp_path / "in" / "1.jsonl", ROWS[:4])
@@ -138,12 +142,12 @@ def test_a_folder_of_files_is_read_in_order(tmp_path):
         ("x.zip", b"nothing", "neither a zip nor a tar"),
     ],
 )
-def test_defects_are_named_and_nothing_is_left(tmp_path, name, content, words):
+def test_defects_are_named_and_nothing_is_left(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(content)
     refused(tmp_path, tmp_path / name, words)
 
 
-def test_archives_are_read_and_paths_outside_are_refused(tmp_path):
+def test_archives_are_read_and_paths_outside_are_refused(tmp_path: Path) -> None:
     inner = write(tmp_path / "pairs.jsonl").read_bytes()
     with zipfile.ZipFile(tmp_path / "good.zip", "w") as archive:
         archive.writestr("mine/pairs.jsonl", inner)
@@ -164,9 +168,9 @@ def test_archives_are_read_and_paths_outside_are_refused(tmp_path):
     assert not list(tmp_path.parent.glob("evil*"))
 
 
-def test_a_pickle_that_would_run_code_is_not_read(tmp_path):
+def test_a_pickle_that_would_run_code_is_not_read(tmp_path: Path) -> None:
     class Bomb:
-        def __reduce__(self):
+        def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
             return (os.mkdir, (str(tmp_path / "exploded"),))
 
     import pickle
@@ -177,13 +181,13 @@ def test_a_pickle_that_would_run_code_is_not_read(tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_what_is_there_is_not_overwritten(tmp_path):
+def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     imported(tmp_path, write(tmp_path / "x.jsonl"))
     with pytest.raises(ValueError, match="there already"):
         imported(tmp_path, tmp_path / "x.jsonl")
 
 
-def test_the_plan_fits_the_corpus_and_speaks_of_fields_that_exist(tmp_path):
+def test_the_plan_fits_the_corpus_and_speaks_of_fields_that_exist(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"d {n}"} for n in range(300)]
     found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
     plan = plan_runs(found)
@@ -195,6 +199,6 @@ def test_the_plan_fits_the_corpus_and_speaks_of_fields_that_exist(tmp_path):
         plan_runs(small)
 
 
-def test_unknown_columns_are_refused():
+def test_unknown_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="colour"):
         Columns({"colour": "x"})

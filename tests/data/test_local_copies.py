@@ -5,34 +5,37 @@ import json
 import re
 import threading
 import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from repro.data import benchmarks
 from repro.data.beir import Retrieval, load_beir, write_beir_folder
-from repro.data.benchmarks import BENCHMARKS, SUITES, folders_of
-from repro.data.download import download
-from repro.data.local_copies import CHECKSUMS, declared, fetch, folder_of, parts_of, problems
 from repro.data.pairs import read_pairs
-from repro.inputs import corpus_stage, suite_corpus, suite_of
+from repro.data.paper import benchmarks
+from repro.data.paper.benchmarks import BENCHMARKS, SUITES, folders_of
+from repro.data.paper.download import download
+from repro.data.paper.local_copies import CHECKSUMS, declared, fetch, folder_of, parts_of, problems
+from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 from repro.spec import base
 
 CONTENT = bytes(range(256)) * 40_000  # ten megabytes: several blocks
 
 
-def quiet(line):
+def quiet(line: str) -> None:
     """Says nothing."""
 
 
 class Server:
     """A web server on loopback that serves bytes, breaks connections when asked, and notes what it was asked."""
 
-    def __init__(self, content, *, break_after=(), ranges=True):
+    def __init__(self, content: bytes, *, break_after: Sequence[int] = (), ranges: bool = True) -> None:
         self.ranges_asked, breaks, outer = [], list(break_after), self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
+            def do_GET(self) -> None:
                 asked = self.headers.get("Range")
                 outer.ranges_asked.append(asked)
                 start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and ranges else 0
@@ -47,7 +50,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(body[: breaks.pop(0)] if breaks else body)
 
-            def log_message(self, *words):
+            def log_message(self, *words: object) -> None:
                 pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -56,10 +59,10 @@ class Server:
 
 
 @pytest.fixture
-def serve(socket_enabled):
+def serve(socket_enabled: None) -> Iterator[Callable[..., Server]]:
     servers = []
 
-    def start(content=CONTENT, **options):
+    def start(content: bytes = CONTENT, **options: Any) -> Server:
         servers.append(Server(content, **options))
         return servers[-1]
 
@@ -69,53 +72,55 @@ def serve(socket_enabled):
         server.http.server_close()
 
 
-def md5(content):
+def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def test_a_download_that_breaks_goes_on_where_it_was(serve, tmp_path):
+def test_a_download_that_breaks_goes_on_where_it_was(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve(break_after=[3_000_000, 2_000_000])
-    path = download(f"{server.url}/x", tmp_path / "x", md5=md5(CONTENT), report=quiet, wait_seconds=0)
+    path = download(f"{server.url}/x", tmp_path / "x", md5=md5(CONTENT), progress=quiet, wait_seconds=0)
     assert path.read_bytes() == CONTENT
     assert server.ranges_asked == [None, "bytes=3000000-", "bytes=5000000-"]
-    download(f"{server.url}/x", tmp_path / "x", report=quiet)
+    download(f"{server.url}/x", tmp_path / "x", progress=quiet)
     assert len(server.ranges_asked) == 3  # what is there is kept
 
 
-def test_a_download_that_was_killed_goes_on_when_called_again(serve, tmp_path):
+def test_a_download_that_was_killed_goes_on_when_called_again(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "x.part").write_bytes(CONTENT[:1_234_567])
     server = serve()
-    assert download(f"{server.url}/x", tmp_path / "x", report=quiet).read_bytes() == CONTENT
+    assert download(f"{server.url}/x", tmp_path / "x", progress=quiet).read_bytes() == CONTENT
     assert server.ranges_asked == ["bytes=1234567-"]
     (tmp_path / "y.part").write_bytes(CONTENT)  # whole, but not yet under its name
-    assert download(f"{server.url}/y", tmp_path / "y", md5=md5(CONTENT), report=quiet).read_bytes() == CONTENT
+    assert download(f"{server.url}/y", tmp_path / "y", md5=md5(CONTENT), progress=quiet).read_bytes() == CONTENT
 
 
-def test_a_server_that_knows_no_ranges_is_read_from_the_start(serve, tmp_path):
+def test_a_server_that_knows_no_ranges_is_read_from_the_start(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "x.part").write_bytes(b"something else")
     server = serve(ranges=False)
-    assert download(f"{server.url}/x", tmp_path / "x", report=quiet).read_bytes() == CONTENT
+    assert download(f"{server.url}/x", tmp_path / "x", progress=quiet).read_bytes() == CONTENT
 
 
-def test_another_content_is_removed_and_named(serve, tmp_path):
+def test_another_content_is_removed_and_named(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve()
     with pytest.raises(ValueError, match="is not the file that was expected"):
-        download(f"{server.url}/x", tmp_path / "x", md5="0" * 32, report=quiet)
+        download(f"{server.url}/x", tmp_path / "x", md5="0" * 32, progress=quiet)
     assert not list(tmp_path.glob("x*"))
 
 
-def test_a_server_that_is_not_there_is_one_error_that_says_how_to_go_on(serve, tmp_path):
+def test_a_server_that_is_not_there_is_one_error_that_says_how_to_go_on(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
     server = serve()
     server.http.server_close()
     with pytest.raises(OSError, match="the same command goes on"):
-        download(f"{server.url}/x", tmp_path / "x", report=quiet, wait_seconds=0)
+        download(f"{server.url}/x", tmp_path / "x", progress=quiet, wait_seconds=0)
 
 
-def collection(name="scifact"):
+def collection(name: str = "scifact") -> Retrieval:
     return Retrieval(name, ("d1", "d2"), ("one", "two"), ("q1",), ("a",), {"q1": {"d1": 1}})
 
 
-def archive(tmp_path, name="scifact"):
+def archive(tmp_path: Path, name: str = "scifact") -> bytes:
     write_beir_folder(tmp_path / "made" / name, collection(name))
     with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as made:
         for path in sorted((tmp_path / "made").rglob("*.*")):
@@ -124,17 +129,17 @@ def archive(tmp_path, name="scifact"):
 
 
 @pytest.fixture
-def fetched(serve, tmp_path, monkeypatch):
+def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tiny SciFact, fetched from a server on loopback."""
     content = archive(tmp_path)
     known = BENCHMARKS["scifact"]
     tiny = type(known)(**{**vars(known), "md5": md5(content)})
-    monkeypatch.setattr("repro.data.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
+    monkeypatch.setattr("repro.data.paper.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
     server = serve(content, break_after=[100])
-    return fetch("scifact", tmp_path / "data", report=quiet, base=server.url)
+    return fetch("scifact", tmp_path / "data", progress=quiet, base=server.url)
 
 
-def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched, tmp_path):
+def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched: Path, tmp_path: Path) -> None:
     assert fetched == folder_of("scifact", tmp_path / "data")
     assert load_beir(fetched).documents == ("one", "two")
     listed = json.loads((fetched / CHECKSUMS).read_text())
@@ -146,7 +151,7 @@ def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched, tmp_p
     assert not list(fetched.parent.glob("*.zip*")) and problems("scifact", tmp_path / "data") == []
 
 
-def test_verify_names_each_file_that_changed(fetched, tmp_path):
+def test_verify_names_each_file_that_changed(fetched: Path, tmp_path: Path) -> None:
     corpus = (fetched / "corpus.jsonl").read_text()
     (fetched / "corpus.jsonl").write_text(corpus.replace("one", "eno"))
     (fetched / "queries.jsonl").write_text("")
@@ -157,7 +162,7 @@ def test_verify_names_each_file_that_changed(fetched, tmp_path):
     assert len(problems("scifact", tmp_path / "data", is_thorough=False)) == 2
 
 
-def test_an_absent_set_is_named_with_its_size_and_command(tmp_path):
+def test_an_absent_set_is_named_with_its_size_and_command(tmp_path: Path) -> None:
     (only,) = problems("nq", tmp_path)
     assert "about 498 MB" in only and "repro fetch nq" in only
     with pytest.raises(ValueError, match=r"\['cqadupstack'\].*about 5500 MB.*repro fetch cqadupstack --data-dir"):
@@ -166,7 +171,7 @@ def test_an_absent_set_is_named_with_its_size_and_command(tmp_path):
         parts_of("laion")
 
 
-def test_a_suite_of_local_copies_can_be_run_on(tmp_path, monkeypatch):
+def test_a_suite_of_local_copies_can_be_run_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):
@@ -178,7 +183,9 @@ def test_a_suite_of_local_copies_can_be_run_on(tmp_path, monkeypatch):
     assert load_beir(suite_of(run).datasets[0].path).documents == ("one", "two")
 
 
-def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_corpus(tmp_path, monkeypatch):
+def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=r"about 20 GB.*repro fetch nomic-supervised"):
         corpus_stage("nomic-supervised")
@@ -193,13 +200,13 @@ def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_c
     assert corpus_stage("nomic-supervised").path != stage.path
 
 
-def test_every_declared_set_says_where_it_is_from():
+def test_every_declared_set_says_where_it_is_from() -> None:
     assert {*SUITES, "nomic-unsupervised", "nq"} <= set(declared())
     for known in BENCHMARKS.values():
         assert re.fullmatch(r"[0-9a-f]{32}", known.md5) and known.hub_id and known.revision and known.licence
 
 
-def test_revisions_and_licences_are_those_of_mteb():
+def test_revisions_and_licences_are_those_of_mteb() -> None:
     import mteb
 
     tasks = {"fiqa": "FiQA2018", "quora": "QuoraRetrieval", "trec-covid": "TRECCOVID"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from repro.data import mining
+from repro.data.mined import mining
+from repro.data.mined.sources import cloud, docstrings, medical
 from repro.data.pairs import Row
-from repro.data.sources import cloud, docstrings, medical
-from repro.data.sources.wording import normalise, phrase, strip_html
+from repro.data.wording import normalise, phrase, strip_html
 
 MODULE = '''"""Tools for averages.
 

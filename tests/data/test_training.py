@@ -3,9 +3,9 @@
 from collections import Counter
 
 from repro.data.beir import Retrieval
+from repro.data.filters import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
+from repro.data.mined.views import views
 from repro.data.pairs import Row
-from repro.data.training import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
-from repro.data.views import views
 
 EVALUATED = EvaluatedTexts(
     [Retrieval("c", ("d",), ("Held out document.",), ("q",), ("held out query",), {"q": {"d": 1}})]

@@ -1,6 +1,7 @@
 """Which context documents are drawn, and what is kept of them."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,16 @@ from repro.data.beir import Retrieval, SuiteDataset
 from repro.evaluate.contexts import draw_context, wrong_corpora
 
 
-def corpus(name="a", count=20):
+def corpus(name: str = "a", count: int = 20) -> Retrieval:
     ids = tuple(f"{name}{n}" for n in range(count))
     return Retrieval(name, ids, tuple(f"text of {i}" for i in ids), ("q",), ("the query",), {"q": {ids[0]: 1}})
 
 
-def datasets(families):
+def datasets(families: Sequence[str]) -> list[SuiteDataset]:
     return [SuiteDataset(f"set{place}", family, Path()) for place, family in enumerate(families)]
 
 
-def test_own_context_is_a_sample_of_documents_and_the_record_can_name_them():
+def test_own_context_is_a_sample_of_documents_and_the_record_can_name_them() -> None:
     context = draw_context("own", corpus(), num_contexts=7, seed=3)
     ids = [text.removeprefix("text of ") for text in context.texts]
     assert len(set(ids)) == 7 and set(ids) <= set(corpus().document_ids)
@@ -28,13 +29,13 @@ def test_own_context_is_a_sample_of_documents_and_the_record_can_name_them():
     assert context.provenance["num_documents"] == 7
 
 
-def test_the_draw_depends_on_the_seed_and_the_corpus_alone():
+def test_the_draw_depends_on_the_seed_and_the_corpus_alone() -> None:
     first = draw_context("own", corpus(), num_contexts=7, seed=3)
     assert first.texts == draw_context("wrong", corpus(), num_contexts=7, seed=3).texts
     assert first.texts != draw_context("own", corpus(), num_contexts=7, seed=4).texts
 
 
-def test_a_small_corpus_gives_all_it_has_and_null_gives_nothing():
+def test_a_small_corpus_gives_all_it_has_and_null_gives_nothing() -> None:
     assert sorted(draw_context("own", corpus(count=3), num_contexts=8, seed=0).texts) == sorted(
         corpus(count=3).documents
     )
@@ -43,7 +44,7 @@ def test_a_small_corpus_gives_all_it_has_and_null_gives_nothing():
 
 
 @given(st.lists(st.sampled_from("ABCD"), min_size=2, max_size=24))
-def test_every_wrong_corpus_is_another_one_and_serves_once(families):
+def test_every_wrong_corpus_is_another_one_and_serves_once(families: Sequence[str]) -> None:
     sets = datasets(families)
     others = wrong_corpora(sets)
     assert set(others) == set(others.values()) == {dataset.name for dataset in sets}
@@ -53,13 +54,13 @@ def test_every_wrong_corpus_is_another_one_and_serves_once(families):
         assert all(family[name] != family[other] for name, other in others.items())
 
 
-def test_a_large_family_keeps_as_few_of_its_own_as_it_must():
+def test_a_large_family_keeps_as_few_of_its_own_as_it_must() -> None:
     family = {dataset.name: dataset.family for dataset in datasets("AAAAAB")}
     others = wrong_corpora(datasets("AAAAAB"))
     assert sum(family[name] == family[other] for name, other in others.items()) == 4
 
 
-def test_bad_input_is_one_clear_line():
+def test_bad_input_is_one_clear_line() -> None:
     with pytest.raises(ValueError, match=r"unknown context 'topk'.*'random'"):
         draw_context("topk", corpus(), num_contexts=2, seed=0)
     with pytest.raises(ValueError, match="no wrong corpus"):

@@ -1,5 +1,8 @@
 """Promises of oddities: each is applied unasked, changes the score it is about, and is told beside it."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,7 @@ from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.evaluate.collections import read_collections
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.suites import TOP_K, evaluate_bm25, evaluate_suite
-from repro.scores import notes_of
+from repro.report.scores import notes_of
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
 IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
@@ -16,20 +19,20 @@ IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
 class Mirror:
     """A text's vector is its own words, so that a query finds itself first."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.roles, self.context_roles = [], []
 
-    def set_context(self, texts, seed=0, prompt="document"):
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         self.context_roles.append(prompt)
 
-    def encode(self, texts, prompt="document"):
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         self.roles.append(prompt)
         words = ["for", "against", *"0123"]
         vectors = np.array([[word in text.split() for word in words] for text in texts], dtype=np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def suite_of(tmp_path, name, judgements, split="test"):
+def suite_of(tmp_path: Path, name: str, judgements: dict[str, dict[str, int]], split: str = "test") -> Suite:
     queries = {i: t for i, t in zip(IDS, DOCUMENTS, strict=True) if i in judgements}
     data = Retrieval(name, IDS, DOCUMENTS, tuple(queries), tuple(queries.values()), judgements)
     write_beir_folder(tmp_path / name, data, split)
@@ -40,7 +43,7 @@ COUNTERS = {f"pro{n}": {f"con{n}": 1} for n in range(4)}
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
-def test_a_query_that_is_a_document_does_not_find_itself(tmp_path, name):
+def test_a_query_that_is_a_document_does_not_find_itself(tmp_path: Path, name: str) -> None:
     odd = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS), folder=tmp_path / "out")
     run = read_run(tmp_path / "out" / "odd" / f"{name}.trec.gz")
     assert all(query not in hits for query, hits in run.items())
@@ -48,7 +51,7 @@ def test_a_query_that_is_a_document_does_not_find_itself(tmp_path, name):
     assert odd.metrics[f"odd/{name}/mrr_at_10"] > usual.metrics["odd/debates/mrr_at_10"]
 
 
-def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path):
+def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> None:
     texts = tuple(f"claim {n}" for n in range(TOP_K + 20))
     ids = tuple(f"d{n}" for n in range(TOP_K + 20))
     data = Retrieval("arguana", ids, texts, ids[:3], texts[:3], {i: {"d9": 1} for i in ids[:3]})
@@ -56,7 +59,7 @@ def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path):
     suite = Suite("odd", (SuiteDataset("arguana", "family", tmp_path / "arguana"),))
 
     class Even(Mirror):
-        def encode(self, texts, prompt="document"):
+        def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
             return np.ones((len(texts), 2), dtype=np.float32)
 
     evaluate_suite(Even(), suite, folder=tmp_path / "out")
@@ -67,7 +70,7 @@ def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path):
     assert all(query not in hits and len(hits) == TOP_K for query, hits in found.items())
 
 
-def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path):
+def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path: Path) -> None:
     encoder = Mirror()
     evaluate_suite(encoder, suite_of(tmp_path, "quora", COUNTERS), num_contexts=2)
     assert encoder.roles == ["query", "query"] and encoder.context_roles == ["query"]
@@ -76,7 +79,7 @@ def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path):
     assert usual.roles == ["query", "document"] and usual.context_roles == ["document"]
 
 
-def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path):
+def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path: Path) -> None:
     import pytrec_eval
 
     lacking = {**COUNTERS, "pro0": {"con0": 1, "gone": 1}}
@@ -92,7 +95,7 @@ def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path):
         read_collections(suite_of(tmp_path, "debates", lacking))
 
 
-def test_ms_marco_is_scored_on_dev(tmp_path):
+def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, "msmarco", COUNTERS, "dev")
     (tmp_path / "msmarco" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\npro0\tcon3\t1\n")
     found = evaluate_suite(Mirror(), suite)
@@ -111,7 +114,7 @@ def test_ms_marco_is_scored_on_dev(tmp_path):
         ("webis-touche2020", "version 2"),
     ],
 )
-def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path, name, words):
+def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path: Path, name: str, words: str) -> None:
     split = "dev" if name == "msmarco" else "test"
     found = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS, split))
     (row,) = found.provenance["datasets"]

@@ -1,6 +1,7 @@
 """Search, measures and run files, against full sorting, pytrec-eval and arithmetic by hand."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ QUERY_IDS = [f"q{n}" for n in range(5)]
 DOCUMENT_IDS = [f"d{n}" for n in np.random.default_rng(9).permutation(40)]
 
 
-def vectors(count, seed):
+def vectors(count: int, seed: int) -> np.ndarray:
     found = np.random.default_rng(seed).normal(size=(count, 6))
     return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
-def test_search_is_the_full_sort():
+def test_search_is_the_full_sort() -> None:
     queries, documents = vectors(5, 0), vectors(40, 1)
     run = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 7)
     exact = queries.astype(np.float64) @ documents.T.astype(np.float64)
@@ -27,7 +28,7 @@ def test_search_is_the_full_sort():
 
 
 @pytest.mark.parametrize("k", [1, 37, 150, 299, 400])
-def test_ties_go_to_the_smaller_id_also_at_the_cut(k):
+def test_ties_go_to_the_smaller_id_also_at_the_cut(k: int) -> None:
     """Four different vectors among three hundred documents, so that every cut falls into a tie."""
     rng = np.random.default_rng(5)
     documents = vectors(4, 6)[rng.integers(0, 4, 300)]
@@ -37,7 +38,7 @@ def test_ties_go_to_the_smaller_id_also_at_the_cut(k):
     assert list(run["q"]) == [i for _, i in sorted(zip(-scores, ids, strict=True))][:k]
 
 
-def test_reranking_looks_only_at_the_candidates():
+def test_reranking_looks_only_at_the_candidates() -> None:
     queries, documents = vectors(5, 0), vectors(40, 1)
     candidates = {query_id: DOCUMENT_IDS[n : n + 9] for n, query_id in enumerate(QUERY_IDS)}
     full = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 40)
@@ -46,12 +47,12 @@ def test_reranking_looks_only_at_the_candidates():
         assert list(run[query_id]) == [d for d in full[query_id] if d in candidates[query_id]][:4]
 
 
-def test_a_query_does_not_find_itself():
+def test_a_query_does_not_find_itself() -> None:
     run = {"a": {"a": 1.0, "b": 0.5, "c": 0.4}, "x": {"a": 0.1, "b": 0.5}}
     assert without_self_hits(run, 1) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
 
 
-def test_ndcg_is_what_a_hand_computes():
+def test_ndcg_is_what_a_hand_computes() -> None:
     run = {"q": {"x": 3.0, "y": 2.0, "z": 1.0}}
     values = score(run, {"q": {"y": 2, "z": 1, "w": 1}})
     gained = 2 / math.log2(3) + 1 / math.log2(4)
@@ -61,7 +62,7 @@ def test_ndcg_is_what_a_hand_computes():
     assert values["mrr_at_10"] == pytest.approx(1 / 2)
 
 
-def test_measures_agree_with_pytrec_eval():
+def test_measures_agree_with_pytrec_eval() -> None:
     run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 40)
     rng = np.random.default_rng(2)
     judgements = {q: {d: int(rng.integers(0, 3)) for d in rng.choice(DOCUMENT_IDS, 6, False)} for q in QUERY_IDS}
@@ -71,18 +72,18 @@ def test_measures_agree_with_pytrec_eval():
         np.testing.assert_allclose(found[ours], [reference[q][theirs] for q in sorted(judgements)], atol=1e-6)
 
 
-def test_measures_break_ties_by_the_smaller_id():
+def test_measures_break_ties_by_the_smaller_id() -> None:
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}})["mrr_at_10"] == pytest.approx(0.5)
 
 
-def test_scores_stand_in_the_order_of_query_ids_and_a_missing_query_scores_nothing():
+def test_scores_stand_in_the_order_of_query_ids_and_a_missing_query_scores_nothing() -> None:
     values = score({"b": {"x": 1.0}, "a": {"y": 1.0}}, {"c": {"x": 1}, "b": {"x": 1}, "a": {"x": 1}})
     assert values["ndcg_at_10"].tolist() == [0, 1, 0]
     assert values["ndcg_at_10"].dtype == np.float32
 
 
-def test_bm25_finds_the_document_that_shares_rare_words():
+def test_bm25_finds_the_document_that_shares_rare_words() -> None:
     documents = ("the bucket is listed", "the table is deleted", "listing the listed lists")
     retrieval = Retrieval("x", ("c", "b", "a"), documents, ("q", "none"), ("list bucket", "zebra"), {})
     run, parameters = bm25_search(retrieval, 10)
@@ -92,7 +93,7 @@ def test_bm25_finds_the_document_that_shares_rare_words():
     assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(parameters)
 
 
-def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path):
+def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path: Path) -> None:
     run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 7)
     for name in ("one", "two"):
         write_run(tmp_path / f"{name}.trec.gz", run, tag="test")
@@ -101,7 +102,7 @@ def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path):
     assert (tmp_path / "one.trec.gz").read_bytes()[4:8] == bytes(4), "the header holds no time"
 
 
-def test_bad_input_is_one_clear_line(tmp_path):
+def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     documents = vectors(2, 0)
     bad = documents.copy()
     bad[0, 0] = np.nan

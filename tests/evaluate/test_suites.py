@@ -1,9 +1,12 @@
 """A suite scored under several contexts, with an encoder whose vectors can be worked out by hand."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from repro.data.beir import Retrieval, load_suite, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, Suite, load_suite, write_beir_folder, write_suite
 from repro.evaluate.retrieval import read_run, score
 from repro.evaluate.suites import Setting, evaluate_bm25, evaluate_setting, evaluate_suite
 
@@ -13,14 +16,14 @@ FAMILY = {"ants": "insects", "bees": "insects", "oaks": "trees"}
 class FakeEncoder:
     """One dimension a number; a text gets its number right only when the context shows its collection."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.context, self.contexts_seen = None, []
 
-    def set_context(self, texts, seed=0, prompt="document"):
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         self.context = texts
         self.contexts_seen.append(texts)
 
-    def encode(self, texts, prompt="document"):
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         vectors = np.zeros((len(texts), 50), dtype=np.float32)
         for place, text in enumerate(texts):
             collection, number = text.split()[1], int(text.split()[2])
@@ -30,7 +33,7 @@ class FakeEncoder:
 
 
 @pytest.fixture
-def suite(tmp_path):
+def suite(tmp_path: Path) -> Suite:
     for size, name in zip((12, 8, 14), FAMILY, strict=True):
         write_beir_folder(
             tmp_path / name,
@@ -50,14 +53,14 @@ def suite(tmp_path):
 CONTEXTS = {"contexts": ("own", "wrong", "null"), "num_contexts": 4, "seed": 1}
 
 
-def test_each_context_has_its_own_paths_and_scores(suite):
+def test_each_context_has_its_own_paths_and_scores(suite: Suite) -> None:
     found = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     assert found.metrics["zoo/mean/ndcg_at_10"] == found.metrics["zoo+null/mean/ndcg_at_10"] == 1
     assert found.metrics["zoo+wrong/mean/ndcg_at_10"] < 0.5
     assert {path.split("/")[1] for path in found.metrics} == {*FAMILY, "insects", "trees", "mean"}
 
 
-def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite):
+def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite: Suite) -> None:
     found = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     sizes = [dataset["num_queries"] for dataset in found.provenance["datasets"]]
     assert sizes == [12, 8, 14]
@@ -70,7 +73,7 @@ def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite):
         assert found.metrics[f"{name}/mean/ndcg_at_10"] == pytest.approx(np.mean(parts))
 
 
-def test_context_documents_are_never_queries_and_their_origin_is_recorded(suite):
+def test_context_documents_are_never_queries_and_their_origin_is_recorded(suite: Suite) -> None:
     encoder = FakeEncoder()
     drawn = evaluate_suite(encoder, suite, **CONTEXTS).provenance["contexts"]
     assert all(text.startswith("document") for texts in encoder.contexts_seen if texts for text in texts)
@@ -82,21 +85,21 @@ def test_context_documents_are_never_queries_and_their_origin_is_recorded(suite)
             assert row["corpus"] != row["dataset"]
 
 
-def test_run_files_give_the_same_scores(suite, tmp_path):
+def test_run_files_give_the_same_scores(suite: Suite, tmp_path: Path) -> None:
     found = evaluate_suite(FakeEncoder(), suite, folder=tmp_path / "runs", **CONTEXTS)
     run = read_run(tmp_path / "runs" / "zoo+wrong" / "bees.trec.gz")
     again = score(run, {f"q{n:02d}": {f"d{n:02d}": 1} for n in range(8)})
     assert again["ndcg_at_10"].mean() == pytest.approx(found.metrics["zoo+wrong/bees/ndcg_at_10"])
 
 
-def test_reranking_finds_only_what_the_first_stage_found(suite):
+def test_reranking_finds_only_what_the_first_stage_found(suite: Suite) -> None:
     first = {name: {f"q{n:02d}": {f"d{n % 4:02d}": 1.0} for n in range(14)} for name in FAMILY}
     found = evaluate_setting(FakeEncoder(), suite, Setting(candidates=first))
     assert found.metrics["zoo/bees/ndcg_at_10"] == pytest.approx(4 / 8)
     assert found.provenance["protocol"] == "reranking of a first stage"
 
 
-def test_random_contexts_come_from_the_pool(suite):
+def test_random_contexts_come_from_the_pool(suite: Suite) -> None:
     pool = Retrieval("general", ("x", "y"), ("document else 1", "document else 2"), (), (), {})
     encoder = FakeEncoder()
     setting = Setting(contexts=("random",), num_contexts=2, pool=pool)
@@ -105,14 +108,14 @@ def test_random_contexts_come_from_the_pool(suite):
     assert {row["corpus"] for row in found.provenance["contexts"]} == {"general"}
 
 
-def test_bm25_is_scored_the_same_way_and_its_parameters_are_kept(suite):
+def test_bm25_is_scored_the_same_way_and_its_parameters_are_kept(suite: Suite) -> None:
     found = evaluate_bm25(suite)
     assert {path.split("/")[0] for path in found.metrics} == {"zoo"}
     assert found.provenance["bm25"]["k1"] == 0.9
     assert len(found.per_query["zoo"]) == 34
 
 
-def test_bad_input_is_one_clear_line(suite, tmp_path):
+def test_bad_input_is_one_clear_line(suite: Suite, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="without documents there is only 'own'"):
         evaluate_suite(FakeEncoder(), suite, contexts=("own", "wrong"))
     with pytest.raises(ValueError, match="pool of general text"):

@@ -41,7 +41,7 @@ HEATMAP = Picture(
 
 
 def labels_of(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
 
 
 def note_of(picture: Picture, rows: list[dict[str, object]]) -> str:
@@ -66,7 +66,7 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_the_range_of_two() -> None:
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (2.0, 9.0)
     assert labels_of(figure) == ["own (n = 2)", "wrong (n = 2)"]
-    assert figure.get_supxlabel() == "bands: range of two seeds"
+    assert figure.get_supxlabel() == "bands: range of n = 2 seeds"
 
 
 def test_from_three_seeds_on_the_band_is_students_interval() -> None:
@@ -76,15 +76,15 @@ def test_from_three_seeds_on_the_band_is_students_interval() -> None:
     expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     assert (found["low"], found["high"]) == pytest.approx(expected)
     further = [{**row, "steps": 2} for row in rows]
-    assert note_of(LINES, rows + further) == "bands: 95 % interval of the mean over seeds"
-    assert note_of(LINES, rows[:1]) == "one seed each: no interval"
+    assert note_of(LINES, rows + further) == "bands: 95 % interval of the mean over n seeds (Student's t)"
+    assert note_of(LINES, rows[:1]) == "n = 1 seed: no interval"
 
 
 def test_the_interval_of_a_lone_value_is_a_bar_that_can_be_seen() -> None:
     figure, _ = plot([row for row in ROWS if row["steps"] == 200], LINES)
     bars = [collection.get_segments()[0] for collection in figure.axes[0].collections]
     assert [bar[:, 1].tolist() for bar in bars] == [[4.0, 5.0], [2.0, 3.0]]
-    assert figure.get_supxlabel() == "bars: range of two seeds"
+    assert figure.get_supxlabel() == "bars: range of n = 2 seeds"
 
 
 def test_several_rows_of_one_seed_count_once() -> None:
@@ -130,7 +130,7 @@ def test_a_heat_map_has_a_panel_a_series_and_the_mean_over_seeds_in_each_cell() 
     assert [tick.get_text() for tick in filtered.get_xticklabels()] == ["2", "4", "8"]
     assert [tick.get_text() for tick in filtered.get_yticklabels()] == ["64", "128"]
     assert colourbar.get_ylabel() == "score"
-    assert figure.get_supxlabel() == "each cell: mean over seeds, n = 2; framed: within 4 of the best of its row"
+    assert figure.get_supxlabel() == "cells: mean over seeds, n = 2; framed: within 4 of the best of its row"
 
 
 def test_cells_near_the_best_of_their_row_are_framed_and_a_missing_one_is_a_dash() -> None:
@@ -180,21 +180,143 @@ def test_what_several_seeds_measured_of_one_thing_is_one_dot_of_a_scatter() -> N
     assert labels_of(figure)[0].endswith("n = 3")
 
 
-def test_seeds_of_one_setting_are_dots_but_no_evidence_of_their_own() -> None:
-    """Nine runs of three settings say no more than three: an interval over nine dots would be too narrow."""
+def test_the_r_of_seeds_of_settings_is_their_mean_with_an_interval_over_seeds_alone() -> None:
+    """Nine runs of three settings are no nine independent dots: r is of a seed's settings, its interval of seeds."""
+    generator = np.random.default_rng(3)
     rows = [
-        {"series": "a", "setting": f"s{size}", "seed": seed, "loss": size + seed / 10, "score": 2.0 * size + seed % 2}
-        for size in range(3)
+        {"series": "a", "setting": f"s{n}", "seed": seed, "loss": n + seed / 10, "score": generator.normal(n, 1.5)}
+        for n in range(4)
         for seed in range(3)
     ]
-    figure, _ = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False))
-    label = labels_of(figure)[0]
-    assert len(figure.axes[0].get_lines()[0].get_xdata()) == 9
-    assert label.endswith("n = 9 of 3 settings") and "[" not in label
-    assert "interval" not in figure.get_supxlabel()
-    alone = [row for row in rows if row["seed"] == 0] + [{**rows[0], "setting": "s3", "loss": 4.0, "score": 9.0}]
-    figure, _ = plot(alone, replace(LINES, kind="scatter", x="loss", x_is_log=False))
-    assert "[" in labels_of(figure)[0] and "interval" in figure.get_supxlabel()
+    frame, picture = pd.DataFrame(rows), replace(LINES, kind="scatter", x="loss", x_is_log=False)
+    each = [np.corrcoef(one["loss"], one["score"])[0, 1] for _, one in frame.groupby("seed")]
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(each), scale=stats.sem(each))
+    low, high = max(low, -1.0), min(high, 1.0)
+    figure, _ = plot(rows, picture)
+    assert labels_of(figure) == [f"a: r = {np.mean(each):+.2f} [{low:+.2f}, {high:+.2f}], n = 3"]
+    assert len(figure.axes[0].get_lines()[0].get_xdata()) == 12
+    assert "over the settings of a seed" in figure.get_supxlabel()
+    two = labels_of(plot([row for row in rows if row["seed"] < 2], picture)[0])[0]
+    assert two.endswith(", n = 2") and "[" not in two
+    lone = labels_of(plot([row for row in rows if row["seed"] == 0 or row["setting"] == "s0"], picture)[0])[0]
+    assert "[" not in lone and lone.endswith("n = 1"), "a seed of one setting has no r"
+
+
+def test_a_scatter_has_a_panel_a_series_on_shared_axes() -> None:
+    rows = [
+        {"series": name, "seed": 0, "loss": x, "score": x * gain}
+        for name, gain in (("one", 1.0), ("two", -1.0), ("three", 2.0))
+        for x in (1.0, 2.0, 4.0)
+    ]
+    panels = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False, is_panelled=True))[0].axes
+    assert [axes.get_legend().get_texts()[0].get_text()[:5] for axes in panels] == ["one: ", "two: ", "three"]
+    assert [list(axes.get_lines()[0].get_ydata()) for axes in panels] == [[1, 2, 4], [-1, -2, -4], [2, 4, 8]]
+    assert len({axes.get_xlim() for axes in panels}) == len({axes.get_ylim() for axes in panels}) == 1
+
+
+CROSSED = Picture(
+    kind="crossed", x="context", y="searched", cell="score", x_label="context", y_label="searched", cell_label="points"
+)
+SCORES = {0: [[50.0, 51.0], [60.5, 60.0]], 1: [[52.0, 52.0], [61.0, 62.0]], 2: [[51.0, 54.0], [60.0, 61.0]]}
+"""Of each seed: searched a and b (rows) under contexts a and b (columns)."""
+CROSSES = [
+    {"series": "s", "seed": seed, "searched": row, "context": column, "score": SCORES[seed][i][j]}
+    for seed in SCORES
+    for i, row in enumerate("ab")
+    for j, column in enumerate("ab")
+]
+
+
+def test_a_crossed_heat_map_has_its_own_on_the_diagonal_and_differences_beside_it() -> None:
+    grid, side = plot(CROSSES, CROSSED)[0].axes
+    gaps = np.array([1.0, 0.0, 3.0]), np.array([0.5, -1.0, -1.0])
+    assert [text.get_text() for text in grid.texts] == ["51.0", f"{gaps[0].mean():+.1f}", "-0.5", "61.0"]
+    low, high = grid.collections[0].get_clim()
+    assert low == -high, "colours are centred at zero"
+    (bars,) = side.containers
+    ends = [segment[:, 0] for segment in bars.lines[2][0].get_segments()]
+    every = (gaps[0] + gaps[1]) / 2
+    expected = [stats.t.interval(0.95, 2, loc=gap.mean(), scale=stats.sem(gap)) for gap in (*gaps, every)]
+    assert np.allclose(ends, expected)
+    assert [tick.get_text() for tick in grid.get_yticklabels()] == ["a", "b", "mean over rows"]
+
+
+@pytest.mark.parametrize("lacks", ["seeds", "diagonal", "a cell"])
+def test_a_crossed_heat_map_survives_one_seed_and_scores_that_are_not_there(lacks: str, tmp_path: Path) -> None:
+    kept = {
+        "seeds": [row for row in CROSSES if row["seed"] == 0],
+        "diagonal": [row for row in CROSSES if row["searched"] != row["context"]],
+        "a cell": [row for row in CROSSES if (row["searched"], row["context"]) != ("a", "b")],
+    }[lacks]
+    assert draw(kept, tmp_path / "x", CROSSED).is_file()
+    shown = [text.get_text() for text in plot(kept, CROSSED)[0].axes[0].texts]
+    assert len(shown) == 4 and shown.count("–") == {"seeds": 0, "diagonal": 4, "a cell": 1}[lacks]
+
+
+FOREST = Picture(kind="forest", x="effect", y="name", x_label="", y_label="")
+NAMES = ("name", "words", "unit", "effect", "low", "high", "bar_low", "bar_high", "verdict")
+EFFECTS = [
+    dict(zip(NAMES, values, strict=True))
+    for values in (
+        ("T1.a", "one", "points", 1.0, 0.5, 1.5, 0.0, np.nan, "HOLDS"),
+        ("F6.a", "two", "r", -0.4, np.nan, np.nan, np.nan, 0.0, "UNDECIDED"),
+        ("T1.b", "three", "points", 40.0, 30.0, 50.0, -1.0, 1.0, "DIFFERS"),
+    )
+]
+
+
+def test_a_forest_has_a_panel_a_unit_and_each_row_its_effect_interval_bar_and_verdict() -> None:
+    points, r = plot(EFFECTS, FOREST)[0].axes
+    assert [axes.get_xlabel() for axes in (points, r)] == ["points", "r"]
+    assert [tick.get_text() for tick in points.get_yticklabels()] == ["T1.a", "T1.b"]
+    assert [text.get_text() for text in points.texts] == ["one", "three"]
+    marks = [float(line.get_xdata()[0]) for line in points.get_lines() if len(line.get_xdata()) == 1]
+    assert marks == [1.0, 40.0]
+    drawn = {(float(part[0][0]), float(part[1][0])) for lines in points.collections for part in lines.get_segments()}
+    assert drawn >= {(0.5, 1.5), (30.0, 50.0)}, "intervals"
+    assert drawn >= {(0.0, 0.0), (-1.0, -1.0), (1.0, 1.0)}, "bars"
+    (side,) = points.child_axes
+    assert [tick.get_text() for tick in side.get_yticklabels()] == ["holds", "differs"]
+    low, high = points.get_xlim()
+    assert low < -1.0 and high > 50.0 and points.get_xscale() == "symlog"
+    across = [part for lines in r.collections for part in lines.get_segments() if part[0][0] != part[1][0]]
+    assert r.get_xscale() == "linear" and not across, "no interval where there is none"
+
+
+def test_dots_have_the_shape_of_their_mark_and_the_legend_says_which() -> None:
+    figure, _ = plot(GRID, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size", mark="cluster_size"))
+    shapes: dict[str, set[float]] = {}
+    for line in figure.axes[0].get_lines():
+        if line.get_alpha():
+            shapes.setdefault(line.get_marker(), set()).update(line.get_ydata())
+    clusters = [{row["score"] for row in GRID if row["cluster_size"] == size} for size in (2, 4, 8)]
+    assert sorted(map(sorted, shapes.values())) == sorted(map(sorted, clusters))
+    marks = [label for label in labels_of(figure) if label.startswith("cluster")]
+    assert marks == [f"cluster size {size}" for size in (2, 4, 8)]
+
+
+def test_a_title_and_its_small_line_stand_above_the_panels_and_take_nothing_of_their_room() -> None:
+    words = "what is seen, in words that are long enough to need a second line over a picture of this width"
+    bare, titled = (
+        plot(ROWS, replace(LINES, title=title, subtitle=small))[0] for title, small in (("", ""), (words, "Figure 3"))
+    )
+    for figure in (bare, titled):
+        figure.draw_without_rendering()
+    assert titled.get_figheight() > bare.get_figheight()
+    inches = [figure.axes[0].get_position().height * figure.get_figheight() for figure in (bare, titled)]
+    assert inches[0] == pytest.approx(inches[1], rel=0.03)
+    top = titled.axes[0].get_legend().get_window_extent().y1
+    head = titled.texts[-3:]
+    assert " ".join(text.get_text() for text in head) == f"{words} Figure 3"
+    assert all(text.get_window_extent().y0 >= top for text in head)
+
+
+def test_every_size_has_a_tick() -> None:
+    sizes = (1, 4, 16, 32, 64)
+    rows = [{"series": "a", "steps": size, "seed": seed, "score": float(size)} for size in sizes for seed in (0, 1)]
+    axes = plot(rows, LINES)[0].axes[0]
+    assert list(axes.get_xticks()) == list(sizes)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(map(str, sizes))
 
 
 def test_dots_fill_their_category_and_their_order_makes_no_trend() -> None:

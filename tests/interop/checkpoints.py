@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ V2 = {"width": 768, "inner": 1152, "words": 50368, "layers": 22, "first_layers":
 NULL = "second_stage_model.sequence_dropout_null_embedding"
 
 
-def nomic_shapes(at, width, inner, words, layers):
+def nomic_shapes(at: str, width: int, inner: int, words: int, layers: int) -> dict[str, tuple[int, ...]]:
     shapes = {
         "embeddings.word_embeddings.weight": (words, width),
         "embeddings.token_type_embeddings.weight": (2, width),
@@ -34,7 +35,7 @@ def nomic_shapes(at, width, inner, words, layers):
     return {at + name: shape for name, shape in shapes.items()}
 
 
-def modernbert_shapes(at, width, inner, words, layers):
+def modernbert_shapes(at: str, width: int, inner: int, words: int, layers: int) -> dict[str, tuple[int, ...]]:
     shapes = {
         "embeddings.tok_embeddings.weight": (words, width),
         "embeddings.norm.weight": (width,),
@@ -52,7 +53,9 @@ def modernbert_shapes(at, width, inner, words, layers):
     return {at + name: shape for name, shape in shapes.items()}
 
 
-def checkpoint_shapes(kind, *, width, inner, words, layers, first_layers, null=True):
+def checkpoint_shapes(
+    kind: str, *, width: int, inner: int, words: int, layers: int, first_layers: int, null: bool = True
+) -> dict[str, tuple[int, ...]]:
     """Name to shape of a whole checkpoint."""
     of = {"nomic": nomic_shapes, "modernbert": modernbert_shapes}[kind]
     shapes = of("first_stage_model.embedder.", width, inner, words, first_layers)
@@ -67,7 +70,7 @@ def checkpoint_shapes(kind, *, width, inner, words, layers, first_layers, null=T
     return shapes | ({NULL: (width,)} if null else {})
 
 
-def random_weights(kind, seed=0, **changes):
+def random_weights(kind: str, seed: int = 0, **changes: int | bool) -> dict[str, torch.Tensor]:
     """Weights in which every mistake shows: no zero bias, no tiny token type."""
     generator = torch.Generator().manual_seed(seed)
     shapes = checkpoint_shapes(kind, **(TINY | changes))
@@ -98,7 +101,13 @@ BASES = {
 EMBEDDERS = {"nomic": "nomic-ai/nomic-bert-2048", "modernbert": "answerdotai/ModernBERT-base"}
 
 
-def write_checkpoint(folder: Path, kind="nomic", weights=None, base=None, **fields):
+def write_checkpoint(
+    folder: Path,
+    kind: str = "nomic",
+    weights: dict[str, torch.Tensor] | None = None,
+    base: dict[str, Any] | None = None,
+    **fields: Any,
+) -> dict[str, np.ndarray]:
     """Writes a tiny checkpoint; gives its weights as float64 arrays."""
     folder.mkdir(parents=True, exist_ok=True)
     base = BASES[kind] | (base or {})

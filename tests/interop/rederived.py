@@ -5,6 +5,8 @@ Written from the specification (reference document, §0 to §1.9); nothing of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import erf
 
@@ -12,24 +14,24 @@ HEADS = 2
 NUM_PROMPTS = 8
 
 
-def gelu(x):
+def gelu(x: np.ndarray) -> np.ndarray:
     return x * (1 + erf(x / np.sqrt(2))) / 2
 
 
-def silu(x):
+def silu(x: np.ndarray) -> np.ndarray:
     return x / (1 + np.exp(-x))
 
 
-def relu(x):
+def relu(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0)
 
 
-def norm(x, weight, bias=0.0, eps=1e-12):
+def norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float = 0.0, eps: float = 1e-12) -> np.ndarray:
     centred = x - x.mean(-1, keepdims=True)
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * weight + bias
 
 
-def rotation(size, place, base):
+def rotation(size: int, place: int, base: float) -> np.ndarray:
     """The matrix that turns the pair (i, i + size/2) by place / base^(2i / size)."""
     matrix = np.zeros((size, size))
     for i in range(size // 2):
@@ -39,7 +41,9 @@ def rotation(size, place, base):
     return matrix
 
 
-def attention(x, wqkv, turn, visible):
+def attention(
+    x: np.ndarray, wqkv: np.ndarray, turn: Callable[[int, int], np.ndarray], visible: np.ndarray
+) -> np.ndarray:
     """Multi-head attention; `turn(head, place)` is the matrix put on queries and keys, `visible[i, j]` who sees."""
     width = x.shape[1]
     size = width // HEADS
@@ -55,7 +59,9 @@ def attention(x, wqkv, turn, visible):
     return out
 
 
-def nomic_layers(x, w, at, turn):
+def nomic_layers(
+    x: np.ndarray, w: dict[str, np.ndarray], at: str, turn: Callable[[int, int], np.ndarray]
+) -> np.ndarray:
     """`x` holds the sums of embeddings, before their normalisation."""
     x = norm(x, w[at + "emb_ln.weight"], w[at + "emb_ln.bias"])
     everything, n = np.ones((len(x), len(x)), bool), 0
@@ -69,7 +75,7 @@ def nomic_layers(x, w, at, turn):
     return x
 
 
-def modernbert_layers(x, w, at, window):
+def modernbert_layers(x: np.ndarray, w: dict[str, np.ndarray], at: str, window: int) -> np.ndarray:
     """`x` holds embeddings before the normalisation that the backbone itself applies."""
     size, n = x.shape[1] // HEADS, 0
     x = norm(x, w[at + "embeddings.norm.weight"], eps=1e-5)
@@ -87,12 +93,14 @@ def modernbert_layers(x, w, at, window):
     return norm(x, w[at + "final_norm.weight"], eps=1e-5)
 
 
-def head(x, w, at, activation):
+def head(
+    x: np.ndarray, w: dict[str, np.ndarray], at: str, activation: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
     hidden = activation(x @ w[f"{at}.0.weight"].T + w[f"{at}.0.bias"])
     return hidden @ w[f"{at}.2.weight"].T + w[f"{at}.2.bias"]
 
 
-def first_stage(w, ids, kind, forward, *, window=8):
+def first_stage(w: dict[str, np.ndarray], ids: np.ndarray, kind: str, forward: str, *, window: int = 8) -> np.ndarray:
     """The vector of one context document."""
     at = "first_stage_model.embedder."
     if kind == "nomic":
@@ -105,7 +113,18 @@ def first_stage(w, ids, kind, forward, *, window=8):
     return head(states.mean(0), w, "first_stage_model.mlp", gelu)
 
 
-def second_stage(w, ids, contexts, forward, kind, *, window=8, instruction_end=None, pools_prefix=False, shift=0):
+def second_stage(
+    w: dict[str, np.ndarray],
+    ids: np.ndarray,
+    contexts: np.ndarray,
+    forward: str,
+    kind: str,
+    *,
+    window: int = 8,
+    instruction_end: int | None = None,
+    pools_prefix: bool = False,
+    shift: int = 0,
+) -> np.ndarray:
     """The vector of one text; `contexts` is (C, width); `shift` moves soft prompts and text by some places."""
     width, num_contexts = contexts.shape[1], len(contexts)
     prompts = head(np.ones(width), w, "second_stage_model.prompt_projection", relu).reshape(NUM_PROMPTS, width)
@@ -120,7 +139,7 @@ def second_stage(w, ids, contexts, forward, kind, *, window=8, instruction_end=N
         if forward == "h1":
             prefix, words = prefix + types, words + types
 
-        def turn(number, place):
+        def turn(number: int, place: int) -> np.ndarray:
             if place < num_contexts:
                 return np.eye(size)
             return rotation(size, number if forward == "h1" else place + shift, 1000.0)
@@ -129,7 +148,14 @@ def second_stage(w, ids, contexts, forward, kind, *, window=8, instruction_end=N
     return project(w, states, ids, forward, instruction_end, pools_prefix)
 
 
-def project(w, states, ids, forward, instruction_end, pools_prefix):
+def project(
+    w: dict[str, np.ndarray],
+    states: np.ndarray,
+    ids: np.ndarray,
+    forward: str,
+    instruction_end: int | None,
+    pools_prefix: bool,
+) -> np.ndarray:
     """Pooling, output projection, residual."""
     num_prefix = len(states) - len(ids)
     kept = np.full(len(states), True)

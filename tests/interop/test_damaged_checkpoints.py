@@ -4,11 +4,14 @@ import json
 import os
 import pickle
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from repro.interop.official import find_folder, load_official
+from repro.interop.official.folder import find_folder, load_official
 from repro.interop.safe_weights import read_safetensors
 from tests.interop.checkpoints import random_weights, write_checkpoint
 
@@ -16,26 +19,26 @@ from tests.interop.checkpoints import random_weights, write_checkpoint
 class Bomb:
     """Leaves a file behind when it is unpickled."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = str(path)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
         return (os.mkdir, (self.path,))
 
 
-def refused(folder, words, **options):
+def refused(folder: Path, words: str, **options: Any) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         load_official(folder, **options)
     assert "\n" not in str(caught.value)
 
 
-def with_header(path, header, body=b"\0" * 64):
+def with_header(path: Path, header: dict[str, Any] | list[str], body: bytes = b"\0" * 64) -> None:
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_no_pickle_is_ever_loaded(tmp_path, name):
+def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / name).write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
@@ -47,7 +50,7 @@ def test_no_pickle_is_ever_loaded(tmp_path, name):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_a_truncated_file_is_named(tmp_path):
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
@@ -71,19 +74,19 @@ def test_a_truncated_file_is_named(tmp_path):
     ],
     ids=["beyond the end", "shape too big", "overlap", "unknown type", "negative", "no object"],
 )
-def test_a_header_that_lies_is_refused(tmp_path, header):
+def test_a_header_that_lies_is_refused(tmp_path: Path, header: dict[str, Any] | list[str]) -> None:
     write_checkpoint(tmp_path)
     with_header(tmp_path / "model.safetensors", header)
     refused(tmp_path, r"model\.safetensors is damaged")
 
 
-def test_a_header_longer_than_the_file_is_refused(tmp_path):
+def test_a_header_longer_than_the_file_is_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
     refused(tmp_path, r"model\.safetensors is damaged")
 
 
-def test_missing_extra_and_misshapen_weights_are_named(tmp_path):
+def test_missing_extra_and_misshapen_weights_are_named(tmp_path: Path) -> None:
     weights = random_weights("nomic")
     weights.pop("first_stage_model.mlp.0.bias")
     weights["second_stage_model.input_ln.weight"] = torch.zeros(16)
@@ -94,7 +97,7 @@ def test_missing_extra_and_misshapen_weights_are_named(tmp_path):
     )
 
 
-def test_names_of_compiled_models_are_stripped(tmp_path):
+def test_names_of_compiled_models_are_stripped(tmp_path: Path) -> None:
     weights = {
         name.replace("_stage_model.", "_stage_model._orig_mod.", 1): value
         for name, value in random_weights("nomic").items()
@@ -106,7 +109,7 @@ def test_names_of_compiled_models_are_stripped(tmp_path):
     refused(tmp_path, "twice")
 
 
-def test_weights_that_are_no_numbers_are_named(tmp_path):
+def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     weights = random_weights("nomic")
     weights["first_stage_model.mlp.0.bias"][3] = float("nan")
     write_checkpoint(tmp_path, weights=weights)
@@ -126,30 +129,30 @@ def test_weights_that_are_no_numbers_are_named(tmp_path):
         ({"forward": "t9"}, "t9.*'t1', 't2', 'h1'"),
     ],
 )
-def test_configs_that_cannot_be_computed_name_the_field(tmp_path, fields, words):
+def test_configs_that_cannot_be_computed_name_the_field(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
     write_checkpoint(tmp_path, **fields)
     refused(tmp_path, words)
 
 
-def test_an_unknown_embedder_lists_the_known_ones(tmp_path):
+def test_an_unknown_embedder_lists_the_known_ones(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text('{"embedder": "bert-base-uncased"}')
     refused(tmp_path, "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base")
 
 
 @pytest.mark.parametrize(("content", "words"), [(b"{", "not JSON"), (b"[]", "list"), (b"\xff\xfe{", "not JSON")])
-def test_a_config_that_is_no_object_is_named(tmp_path, content, words):
+def test_a_config_that_is_no_object_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_bytes(content)
     refused(tmp_path, words)
 
 
-def test_modernbert_has_one_forward_pass(tmp_path):
+def test_modernbert_has_one_forward_pass(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, "modernbert")
     refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
 
 
-def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch, tmp_path):
+def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))

@@ -2,20 +2,27 @@
 
 import json
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import ir_measures
 import mteb
 import numpy as np
 import pytest
+import torch
+from mteb.abstasks import AbsTask
 from mteb.mocks.mock_tasks.clustering import MockClusteringTask
 from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
 from mteb.results.task_result import TaskError
 
 from repro.data.beir import Retrieval
-from repro.interop.mteb_meta import load_for_mteb
-from repro.interop.mteb_model import MtebModel, draw_context
-from repro.interop.mteb_task import retrieval_task
+from repro.evaluate.mteb.model import MtebModel, draw_context
+from repro.evaluate.mteb.task import retrieval_task
+from repro.interop.mteb import load_for_mteb
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
 from tests.interop.checkpoints import write_checkpoint
 from tests.interop.test_sentence_transformers import model_of
 
@@ -23,13 +30,13 @@ THINGS = ["rain", "snow", "bread", "coffee", "copper", "iron", "violin", "drum",
 
 
 @pytest.fixture(autouse=True)
-def quiet():
+def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def collection():
+def collection() -> Retrieval:
     documents = [f"all about {thing} and {other}" for thing, other in zip(THINGS, THINGS[1:] + THINGS[:1], strict=True)]
     return Retrieval(
         name="things",
@@ -41,14 +48,14 @@ def collection():
     )
 
 
-def evaluate(model, folder, task=None):
+def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None) -> dict[str, Any]:
     cache = mteb.ResultCache(cache_path=str(folder))
     results = mteb.evaluate(model, task or retrieval_task(collection()), cache=cache, show_progress_bar=False)
     assert not results.exceptions
     return results.task_results[0].scores["test"][0]
 
 
-def ndcg(model):
+def ndcg(model: Biencoder | ContextualModel) -> float:
     data = collection()
     scores = model.encode(data.queries, "query") @ model.encode(data.documents, "document").T
     run = {
@@ -59,7 +66,7 @@ def ndcg(model):
 
 
 @pytest.mark.parametrize("architecture", ["contextual", pytest.param("biencoder", marks=pytest.mark.slow)])
-def test_mteb_accepts_the_model_on_every_kind_of_task(architecture):
+def test_mteb_accepts_the_model_on_every_kind_of_task(architecture: str) -> None:
     model = MtebModel(model_of(architecture))
     assert isinstance(model, EncoderProtocol) and isinstance(model, SearchProtocol)
     results = mteb.mock_run(model)
@@ -69,7 +76,7 @@ def test_mteb_accepts_the_model_on_every_kind_of_task(architecture):
     )
 
 
-def test_scores_equal_ours_under_the_same_context(tmp_path):
+def test_scores_equal_ours_under_the_same_context(tmp_path: Path) -> None:
     model = model_of("contextual")
     found = evaluate(MtebModel(model, context_seed=3), tmp_path)
     model.set_context(draw_context(collection().documents, 4, 3, "things", "default", "test"))
@@ -79,7 +86,7 @@ def test_scores_equal_ours_under_the_same_context(tmp_path):
     )
 
 
-def test_results_are_standard_files_apart_for_each_context(tmp_path):
+def test_results_are_standard_files_apart_for_each_context(tmp_path: Path) -> None:
     model = model_of("contextual", sequence_dropout=0.1)
     for options in (
         {"context_seed": 0},
@@ -96,20 +103,22 @@ def test_results_are_standard_files_apart_for_each_context(tmp_path):
     assert all(one["task_name"] == "things" and 0 <= one["scores"]["test"][0]["main_score"] <= 1 for one in read)
 
 
-def test_the_context_is_drawn_once_from_the_corpus_and_never_from_queries(tmp_path, monkeypatch):
+def test_the_context_is_drawn_once_from_the_corpus_and_never_from_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = MtebModel(model_of("contextual"))
     seen = []
     real = model.model.set_context_tokens
     monkeypatch.setattr(model.model, "set_context_tokens", lambda tokens: (seen.append(len(tokens)), real(tokens)))
     drawn = []
     monkeypatch.setattr(
-        "repro.interop.mteb_model.draw_context", lambda texts, *rest: (drawn.append(list(texts)), list(texts)[:4])[1]
+        "repro.evaluate.mteb.model.draw_context", lambda texts, *rest: (drawn.append(list(texts)), list(texts)[:4])[1]
     )
     evaluate(model, tmp_path)
     assert seen == [4] and drawn == [list(collection().documents)]
 
 
-def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must():
+def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must() -> None:
     texts = [str(n) for n in range(50)]
     first, again = draw_context(texts, 20, 0, "a"), draw_context(texts, 20, 0, "a")
     assert first == again and len(set(first)) == 20
@@ -118,7 +127,7 @@ def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must(
     assert len(filled) == 60 and set(filled) == set(texts)
 
 
-def test_the_description_is_complete_and_weights_are_part_of_it():
+def test_the_description_is_complete_and_weights_are_part_of_it() -> None:
     meta = MtebModel(model_of("contextual"), name="me/mine").mteb_model_meta
     empty = {name for name, value in meta.model_dump().items() if value is None}
     assert not empty & {
@@ -135,7 +144,7 @@ def test_the_description_is_complete_and_weights_are_part_of_it():
 
 
 @pytest.mark.parametrize("source", ["ours", "theirs"])
-def test_a_folder_loads_by_its_description(tmp_path, source):
+def test_a_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
     if source == "ours":
         model_of("contextual").save_pretrained(tmp_path / "m")
     else:
@@ -146,7 +155,7 @@ def test_a_folder_loads_by_its_description(tmp_path, source):
     assert again.mteb_model_meta.experiment_kwargs == model.mteb_model_meta.experiment_kwargs
 
 
-def _wide():
+def _wide() -> dict[str, torch.Tensor]:
     from tests.interop.checkpoints import random_weights
 
     return random_weights("nomic", words=30528)
@@ -160,12 +169,12 @@ def _wide():
         ({"method": "fixed"}, "0 fixed"),
     ],
 )
-def test_choices_that_mean_nothing_are_refused(options, words):
+def test_choices_that_mean_nothing_are_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         MtebModel(model_of("contextual"), **options)
 
 
-def test_mtebs_own_wrapper_for_the_releases_opens_our_export(tmp_path):
+def test_mtebs_own_wrapper_for_the_releases_opens_our_export(tmp_path: Path) -> None:
     from mteb.models.model_implementations.cde_models import CDEWrapper, cde_model_prompts
 
     model = model_of("contextual")

@@ -1,14 +1,18 @@
 """Promises of loading the authors' checkpoints: the same function, for every forward pass, and the same bytes back."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from repro.interop.official import PARAMETERS, export_official, is_official, load_official
-from repro.interop.official_config import read_official_config
-from repro.interop.official_keys import key_table, num_parameters
+from repro.interop.official.config import read_official_config
+from repro.interop.official.folder import PARAMETERS, export_official, is_official, load_official
+from repro.interop.official.keys import key_table, num_parameters
+from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from tests.interop.checkpoints import EMBEDDERS, NULL, V1, V2, checkpoint_shapes, random_weights, write_checkpoint
@@ -19,7 +23,7 @@ COLON = 1024
 FORWARDS = [("nomic", "t1"), ("nomic", "t2"), ("nomic", "h1"), ("modernbert", "t2")]
 
 
-def batch(num_texts=6, longest=14, seed=0, end=None):
+def batch(num_texts: int = 6, longest: int = 14, seed: int = 0, end: int | None = None) -> Texts:
     """Right-padded texts of unequal lengths; with `end`, some hold that word at the start, once, twice, last, never."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(4, longest + 1, (num_texts,), generator=generator)
@@ -31,22 +35,24 @@ def batch(num_texts=6, longest=14, seed=0, end=None):
     return Texts(ids, mask)
 
 
-def rows(texts):
+def rows(texts: Texts) -> list[np.ndarray]:
     return [ids[: int(mask.sum())].numpy() for ids, mask in zip(texts.ids_NS, texts.mask_NS, strict=True)]
 
 
-def loaded(folder, kind="nomic", forward=None, **fields):
+def loaded(
+    folder: Path, kind: str = "nomic", forward: str | None = None, **fields: Any
+) -> tuple[ContextualModel, dict[str, np.ndarray]]:
     weights = write_checkpoint(folder, kind, **fields)
     return load_official(folder, forward=forward, tokenizer="minilm"), weights
 
 
-def run(model, texts, contexts):
+def run(model: ContextualModel, texts: Texts, contexts: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         return model.second_stage(texts, torch.tensor(contexts, dtype=torch.float32)).numpy()
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_the_first_stage_equals_its_specification(tmp_path, kind, forward):
+def test_the_first_stage_equals_its_specification(tmp_path: Path, kind: str, forward: str) -> None:
     model, weights = loaded(tmp_path, kind, forward)
     texts = batch()
     with torch.no_grad():
@@ -56,7 +62,7 @@ def test_the_first_stage_equals_its_specification(tmp_path, kind, forward):
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
 @pytest.mark.parametrize("num_contexts", [1, 5, 40])
-def test_the_second_stage_equals_its_specification(tmp_path, kind, forward, num_contexts):
+def test_the_second_stage_equals_its_specification(tmp_path: Path, kind: str, forward: str, num_contexts: int) -> None:
     model, weights = loaded(tmp_path, kind, forward, transductive_corpus_size=num_contexts)
     end = COLON if kind == "modernbert" else None
     texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(num_contexts, 16))
@@ -67,7 +73,7 @@ def test_the_second_stage_equals_its_specification(tmp_path, kind, forward, num_
 @pytest.mark.parametrize("kind", ["nomic", "modernbert"])
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("pools", [False, True])
-def test_pooling_follows_the_config(tmp_path, kind, drops, pools):
+def test_pooling_follows_the_config(tmp_path: Path, kind: str, drops: bool, pools: bool) -> None:
     fields = {"pool_ignore_instruction_tokens": drops, "pool_ignore_contextual_tokens": not pools}
     model, weights = loaded(tmp_path, kind, "t2", **fields)
     texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
@@ -76,7 +82,7 @@ def test_pooling_follows_the_config(tmp_path, kind, drops, pools):
     np.testing.assert_allclose(run(model, texts, contexts), expected, **CLOSE)
 
 
-def test_forward_passes_differ(tmp_path):
+def test_forward_passes_differ(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
     t1, t2, h1 = (run(load_official(tmp_path, forward=name), texts, contexts) for name in ("t1", "t2", "h1"))
@@ -85,7 +91,7 @@ def test_forward_passes_differ(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path, kind, forward):
+def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path: Path, kind: str, forward: str) -> None:
     model, _ = loaded(tmp_path, kind, forward)
     texts, contexts = batch(1), np.random.default_rng(0).normal(size=(5, 16))
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
@@ -96,7 +102,7 @@ def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path, kind, forward):
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_contexts_have_an_order_for_modernbert_only(tmp_path, kind, forward):
+def test_contexts_have_an_order_for_modernbert_only(tmp_path: Path, kind: str, forward: str) -> None:
     model, _ = loaded(tmp_path, kind, forward)
     texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
     moved = np.abs(run(model, texts, contexts[::-1].copy()) - run(model, texts, contexts)).max()
@@ -104,14 +110,14 @@ def test_contexts_have_an_order_for_modernbert_only(tmp_path, kind, forward):
 
 
 @pytest.mark.parametrize("num_contexts", [2, 5])
-def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path, num_contexts):
+def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path: Path, num_contexts: int) -> None:
     """Attention between contexts (angle 0) and text depends on the absolute place, so a shift by one must show."""
     model, weights = loaded(tmp_path, transductive_corpus_size=num_contexts)
     texts, contexts = batch(1), np.random.default_rng(0).normal(size=(num_contexts, 16))
     seen = []
     real = model.second_stage_model.backbone.model.forward
 
-    def spy(*args, **kwargs):
+    def spy(*args: Any, **kwargs: Any) -> Any:
         seen.append(kwargs["position_ids"][0].tolist())
         return real(*args, **kwargs)
 
@@ -123,20 +129,20 @@ def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path, num_contex
     assert np.abs(found[0] - shifted).max() > 1e-4
 
 
-def test_contexts_beyond_the_configured_number_are_ignored(tmp_path):
+def test_contexts_beyond_the_configured_number_are_ignored(tmp_path: Path) -> None:
     model, _ = loaded(tmp_path)
     texts, contexts = batch(), np.random.default_rng(0).normal(size=(9, 16))
     np.testing.assert_array_equal(run(model, texts, contexts), run(model, texts, contexts[:5]))
 
 
-def test_the_null_vector_stands_for_every_context(tmp_path):
+def test_the_null_vector_stands_for_every_context(tmp_path: Path) -> None:
     model, weights = loaded(tmp_path, transductive_sequence_dropout_prob=0.01)
     model.set_context(None)
     np.testing.assert_allclose(model.context_CD.numpy(), np.repeat(weights[NULL][None], 5, axis=0), **CLOSE)
     assert model.config.sequence_dropout == 0.01
 
 
-def test_a_checkpoint_may_lack_the_null_vector(tmp_path):
+def test_a_checkpoint_may_lack_the_null_vector(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, weights=random_weights("nomic", null=False), transductive_sequence_dropout_prob=0.005)
     model = load_official(tmp_path)
     with pytest.raises(ValueError, match="no null context"):
@@ -146,7 +152,9 @@ def test_a_checkpoint_may_lack_the_null_vector(tmp_path):
 @pytest.mark.parametrize("kind", ["nomic", "modernbert"])
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("depths", [(2, 2), (4, 1)])
-def test_load_save_load_save_gives_identical_bytes(tmp_path, kind, null, depths):
+def test_load_save_load_save_gives_identical_bytes(
+    tmp_path: Path, kind: str, null: bool, depths: tuple[int, int]
+) -> None:
     layers, first = depths
     limits = {"base": {"num_layers": max(depths)}, "limit_layers": layers, "limit_layers_first_stage": first}
     weights = random_weights(kind, layers=layers, first_layers=first, null=null)
@@ -164,7 +172,7 @@ def test_load_save_load_save_gives_identical_bytes(tmp_path, kind, null, depths)
 
 
 @pytest.mark.parametrize("residual", [False, True])
-def test_a_model_of_ours_survives_the_authors_format(tmp_path, residual):
+def test_a_model_of_ours_survives_the_authors_format(tmp_path: Path, residual: bool) -> None:
     from repro.model.config import ModelConfig
 
     config = ModelConfig(
@@ -183,7 +191,9 @@ def test_a_model_of_ours_survives_the_authors_format(tmp_path, residual):
     ("kind", "sizes", "total"), [("nomic", V1, 281_140_992), ("modernbert", V2, 305_706_240)], ids=["v1", "v2"]
 )
 @pytest.mark.parametrize("null", [False, True])
-def test_full_size_names_shapes_and_totals_are_the_published_ones(kind, sizes, total, null):
+def test_full_size_names_shapes_and_totals_are_the_published_ones(
+    kind: str, sizes: dict[str, int], total: int, null: bool
+) -> None:
     values = {"embedder": EMBEDDERS[kind], "transductive_corpus_size": 512}
     config = read_official_config(values, has_null_vector=null, forward=None, tokenizer="minilm", instruction_end=COLON)
     assert {row.theirs for row in key_table(config)} == set(checkpoint_shapes(kind, **sizes, null=null))
@@ -193,7 +203,7 @@ def test_full_size_names_shapes_and_totals_are_the_published_ones(kind, sizes, t
     assert total in PARAMETERS.values()
 
 
-def test_config_defaults_are_the_documented_ones(tmp_path):
+def test_config_defaults_are_the_documented_ones(tmp_path: Path) -> None:
     v1 = {"embedder": "nomic-ai/nomic-bert-2048", "dataset_backbone": None, "logit_scale": 50, "cache_dir": "x"}
     config = read_official_config(v1, has_null_vector=False, forward=None, tokenizer="minilm", instruction_end=COLON)
     assert (config.num_contexts, config.max_tokens, config.residual, config.instruction_end) == (1, 512, False, None)
@@ -204,13 +214,13 @@ def test_config_defaults_are_the_documented_ones(tmp_path):
     assert (config.num_contexts, config.prefix_is_pooled, config.sequence_dropout) == (512, False, 0.005)
 
 
-def test_the_twin_is_not_saved_as_ours(tmp_path):
+def test_the_twin_is_not_saved_as_ours(tmp_path: Path) -> None:
     model, _ = loaded(tmp_path / "a", forward="h1")
     with pytest.raises(ValueError, match="h1"):
         model.save_pretrained(tmp_path / "b")
 
 
-def test_a_loaded_checkpoint_saved_as_ours_computes_the_same(tmp_path):
+def test_a_loaded_checkpoint_saved_as_ours_computes_the_same(tmp_path: Path) -> None:
     from repro.model.start import load_model
 
     model, _ = loaded(tmp_path / "a", "modernbert")

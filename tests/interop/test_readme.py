@@ -5,11 +5,13 @@ import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import repro.interop
+from repro.data.beir import write_beir_folder
+from repro.evaluate.mteb.task import retrieval_task
 from repro.interop.exporting import export_model
-from repro.interop.mteb_task import retrieval_task
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_mteb import collection
 from tests.interop.test_sentence_transformers import model_of
@@ -43,31 +45,34 @@ def run_blocks(blocks: list[str]) -> dict:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with the authors' format in it, as a tiny checkpoint with random weights."""
     monkeypatch.chdir(tmp_path)
     write_checkpoint(Path("cde-small-v1"), weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})
 
 
 @pytest.mark.usefixtures("here")
-def test_the_blocks_of_the_page_run(capsys):
+def test_the_blocks_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
     Path("pairs.jsonl").write_text("\n".join(rows))
+    write_beir_folder(Path("things"), collection())
     blocks = blocks_of(INTEROP)
     given = run_blocks(blocks)
-    assert len(blocks) == 4 and given["vectors"].shape == (12, 16)
+    assert len(blocks) == 5 and given["vectors"].shape == (12, 16)
+    np.testing.assert_allclose(given["again"], given["vectors"], atol=1e-6)
+    assert 0 < given["ndcg"]["NDCG@10"] <= 1
     assert not given["results"].exceptions and list(Path("results").rglob("things.json"))
     assert "200 {" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("here")
-def test_the_snippets_of_the_front_page_run_and_have_five_lines_at_most():
+def test_the_snippets_of_the_front_page_run_and_have_five_lines_at_most() -> None:
     for name, architecture, to in (
         ("plain", "biencoder", "sentence-transformers"),
         ("contextual", "contextual", "transformers"),
     ):
         model_of(architecture).save_pretrained(f"ours-{name}")
-        export_model(f"ours-{name}", Path(name), to, report=lambda line: None)
+        export_model(f"ours-{name}", Path(name), to, progress=lambda line: None)
     blocks = blocks_of(FRONT)
     given = run_blocks(blocks)
     assert len(blocks) == 4 and not given["results"].exceptions

@@ -1,7 +1,7 @@
 """Promises of the way into sentence-transformers: the same vectors, and our batches in its trainer."""
 
-import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +10,15 @@ from sentence_transformers import SentenceTransformer
 
 from repro.batches.cluster import Clusters
 from repro.batches.sampler import BatchSampler
-from repro.interop.sentence_transformers_folder import export_sentence_transformers, open_sentence_transformers
+from repro.interop.sentence_transformers_folder import (
+    as_sentence_transformer,
+    export_sentence_transformers,
+    open_sentence_transformers,
+)
 from repro.interop.stock_trainer import cluster_batch_sampler
+from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -21,7 +27,7 @@ TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hi
 CORPUS = [f"document {n} about {word}" for n, word in enumerate(["rain", "snow", "hills", "bread", "copper", "iron"])]
 
 
-def model_of(architecture, **changes):
+def model_of(architecture: str, **changes: Any) -> Biencoder | ContextualModel:
     sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4, "prompts": "task"}
     model = build_model(ModelConfig(architecture=architecture, **(sizes | changes)))
     generator = torch.Generator().manual_seed(1)
@@ -31,20 +37,15 @@ def model_of(architecture, **changes):
     return model.eval()
 
 
-def unit(vectors):
-    vectors = np.asarray(vectors)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_biencoder_opens_with_stock_modules_and_gives_our_vectors(tmp_path, kind):
+def test_a_biencoder_opens_with_stock_modules_and_gives_our_vectors(tmp_path: Path, kind: str) -> None:
     model = model_of("biencoder", backbone=kind)
     export_sentence_transformers(model, tmp_path / "out")
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert all(type(module).__module__.startswith("sentence_transformers.") for module in theirs)
     for prompt in ("query", "document"):
         found = theirs.encode(TEXTS, prompt_name=prompt, batch_size=2, show_progress_bar=False)
-        np.testing.assert_allclose(found, model.encode(TEXTS, prompt), **CLOSE)
+        np.testing.assert_allclose(found, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
     np.testing.assert_allclose(
         theirs.encode_query(TEXTS, show_progress_bar=False), model.encode(TEXTS, "query"), **CLOSE
     )
@@ -52,7 +53,9 @@ def test_a_biencoder_opens_with_stock_modules_and_gives_our_vectors(tmp_path, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_vectors", [1, 2])
-def test_a_contextual_model_takes_its_context_in_encode(tmp_path, kind, num_vectors):
+def test_a_contextual_model_takes_its_context_in_encode_and_gives_our_unit_vectors(
+    tmp_path: Path, kind: str, num_vectors: int
+) -> None:
     model = model_of("contextual", backbone=kind, tokens_per_document=num_vectors)
     export_sentence_transformers(model, tmp_path / "out")
     model.set_context(CORPUS)
@@ -64,11 +67,48 @@ def test_a_contextual_model_takes_its_context_in_encode(tmp_path, kind, num_vect
         options = {"show_progress_bar": False, "batch_size": 2, "convert_to_tensor": True}
         context = theirs.encode(CORPUS[:size], prompt_name="document", **options)
         for prompt in ("query", "document"):
-            found = theirs.encode(TEXTS, prompt_name=prompt, dataset_embeddings=context, **options)
-            np.testing.assert_allclose(unit(found), model.encode(TEXTS, prompt), **CLOSE)
+            for given in ({"dataset_embeddings": context}, {"context": CORPUS}):
+                found = theirs.encode(TEXTS, prompt_name=prompt, **given, **options)
+                np.testing.assert_allclose(found, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
 
 
-def test_the_exported_folder_needs_nothing_from_where_it_was_made(tmp_path):
+def test_inner_products_of_an_export_rank_as_our_vectors_do(tmp_path: Path) -> None:
+    model = model_of("contextual")
+    export_sentence_transformers(model, tmp_path / "out")
+    model.set_context(CORPUS)
+    theirs = open_sentence_transformers(tmp_path / "out")
+    a, b = (theirs.encode(texts, context=CORPUS, prompt_name="document") for texts in (TEXTS, CORPUS))
+    ours = model.encode(TEXTS) @ model.encode(CORPUS).T
+    np.testing.assert_array_equal(np.argsort(a @ b.T), np.argsort(ours))
+    np.testing.assert_allclose(theirs.similarity(a, b), ours, atol=1e-6)
+
+
+def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = model_of("contextual")
+    theirs, calls = as_sentence_transformer(model), []
+    real = type(model).set_context
+    monkeypatch.setattr(type(model), "set_context", lambda self, *a, **k: (calls.append(a), real(self, *a, **k)))
+    for _ in range(2):
+        before = theirs.encode(TEXTS, context=CORPUS, batch_size=1)
+    assert len(calls) == 1 and model.context_CD is None
+    assert np.abs(theirs.encode(TEXTS, context=CORPUS[::-1]) - before).max() > 1e-4 and len(calls) == 2
+    with torch.no_grad():
+        for weight in model.first_stage_model.parameters():
+            weight.mul_(1.5)
+    assert np.abs(theirs.encode(TEXTS, context=CORPUS) - before).max() > 1e-4
+
+
+def test_a_context_given_twice_or_as_one_text_is_refused() -> None:
+    theirs = as_sentence_transformer(model_of("contextual"))
+    with pytest.raises(ValueError, match="give one of them"):
+        theirs.encode(TEXTS, context=CORPUS, dataset_embeddings=theirs.encode(CORPUS))
+    with pytest.raises(ValueError, match="one text"):
+        theirs.encode(TEXTS, context="rain")
+
+
+def test_the_exported_folder_needs_nothing_from_where_it_was_made(tmp_path: Path) -> None:
     model = model_of("contextual")
     export_sentence_transformers(model, tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
@@ -78,27 +118,27 @@ def test_the_exported_folder_needs_nothing_from_where_it_was_made(tmp_path):
     assert names <= {".json", ".safetensors", ".md"}
 
 
-def test_transformers_can_ask_for_the_number_of_contexts(tmp_path):
+def test_transformers_can_ask_for_the_number_of_contexts(tmp_path: Path) -> None:
     from transformers import AutoConfig
 
     export_sentence_transformers(model_of("contextual"), tmp_path / "out")
     assert AutoConfig.from_pretrained(tmp_path / "out").transductive_corpus_size == 4
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     with pytest.raises(ValueError, match="not empty"):
         export_sentence_transformers(model_of("biencoder"), tmp_path)
 
 
-def test_no_pickle_is_written(tmp_path):
+def test_no_pickle_is_written(tmp_path: Path) -> None:
     export_sentence_transformers(model_of("contextual"), tmp_path / "out")
     opened = open_sentence_transformers(tmp_path / "out")
     with pytest.raises(ValueError, match="pickle"):
         opened.save_pretrained(str(tmp_path / "again"), safe_serialization=False, create_model_card=False)
 
 
-def test_other_modules_are_refused(tmp_path):
+def test_other_modules_are_refused(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]')
     with pytest.raises(ValueError, match="evil"):
         open_sentence_transformers(tmp_path)
@@ -106,12 +146,12 @@ def test_other_modules_are_refused(tmp_path):
         open_sentence_transformers(tmp_path / "nowhere")
 
 
-def four_clusters():
+def four_clusters() -> tuple[np.ndarray, Clusters]:
     assignment, domains = np.repeat(np.arange(4, dtype=np.int32), 8), np.repeat([0, 1], 16).astype(np.int32)
     return domains, Clusters(assignment, np.zeros((4, 2), np.float32), np.array([0, 0, 1, 1], np.int32))
 
 
-def test_the_stock_trainer_gets_our_batches_anew_each_epoch():
+def test_the_stock_trainer_gets_our_batches_anew_each_epoch() -> None:
     domains, clusters = four_clusters()
     sampler = cluster_batch_sampler(domains, clusters)(range(32), batch_size=8, drop_last=False, seed=5)
     ours = BatchSampler("cluster", domains, batch_size=8, seed=5, clusters=clusters)
@@ -122,30 +162,7 @@ def test_the_stock_trainer_gets_our_batches_anew_each_epoch():
     assert ours.epoch(0).tolist() != ours.epoch(1).tolist()
 
 
-def test_clusters_of_other_data_are_refused():
+def test_clusters_of_other_data_are_refused() -> None:
     domains, clusters = four_clusters()
     with pytest.raises(ValueError, match="31 rows, the clusters 32"):
         cluster_batch_sampler(domains, clusters)(range(31), batch_size=8)
-
-
-def test_the_example_trains_on_our_batches(tmp_path, monkeypatch):
-    path = Path(__file__).resolve().parents[2] / "examples" / "stock_trainer.py"
-    spec = importlib.util.spec_from_file_location("stock_trainer_example", path)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    seen = []
-    real = example.MultipleNegativesRankingLoss.forward
-
-    def spy(self, features, labels):
-        seen.append(features)
-        return real(self, features, labels)
-
-    monkeypatch.setattr(example.MultipleNegativesRankingLoss, "forward", spy)
-    model = example.train(tmp_path)
-    texts = example.pairs()["anchor"][:3]
-    batches = [batch[0]["input_ids"].shape[0] for batch in seen]
-    assert batches == [8] * 8
-    first, second = (sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (seen[:4], seen[4:]))
-    assert first != second
-    opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    np.testing.assert_allclose(opened.encode(texts), model.encode(texts), **CLOSE)

@@ -1,42 +1,55 @@
 """Promises of exports for transformers and of uploads: the same vectors, safetensors only, an honest card."""
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
 import repro.interop.transformers_model
 from repro.interop.exporting import FORMATS, export_model, push_to_hub
 from repro.interop.opening import open_model
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
 from repro.model.prompts import PROMPTS
-from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of, unit
+from tests.interop.checkpoints import random_weights, write_checkpoint
+from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of
 
 assert repro.interop.transformers_model, "importing it is what registers the models"
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
 
-def quiet(line):
+def unit(vectors: torch.Tensor | np.ndarray) -> np.ndarray:
+    vectors = np.asarray(vectors)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def quiet(line: str) -> None:
     """Says nothing."""
 
 
-def export(tmp_path, architecture, to="transformers"):
+def export(tmp_path: Path, architecture: str, to: str = "transformers") -> tuple[Biencoder | ContextualModel, Path]:
     model = model_of(architecture)
     model.save_pretrained(tmp_path / "ours")
-    export_model(str(tmp_path / "ours"), tmp_path / "out", to, report=quiet)
+    export_model(str(tmp_path / "ours"), tmp_path / "out", to, progress=quiet)
     return model, tmp_path / "out"
 
 
-def tokens(folder, texts, prompt, config):
+def tokens(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> BatchEncoding:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     prefix = getattr(PROMPTS[config.prompts], prompt)
     options = {"padding": True, "truncation": True, "return_tensors": "pt", "return_token_type_ids": False}
     return tokenizer([prefix + text for text in texts], **options)
 
 
-def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path):
+def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path: Path) -> None:
     model, folder = export(tmp_path, "biencoder")
     theirs = AutoModel.from_pretrained(folder)
     with torch.no_grad():
@@ -44,7 +57,7 @@ def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path):
     np.testing.assert_allclose(unit(found), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path):
+def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path: Path) -> None:
     model, folder = export(tmp_path, "contextual")
     model.set_context(CORPUS)
     theirs = AutoModel.from_pretrained(folder)
@@ -63,7 +76,7 @@ def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path):
         theirs(**texts)
 
 
-def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_path):
+def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_path: Path) -> None:
     model, _ = export(tmp_path, "contextual")
     (tmp_path / "out").rename(tmp_path / "moved")
     inner = AutoModel.from_pretrained(tmp_path / "moved").encoder
@@ -73,14 +86,14 @@ def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_pa
     np.testing.assert_allclose(inner.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_save_load_save_gives_identical_bytes(tmp_path):
+def test_save_load_save_gives_identical_bytes(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "contextual")
     AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "again")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors", ".md"}
 
 
-def test_what_does_not_fit_is_named(tmp_path):
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     config = json.loads((folder / "config.json").read_text())
     config["repro"]["num_layers"] += 1
@@ -93,7 +106,7 @@ def test_what_does_not_fit_is_named(tmp_path):
         AutoModel.from_pretrained(folder)
 
 
-def test_a_pickle_is_not_loaded(tmp_path):
+def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ValueError, match="never read"):
@@ -103,7 +116,7 @@ def test_a_pickle_is_not_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("architecture", "to"), [("biencoder", "sentence-transformers"), ("contextual", "transformers")]
 )
-def test_every_export_opens_again_by_its_folder(tmp_path, architecture, to):
+def test_every_export_opens_again_by_its_folder(tmp_path: Path, architecture: str, to: str) -> None:
     model, folder = export(tmp_path, architecture, to)
     opened = open_model(str(folder)).model
     for one in (model, opened):
@@ -111,7 +124,7 @@ def test_every_export_opens_again_by_its_folder(tmp_path, architecture, to):
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_an_export_that_cannot_be_leaves_nothing(tmp_path):
+def test_an_export_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="contextual models only"):
         export(tmp_path, "biencoder", "official")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
@@ -126,18 +139,18 @@ def test_an_export_that_cannot_be_leaves_nothing(tmp_path):
 class HubStandIn:
     """Takes the two calls of an upload."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.calls = []
 
-    def create_repo(self, repo_id, **options):
+    def create_repo(self, repo_id: str, **options: object) -> None:
         self.calls.append(("create", repo_id, options))
 
-    def upload_folder(self, *, folder_path, repo_id, commit_message):
+    def upload_folder(self, *, folder_path: str, repo_id: str, commit_message: str) -> SimpleNamespace:
         self.calls.append(("upload", repo_id, folder_path))
         return SimpleNamespace(commit_url=f"address of {repo_id}")
 
 
-def test_an_upload_is_the_folder_with_its_card(tmp_path):
+def test_an_upload_is_the_folder_with_its_card(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     hub = HubStandIn()
     assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
@@ -150,8 +163,52 @@ def test_an_upload_is_the_folder_with_its_card(tmp_path):
         push_to_hub(folder, "me/mine", api=hub)
 
 
-def test_a_card_says_what_it_does_not_know(tmp_path):
+def test_a_card_says_what_it_does_not_know(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "contextual")
     card = (folder / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\n")
     assert "Not known here" in card and "Not evaluated here" in card and "## Limits" in card
+
+
+@pytest.mark.parametrize(
+    ("architecture", "to"),
+    [
+        ("biencoder", "sentence-transformers"),
+        ("contextual", "sentence-transformers"),
+        ("biencoder", "transformers"),
+        ("contextual", "transformers"),
+        ("official", "official"),
+    ],
+)
+def test_the_lines_of_a_card_run_as_they_stand_and_rank_as_we_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], architecture: str, to: str
+) -> None:
+    if architecture == "official":
+        write_checkpoint(tmp_path / "ours", weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})
+    else:
+        model_of(architecture).save_pretrained(tmp_path / "ours")
+    export_model(str(tmp_path / "ours"), tmp_path / "mine", to, progress=quiet)
+    card = (tmp_path / "mine" / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert len([line for line in code.splitlines() if line]) <= 11
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(code, names)
+    ours = open_model(str(tmp_path / "ours")).model
+    ours.set_context(names["documents"])
+    scores = ours.encode(names["questions"], "query") @ ours.encode(names["documents"]).T
+    np.testing.assert_allclose(names["scores"], scores, atol=1e-5)
+    assert capsys.readouterr().out.strip() == names["documents"][int(scores[0].argmax())]
+
+
+def test_a_card_leads_with_scores_and_use_and_ends_with_digests(tmp_path: Path) -> None:
+    _, folder = export(tmp_path, "contextual")
+    sections = re.findall(r"^## (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert sections[:2] == ["Scores", "Use"] and sections[-1] == "Digests"
+
+
+def test_a_program_without_our_module_is_told_what_to_import(tmp_path: Path) -> None:
+    _, folder = export(tmp_path, "biencoder")
+    code = f"from transformers import AutoModel; AutoModel.from_pretrained({str(folder)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode != 0 and "import repro.interop.transformers_model first" in done.stderr

@@ -1,15 +1,47 @@
 """Promises about TREC run files made elsewhere."""
 
 import gzip
+from pathlib import Path
 
+import numpy as np
 import pytest
+import pytrec_eval
 
 from repro.evaluate.retrieval import read_run
+from repro.evaluate.trec import score_files
 
 
 @pytest.mark.parametrize("score", ["nan", "inf", "high"])
-def test_a_score_that_is_no_number_is_named_with_its_line(tmp_path, score):
+def test_a_score_that_is_no_number_is_named_with_its_line(tmp_path: Path, score: str) -> None:
     path = tmp_path / "run.trec.gz"
     path.write_bytes(gzip.compress(f"q1 Q0 d1 1 0.5 me\nq1 Q0 d2 2 {score} me\n".encode()))
     with pytest.raises(ValueError, match="line 2"):
         read_run(path)
+
+
+@pytest.mark.parametrize("step", [1.0, 1e-3, 3e-7])
+def test_a_run_made_elsewhere_gets_the_scores_of_trec_eval_however_close_its_documents_are(
+    tmp_path: Path, step: float
+) -> None:
+    rng = np.random.default_rng(3)
+    queries, documents = [f"q{n}" for n in range(8)], [f"d{n:03d}" for n in range(150)]
+    run = {query: {one: 0.5 + step * int(place) for one, place in zip(documents, rng.permutation(150), strict=True)}
+           for query in queries}  # fmt: skip
+    judgements = {query: {one: int(rng.integers(0, 3)) for one in rng.choice(documents, 9, False)} for query in queries}
+    lines = [f"{query} Q0 {one} 0 {value!r} me" for query, hits in run.items() for one, value in hits.items()]
+    (tmp_path / "run.trec").write_text("\n".join(lines) + "\n")
+    told = [f"{query} 0 {one} {grade}" for query, grades in judgements.items() for one, grade in grades.items()]
+    (tmp_path / "qrels").write_text("\n".join(told) + "\n")
+    found = score_files(tmp_path / "run.trec", tmp_path / "qrels")
+    best = {query: dict(sorted(hits.items(), key=lambda hit: -hit[1])[:10]) for query, hits in run.items()}
+    theirs = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    ranks = pytrec_eval.RelevanceEvaluator(judgements, {"recip_rank"}).evaluate(best)
+    assert found["ndcg_at_10"] == pytest.approx(np.mean([one["ndcg_cut_10"] for one in theirs.values()]), abs=1e-6)
+    assert found["recall_at_100"] == pytest.approx(np.mean([one["recall_100"] for one in theirs.values()]), abs=1e-6)
+    assert found["mrr_at_10"] == pytest.approx(np.mean([one["recip_rank"] for one in ranks.values()]), abs=1e-6)
+
+
+def test_the_two_documents_of_the_report_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "run.trec").write_text("q Q0 a 1 0.5000001 me\nq Q0 b 2 0.5000002 me\n")
+    (tmp_path / "qrels").write_text("q 0 b 1\n")
+    assert score_files(tmp_path / "run.trec", tmp_path / "qrels")["ndcg_at_10"] == pytest.approx(1.0)

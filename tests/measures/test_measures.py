@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from repro.batches.mask import content_keys
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
 from repro.execute import execute
+from repro.inputs.inputs import Inputs
 from repro.measures.cross import chosen_domains
 from repro.measures.divergence import document_frequency, idf_divergence
 from repro.measures.mteb import by_category, moves
@@ -84,7 +86,7 @@ def test_the_principal_plane_keeps_what_spreads_most() -> None:
     assert flat[:, 0].var() > flat[:, 1].var()
 
 
-def test_chosen_domains_take_families_in_turn(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_chosen_domains_take_families_in_turn(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     datasets = tuple(SuiteDataset(f"{family}{n}", family, tmp_path) for family in "ab" for n in range(5))
     assert [one.name for one in chosen_domains(datasets, 5)] == ["a0", "a1", "a2", "b0", "b1"]
 
@@ -98,7 +100,7 @@ def test_categories_are_means_of_their_tasks_and_moves_pair_up() -> None:
 
 
 def test_counts_are_those_of_the_planted_corpus() -> None:
-    metrics = execute(base("smoke", measure="counts", architecture="none"), report=quiet).metrics
+    metrics = execute(base("smoke", measure="counts", architecture="none"), progress=quiet).metrics
     assert metrics["train/total/num_pairs"] == 240 and metrics["train/total/num_domains"] == 6
     assert metrics["planted/total/num_queries"] == 120 and metrics["planted/total/num_datasets"] == 3
     domains = [name for name in metrics if name.startswith("train/planted-train") and name.endswith("num_pairs")]
@@ -109,7 +111,7 @@ def test_clusters_are_more_alike_than_their_domain() -> None:
     run = base(
         "smoke", measure="cluster", architecture="none", sampler="cluster", cluster_size=8, domain_column="source"
     )
-    record = execute(run, report=quiet)
+    record = execute(run, progress=quiet)
     assert record.metrics["cluster/similarity"] > record.metrics["domain/similarity"]
     assert len(record.arrays["cluster/similarity"]) == len(record.arrays["domain/similarity"])
     assert record.exhibits["pairs"][0].keys() == {"query", "document", "domain"}
@@ -118,11 +120,11 @@ def test_clusters_are_more_alike_than_their_domain() -> None:
 def test_shape_counts_the_weights_of_the_model_that_would_be_trained() -> None:
     import torch
 
-    from repro.training import config_of, start_model
+    from repro.train.trainer import config_of, start_model
 
-    record = execute(base("smoke", measure="shape", architecture="none"), report=quiet)
+    record = execute(base("smoke", measure="shape", architecture="none"), progress=quiet)
     contextual = base("smoke", architecture="contextual")
-    model = start_model(contextual, lambda: False, quiet)
+    model = start_model(Inputs(contextual), lambda: False, quiet)
     assert (
         isinstance(model, torch.nn.Module) and config_of(contextual).hidden_size == record.metrics["shape/hidden_size"]
     )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn.functional import gelu, layer_norm, silu
 
+from repro.model.contextual import ContextualModel
 
-def spelled_out_second_stage(model, ids, contexts):
+
+def spelled_out_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: torch.Tensor) -> torch.Tensor:
     """Gives the vector of one text; reads weights by name and none of the model's own code."""
     w = {name.removeprefix("second_stage_model."): value for name, value in model.state_dict().items()}
     settings = model.config
     num_contexts, width = contexts.shape
 
-    def linear(name, x):
+    def linear(name: str, x: torch.Tensor) -> torch.Tensor:
         return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
 
-    def norm(name, x):
+    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
         return layer_norm(x, (width,), w[f"{name}.weight"], w[f"{name}.bias"], 1e-12)
 
     prompts = linear("prompt_projection.2", linear("prompt_projection.0", torch.ones(width)).relu())
@@ -34,7 +38,7 @@ def spelled_out_second_stage(model, ids, contexts):
     return output + pooled if settings.residual else output
 
 
-def attend(queries, keys, values, num_heads):
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_heads: int) -> torch.Tensor:
     """Softmax attention, a head at a time."""
     size = queries.shape[1] // num_heads
     parts = []
@@ -45,7 +49,7 @@ def attend(queries, keys, values, num_heads):
     return torch.cat(parts, 1)
 
 
-def rotate(x, num_unrotated, num_heads):
+def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
     """Turns the pair (i, i + half) of each head at place p by p / 1000^(2i / size); the first rows are left alone."""
     size = x.shape[1] // num_heads
     out = x.clone()
@@ -59,7 +63,14 @@ def rotate(x, num_unrotated, num_heads):
     return out
 
 
-def nomic_layer(number, x, num_contexts, num_heads, linear, norm):
+def nomic_layer(
+    number: int,
+    x: torch.Tensor,
+    num_contexts: int,
+    num_heads: int,
+    linear: Callable[[str, torch.Tensor], torch.Tensor],
+    norm: Callable[[str, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
     """Post-norm attention and gated feed-forward."""
     at = f"backbone.model.layers.{number}."
     queries = rotate(linear(at + "self_attn.q_proj", x), num_contexts, num_heads)
@@ -70,7 +81,14 @@ def nomic_layer(number, x, num_contexts, num_heads, linear, norm):
     return norm(at + "post_mlp_layernorm", x + linear(at + "mlp.down_proj", inner))
 
 
-def bert_layer(number, x, num_contexts, num_heads, linear, norm):
+def bert_layer(
+    number: int,
+    x: torch.Tensor,
+    num_contexts: int,
+    num_heads: int,
+    linear: Callable[[str, torch.Tensor], torch.Tensor],
+    norm: Callable[[str, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
     """Post-norm attention and feed-forward."""
     at = f"backbone.model.encoder.layer.{number}."
     names = (at + f"attention.self.{name}" for name in ("query", "key", "value"))

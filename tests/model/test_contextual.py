@@ -1,9 +1,12 @@
 """Promises of the two-stage model."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts, cut_by_length
 from tests.model.samples import KINDS, random_texts, small_model
 from tests.model.spelled_out import spelled_out_second_stage
@@ -11,7 +14,7 @@ from tests.model.spelled_out import spelled_out_second_stage
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
-def contexts_of(model, num_documents=6, seed=5):
+def contexts_of(model: ContextualModel, num_documents: int = 6, seed: int = 5) -> torch.Tensor:
     with torch.no_grad():
         return model.eval().first_stage(random_texts(num_documents, seed=seed))
 
@@ -19,7 +22,7 @@ def contexts_of(model, num_documents=6, seed=5):
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 @pytest.mark.parametrize("num_documents", [1, 6])
 @pytest.mark.parametrize("residual", [False, True])
-def test_the_second_stage_equals_its_specification_spelled_out(kind, num_documents, residual):
+def test_the_second_stage_equals_its_specification_spelled_out(kind: str, num_documents: int, residual: bool) -> None:
     model = small_model(backbone=kind, residual=residual).eval()
     contexts, texts = contexts_of(model, num_documents), random_texts(5, seed=2)
     found = model.second_stage(texts, contexts)
@@ -29,14 +32,14 @@ def test_the_second_stage_equals_its_specification_spelled_out(kind, num_documen
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
-def test_contexts_may_come_in_any_order(kind):
+def test_contexts_may_come_in_any_order(kind: str) -> None:
     model = small_model(backbone=kind)
     contexts, texts = contexts_of(model), random_texts(4)
     shuffled = contexts[torch.tensor([3, 1, 5, 0, 2, 4])]
     torch.testing.assert_close(model.second_stage(texts, shuffled), model.second_stage(texts, contexts), **CLOSE)
 
 
-def test_modernbert_keeps_the_positions_of_contexts():
+def test_modernbert_keeps_the_positions_of_contexts() -> None:
     model = small_model(backbone="modernbert")
     contexts, texts = contexts_of(model), random_texts(4)
     difference = model.second_stage(texts, contexts.flip(0)) - model.second_stage(texts, contexts)
@@ -44,7 +47,7 @@ def test_modernbert_keeps_the_positions_of_contexts():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_text_matters_in_both_stages(kind):
+def test_the_order_of_the_text_matters_in_both_stages(kind: str) -> None:
     model = small_model(backbone=kind)
     contexts, texts = contexts_of(model), random_texts(1)
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
@@ -53,7 +56,7 @@ def test_the_order_of_the_text_matters_in_both_stages(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_context_changes_the_vectors(kind):
+def test_context_changes_the_vectors(kind: str) -> None:
     model = small_model(backbone=kind)
     texts = random_texts(4)
     difference = model.second_stage(texts, contexts_of(model, seed=6)) - model.second_stage(texts, contexts_of(model))
@@ -61,7 +64,7 @@ def test_context_changes_the_vectors(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(kind):
+def test_padding_changes_nothing(kind: str) -> None:
     model = small_model(backbone=kind)
     contexts, texts = contexts_of(model), random_texts(6)
     whole = model.second_stage(texts, contexts)
@@ -69,12 +72,12 @@ def test_padding_changes_nothing(kind):
     torch.testing.assert_close(pieces.join([model.second_stage(p, contexts) for p in pieces.pieces]), whole, **CLOSE)
 
 
-def test_pooling_ignores_what_comes_back_at_the_contexts():
+def test_pooling_ignores_what_comes_back_at_the_contexts() -> None:
     model = small_model().eval()
     texts, contexts = random_texts(3), contexts_of(model)
     real = model.second_stage_model.backbone.model.forward
 
-    def spoil(*args, **kwargs):
+    def spoil(*args: Any, **kwargs: Any) -> Any:
         output = real(*args, **kwargs)
         output.last_hidden_state[:, : len(contexts) + 3] = 1e6
         return output
@@ -84,13 +87,13 @@ def test_pooling_ignores_what_comes_back_at_the_contexts():
     torch.testing.assert_close(model.second_stage(texts, contexts), expected)
 
 
-def test_contexts_beyond_the_configured_number_are_cut():
+def test_contexts_beyond_the_configured_number_are_cut() -> None:
     model = small_model()
     contexts, texts = contexts_of(model, 9), random_texts(3)
     torch.testing.assert_close(model.second_stage(texts, contexts), model.second_stage(texts, contexts[:6]))
 
 
-def test_null_context_equals_every_slot_dropped():
+def test_null_context_equals_every_slot_dropped() -> None:
     model = small_model()
     contexts, texts = contexts_of(model), random_texts(3)
     model.train()
@@ -101,7 +104,7 @@ def test_null_context_equals_every_slot_dropped():
     torch.testing.assert_close(dropped, null)
 
 
-def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training():
+def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training() -> None:
     model = small_model(sequence_dropout=0.5)
     texts = random_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
@@ -110,7 +113,7 @@ def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training():
     assert torch.unique(model.train().second_stage(twins, contexts).round(decimals=3), dim=0).shape[0] > 30
 
 
-def test_without_sequence_dropout_there_is_no_null_context():
+def test_without_sequence_dropout_there_is_no_null_context() -> None:
     model = small_model(sequence_dropout=0.0)
     assert "second_stage_model.sequence_dropout_null_embedding" not in model.state_dict()
     with pytest.raises(ValueError, match="no null context"):
@@ -118,20 +121,20 @@ def test_without_sequence_dropout_there_is_no_null_context():
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
-def test_a_context_document_may_give_several_vectors(num_vectors):
+def test_a_context_document_may_give_several_vectors(num_vectors: int) -> None:
     model = small_model(tokens_per_document=num_vectors)
     contexts = contexts_of(model)
     assert contexts.shape == (6 * num_vectors, 16)
     assert model.second_stage(random_texts(2), contexts).shape == (2, 16)
 
 
-def test_bert_says_when_contexts_and_text_are_too_long():
+def test_bert_says_when_contexts_and_text_are_too_long() -> None:
     model = small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
     with pytest.raises(ValueError, match="more than the 12"):
         model.second_stage(random_texts(2), contexts_of(model))
 
 
-def test_the_first_stage_has_weights_and_depth_of_its_own():
+def test_the_first_stage_has_weights_and_depth_of_its_own() -> None:
     model = small_model(num_layers=2, num_first_stage_layers=1)
     assert len(model.first_stage_model.embedder.model.layers) == 1
     assert len(model.second_stage_model.backbone.model.layers) == 2
@@ -139,7 +142,7 @@ def test_the_first_stage_has_weights_and_depth_of_its_own():
     assert not first & {id(weight) for weight in model.second_stage_model.parameters()}
 
 
-def test_the_gradient_reaches_the_first_stage():
+def test_the_gradient_reaches_the_first_stage() -> None:
     model = small_model().train()
     model(random_texts(3), random_texts(6, seed=4)).sum().backward()
     assert np.isfinite(float(model.first_stage_model.mlp[0].weight.grad.abs().sum()))

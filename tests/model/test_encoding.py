@@ -2,6 +2,8 @@
 
 import json
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from tests.model.samples import KINDS, small_model
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
 
 
-def model_for_text(**changes):
+def model_for_text(**changes: Any) -> Biencoder | ContextualModel:
     values = {
         "architecture": "contextual",
         "hidden_size": 16,
@@ -30,7 +32,7 @@ def model_for_text(**changes):
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_vectors_are_normalised_float32_and_do_not_depend_on_order_or_batch_size(architecture):
+def test_vectors_are_normalised_float32_and_do_not_depend_on_order_or_batch_size(architecture: str) -> None:
     model = model_for_text(architecture=architecture)
     model.set_context(TEXTS)
     vectors = model.encode(TEXTS, batch_size=2)
@@ -41,14 +43,14 @@ def test_vectors_are_normalised_float32_and_do_not_depend_on_order_or_batch_size
     np.testing.assert_allclose(model.encode(TEXTS, batch_size=64), vectors, atol=1e-6)
 
 
-def test_encoding_equals_one_text_at_a_time():
+def test_encoding_equals_one_text_at_a_time() -> None:
     model = model_for_text()
     model.set_context(TEXTS)
     alone = np.concatenate([model.encode([text]) for text in TEXTS])
     np.testing.assert_allclose(model.encode(TEXTS), alone, atol=1e-6)
 
 
-def test_encoding_leaves_the_mode_as_it_was_and_drops_nothing():
+def test_encoding_leaves_the_mode_as_it_was_and_drops_nothing() -> None:
     model = model_for_text(sequence_dropout=0.9)
     model.train()
     model.set_context(TEXTS)
@@ -56,16 +58,16 @@ def test_encoding_leaves_the_mode_as_it_was_and_drops_nothing():
     assert model.training
 
 
-def test_nothing_to_encode_gives_no_rows():
+def test_nothing_to_encode_gives_no_rows() -> None:
     assert model_for_text(architecture="biencoder").encode([]).shape == (0, 16)
 
 
-def test_a_contextual_model_without_context_says_what_to_call():
+def test_a_contextual_model_without_context_says_what_to_call() -> None:
     with pytest.raises(ValueError, match="set_context"):
         model_for_text().encode(TEXTS)
 
 
-def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning():
+def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning() -> None:
     model = model_for_text(num_contexts=8)
     with pytest.warns(UserWarning, match="5 context documents for a model that takes 8"):
         model.set_context(TEXTS, seed=3)
@@ -77,25 +79,25 @@ def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning():
     assert list(first[:5]) == [0, 1, 2, 3, 4] and list(first) != list(other)
 
 
-def test_enough_contexts_are_taken_from_the_front_without_a_warning():
+def test_enough_contexts_are_taken_from_the_front_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(fill_context(9, 4, 0), [0, 1, 2, 3])
 
 
-def test_an_empty_corpus_is_refused():
+def test_an_empty_corpus_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
         model_for_text().set_context([])
 
 
-def test_context_is_embedded_with_the_document_prompt():
+def test_context_is_embedded_with_the_document_prompt() -> None:
     with_task, without = model_for_text(prompts="task"), model_for_text(prompts="none")
     with_task.set_context(TEXTS[:4])
     without.set_context([PROMPTS["task"].document + text for text in TEXTS[:4]])
     torch.testing.assert_close(with_task.context_CD, without.context_CD)
 
 
-def test_prompts_stand_in_front():
+def test_prompts_stand_in_front() -> None:
     assert with_prompt(["rain"], "task", "query") == ["search_query: rain"]
     assert with_prompt(["rain"], "none", "document") == ["rain"]
     with pytest.raises(ValueError, match="search"):
@@ -104,14 +106,14 @@ def test_prompts_stand_in_front():
         with_prompt(["rain"], "task", "passage")
 
 
-def test_texts_are_cut_to_the_models_length():
+def test_texts_are_cut_to_the_models_length() -> None:
     tokens = model_for_text(max_tokens=5).tokenize(["one two three four five six"], "query")
     assert tokens.lengths.tolist() == [5]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_save_and_load_give_the_same_model(tmp_path, kind, architecture):
+def test_save_and_load_give_the_same_model(tmp_path: Path, kind: str, architecture: str) -> None:
     model = small_model(backbone=kind, architecture=architecture, prompts="task")
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
@@ -121,14 +123,14 @@ def test_save_and_load_give_the_same_model(tmp_path, kind, architecture):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
-def test_a_folder_of_the_other_architecture_is_refused(tmp_path):
+def test_a_folder_of_the_other_architecture_is_refused(tmp_path: Path) -> None:
     small_model().save_pretrained(tmp_path)
     assert isinstance(ContextualModel.from_pretrained(tmp_path), ContextualModel)
     with pytest.raises(ValueError, match="contextual model, not a biencoder"):
         Biencoder.from_pretrained(tmp_path)
 
 
-def test_unknown_config_fields_are_listed(tmp_path):
+def test_unknown_config_fields_are_listed(tmp_path: Path) -> None:
     small_model().save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(values | {"num_layer": 2, "colour": "red"}))
@@ -136,7 +138,7 @@ def test_unknown_config_fields_are_listed(tmp_path):
         load_model(tmp_path)
 
 
-def test_weights_that_do_not_fit_are_listed(tmp_path):
+def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
     model = small_model()
     model.save_pretrained(tmp_path)
     weights = dict(model.state_dict())
@@ -147,7 +149,7 @@ def test_weights_that_do_not_fit_are_listed(tmp_path):
         load_model(tmp_path)
 
 
-def test_a_folder_without_a_model_is_named(tmp_path):
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"config\.json is missing"):
         load_model(tmp_path)
 
@@ -156,6 +158,6 @@ def test_a_folder_without_a_model_is_named(tmp_path):
     ("field", "value"),
     [("architecture", "prefix"), ("backbone", "llama"), ("prompts", "e5"), ("num_heads", 3), ("num_layers", 0)],
 )
-def test_a_config_that_means_nothing_names_the_value(field, value):
+def test_a_config_that_means_nothing_names_the_value(field: str, value: str | int) -> None:
     with pytest.raises(ValueError, match=f"{value}"):
         ModelConfig(**({"architecture": "biencoder", "hidden_size": 16} | {field: value}))

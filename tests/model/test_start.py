@@ -1,5 +1,8 @@
 """Promises of where the weights come from."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -19,14 +22,14 @@ MINILM = ModelConfig(
 )
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
     first, again, other = (build_model(small_config(), seed=seed) for seed in (1, 1, 2))
     for name, value in first.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
     assert not torch.equal(first.first_stage_model.mlp[0].weight, other.first_stage_model.mlp[0].weight)
 
 
-def test_building_leaves_the_global_generator_alone():
+def test_building_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -34,7 +37,7 @@ def test_building_leaves_the_global_generator_alone():
     torch.testing.assert_close(torch.rand(3), expected)
 
 
-def test_minilm_gives_both_stages_its_first_layers():
+def test_minilm_gives_both_stages_its_first_layers() -> None:
     model = build_model(fit_to_start(MINILM, "minilm"), start="minilm")
     weights = load_file(minilm_folder() / "model.safetensors")
     for backbone, num_layers in zip(backbones_of(model), (1, 2), strict=True):
@@ -44,7 +47,7 @@ def test_minilm_gives_both_stages_its_first_layers():
             torch.testing.assert_close(value, weights[name])
 
 
-def test_minilm_whole_gives_the_vectors_that_transformers_gives():
+def test_minilm_whole_gives_the_vectors_that_transformers_gives() -> None:
     config = fit_to_start(
         ModelConfig(architecture="biencoder", backbone="bert", hidden_size=384, num_layers=6), "minilm"
     )
@@ -66,13 +69,13 @@ def test_minilm_whole_gives_the_vectors_that_transformers_gives():
         ({"hidden_size": 128, "num_heads": 4}, "hidden_size=128"),
     ],
 )
-def test_a_start_that_does_not_fit_names_the_field(changes, message):
+def test_a_start_that_does_not_fit_names_the_field(changes: dict[str, Any], message: str) -> None:
     values = {"architecture": "biencoder", "backbone": "bert", "hidden_size": 384}
     with pytest.raises(ValueError, match=message):
         fit_to_start(ModelConfig(**(values | changes)), "minilm")
 
 
-def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones():
+def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones() -> None:
     full = load_file(minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
     projected = word_vectors(128)
     rows = torch.from_numpy(np.random.default_rng(0).choice(len(full), 300, replace=False))
@@ -82,7 +85,7 @@ def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_word_vectors_enter_with_the_spread_of_a_random_start(kind):
+def test_word_vectors_enter_with_the_spread_of_a_random_start(kind: str) -> None:
     config = ModelConfig(architecture="biencoder", backbone=kind, num_layers=1)
     model = build_model(config, start="words")
     weight = model.embedder.model.get_input_embeddings().weight
@@ -91,13 +94,13 @@ def test_word_vectors_enter_with_the_spread_of_a_random_start(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_backbone_has_no_dropout(kind):
+def test_a_backbone_has_no_dropout(kind: str) -> None:
     backbone = build_backbone(small_config(backbone=kind), 2).train()
     texts = random_texts(3)
     torch.testing.assert_close(backbone(texts), backbone(texts), rtol=0, atol=0)
 
 
-def test_modernbert_limited_in_depth_keeps_the_kinds_of_its_first_layers(tmp_path):
+def test_modernbert_limited_in_depth_keeps_the_kinds_of_its_first_layers(tmp_path: Path) -> None:
     config = small_config(
         backbone="modernbert", backbone_settings={"layer_types": ["full_attention", "sliding_attention"] * 2}
     )
@@ -111,7 +114,7 @@ def test_modernbert_limited_in_depth_keeps_the_kinds_of_its_first_layers(tmp_pat
     ]
 
 
-def test_modernbert_text_is_normalised_twice_only_when_asked():
+def test_modernbert_text_is_normalised_twice_only_when_asked() -> None:
     once, twice = (small_config(backbone="modernbert", text_normalised_twice=flag) for flag in (False, True))
     ids = torch.tensor([[5, 6, 7]])
     for config in (once, twice):
@@ -126,7 +129,7 @@ def test_modernbert_text_is_normalised_twice_only_when_asked():
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_identity_heads_let_the_pooled_states_through(architecture):
+def test_identity_heads_let_the_pooled_states_through(architecture: str) -> None:
     model = build_model(small_config(architecture=architecture), heads="identity").eval()
     texts, contexts = random_texts(12, seed=3), random_texts(6, seed=4)
     with torch.no_grad():
@@ -142,7 +145,7 @@ def test_identity_heads_let_the_pooled_states_through(architecture):
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
 
 
-def test_both_heads_let_context_vectors_through_too():
+def test_both_heads_let_context_vectors_through_too() -> None:
     model = build_model(small_config(), heads="both-identity").eval()
     contexts = random_texts(6, seed=4)
     with torch.no_grad():
@@ -151,12 +154,12 @@ def test_both_heads_let_context_vectors_through_too():
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
 
 
-def test_unknown_heads_are_refused():
+def test_unknown_heads_are_refused() -> None:
     with pytest.raises(ValueError, match="heads='open'"):
         build_model(small_config(), heads="open")
 
 
-def test_texts_keep_their_columns_when_rows_are_chosen():
+def test_texts_keep_their_columns_when_rows_are_chosen() -> None:
     texts = Texts(torch.tensor([[1, 2, 3], [4, 0, 0], [5, 6, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]]))
     chosen = texts.rows(torch.tensor([2, 1]))
     assert chosen.ids_NS.tolist() == [[5, 6], [4, 0]]

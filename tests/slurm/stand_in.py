@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.identity import run_id
-from repro.places import home, local_records, run_folder
+from repro.records.store import Record, write_record
 from repro.spec import Run
-from repro.stages import Stage
-from repro.store import Record, write_record
-from slurm.job import Stopped as Interrupted
-from slurm.sweep import Hooks
+from repro.spec.identity import run_id
+from repro.stopping import Interrupted, is_asked_to_stop, unbroken
+from repro.storage.paths import home, local_records, run_folder
+from repro.storage.stages import Stage
+from slurm.hooks import Hooks
 
 HOOKS = Hooks(execute="tests.slurm.stand_in:execute", stages_of="tests.slurm.stand_in:stages_of")
 
@@ -36,7 +36,7 @@ def traced() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def execute(run: Run, *, should_stop: Callable[[], bool], report: Callable[[str], None]) -> Record:
+def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
     """Counts to num_steps, with a checkpoint when stopped; the record depends on every step having been done once."""
     for stage in stages_of(run):
         assert stage.is_built, f"{stage.name} should have been built before"
@@ -46,19 +46,24 @@ def execute(run: Run, *, should_stop: Callable[[], bool], report: Callable[[str]
     checkpoint = folder / "checkpoint.json"
     state = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "value": name}
     trace(f"begin {name} at {state['step']}")
+    progress(f"counting from {state['step']}")
     assert run.num_steps is not None
-    while state["step"] < run.num_steps:
-        if should_stop():
-            checkpoint.write_text(json.dumps(state))
-            trace(f"stop {name} at {state['step']}")
-            raise Interrupted(f"stopped before step {state['step']}")
-        time.sleep(0 if (home() / "fast").exists() else float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
-        text = f"{state['value']} {state['step']}"
-        state = {"step": state["step"] + 1, "value": hashlib.sha256(text.encode()).hexdigest()}
-        line = {"step": state["step"], "pairs_per_second": 100.0}
-        with (folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-    report(f"counted to {state['step']}")
+    with unbroken():
+        while state["step"] < run.num_steps:
+            if should_stop() or is_asked_to_stop():
+                checkpoint.write_text(json.dumps(state))
+                trace(f"stop {name} at {state['step']}")
+                raise Interrupted(f"stopped before step {state['step']}")
+            time.sleep(0 if (home() / "fast").exists() else float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
+            text = f"{state['value']} {state['step']}"
+            state = {"step": state["step"] + 1, "value": hashlib.sha256(text.encode()).hexdigest()}
+            line = {"step": state["step"], "pairs_per_second": 100.0}
+            with (folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+    if (home() / "measures-long").exists():
+        progress("measuring")
+        time.sleep(60)
+    progress(f"counted to {state['step']}")
     trace(f"end {name}")
     value = int(state["value"][:8], 16)
     return write_record(local_records(), run, metrics={"value": value}, arrays={"x": np.zeros(1)}, provenance={})

@@ -1,5 +1,6 @@
 """On a real Slurm: stages first, interruptions survived, nothing done twice, and the disk tells the truth."""
 
+import json
 import os
 import shutil
 import signal
@@ -7,21 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from repro.identity import run_id
-from repro.lease import owners
-from repro.places import CHECKOUT, local_records
+from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.store import read_records
-from slurm.notes import run_work, sweeps_folder
+from repro.spec.identity import run_id
+from repro.storage.lease import owners
+from repro.storage.paths import CHECKOUT, local_records, sweeps_folder
 from slurm.profiles import Profile, profile_named
 from slurm.scheduler import queue
-from slurm.start import Wish, cancel, start
-from slurm.status import Sight, standings, why
+from slurm.start import LaunchOptions, cancel, start
+from slurm.states import item_of_run
+from slurm.status import Snapshot, statuses, why
 from slurm.sweep import read_submissions
 from tests.slurm.stand_in import HOOKS, traced
 
@@ -38,14 +39,14 @@ def shared_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.25")
     yield tmp_path
     jobs = [place["job_id"].split("_")[0] for entry in read_submissions() for place in entry.jobs.values()]
-    if jobs:
+    if jobs and Path(os.environ.get("SLURM_CONF", "/")).exists():  # a test's own cluster is gone by now
         subprocess.run(["scancel", *set(jobs)], check=False)
 
 
 def launch(*runs: Run, profile: Profile = PROFILE, retry: bool = False) -> list[str]:
     """Launches to Slurm; gives what was reported."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", wish=Wish(hooks=HOOKS, retry=retry), report=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
     return lines
 
 
@@ -60,7 +61,7 @@ def until(condition: Callable[[], object], seconds: float = 90) -> None:
 
 def states(*runs: Run) -> list[str]:
     """Where the runs stand."""
-    return [standing.state for standing in standings(runs)]
+    return [status.state for status in statuses(runs)]
 
 
 def recorded(*runs: Run) -> Callable[[], bool]:
@@ -75,7 +76,7 @@ def begun(run: Run, times: int = 1) -> Callable[[], bool]:
 
 def job_of(run: Run) -> str:
     """The number of a run's job."""
-    return standings([run])[0].job_id
+    return statuses([run])[0].job_id
 
 
 def undisturbed(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> float:
@@ -87,8 +88,8 @@ def undisturbed(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> float:
     (home / "undisturbed").mkdir()
     for stage in stages_of(run):
         stage.build()
-    run_work(run).folder.mkdir(parents=True)
-    return execute(run, should_stop=lambda: False, report=print).metrics["value"]
+    item_of_run(run).folder.mkdir(parents=True)
+    return execute(run, should_stop=lambda: False, progress=print).metrics["value"]
 
 
 def test_an_array_waits_for_its_stages_and_a_second_launch_adds_nothing() -> None:
@@ -112,7 +113,7 @@ def test_a_requeued_run_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPa
     time.sleep(1)
     subprocess.run(["scontrol", "requeue", job_of(run)], check=True)
     until(lambda: states(run) == ["interrupted"])
-    assert standings([run])[0].live_on == "slurm"
+    assert statuses([run])[0].live_on == "slurm"
     assert launch(run) == ["1 runs asked for, 0 to start"]
     until(recorded(run))
     begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
@@ -128,10 +129,23 @@ def test_a_run_warned_of_its_time_limit_is_requeued_by_itself() -> None:
     launch(run, profile=replace(PROFILE, time_minutes=1, warning_seconds=50))
     until(begun(run))
     until(begun(run, 2), 150)
-    said = Path(standings([run])[0].log).read_text()
+    said = Path(statuses([run])[0].log).read_text()
     assert "Requeued job" in said
     until(recorded(run), 200)
-    assert standings([run])[0].num_interruptions >= 1
+    assert statuses([run])[0].num_interruptions >= 1
+
+
+def test_a_run_warned_while_it_is_measured_is_broken_off_and_requeued(own_home: Path) -> None:
+    own_home.mkdir()
+    (own_home / "measures-long").touch()
+    [run] = SLOW
+    launch(run)
+    until(lambda: "measuring" in "\n".join(why(run)["last_lines"]))
+    (own_home / "measures-long").unlink()
+    subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
+    until(recorded(run))
+    assert statuses([run])[0].num_interruptions == 1
+    assert not [line for line in traced() if line.startswith("stop")], "its training had ended"
 
 
 def test_a_run_requeued_too_often_has_failed() -> None:
@@ -140,7 +154,7 @@ def test_a_run_requeued_too_often_has_failed() -> None:
     until(begun(run))
     subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
     until(lambda: states(run) == ["failed"])
-    assert "interrupted 1 times, 0 are allowed" in standings([run])[0].reason
+    assert "interrupted 1 times, 0 are allowed" in statuses([run])[0].reason
     assert launch(run) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
 
 
@@ -150,23 +164,23 @@ def test_a_cancelled_run_stays_so_until_it_is_retried(with_our_verb: bool) -> No
     launch(run)
     until(begun(run))
     if with_our_verb:
-        assert [standing.state for standing in cancel([run])] == ["running"]
+        assert [status.state for status in cancel([run])] == ["running"]
     else:
         subprocess.run(["scancel", job_of(run)], check=True)
     until(lambda: states(run) == ["cancelled"])
     assert launch(run) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
     launch(run, retry=True)
     until(recorded(run))
-    assert "begin" in traced()[0] or len(owners(run_work(run).lease_folder)) == 2
+    assert "begin" in traced()[0] or len(owners(item_of_run(run).lease_folder)) == 2
 
 
 def test_a_killed_job_is_told_from_the_disk_and_launched_again() -> None:
     [run] = SLOW
     launch(run)
     until(begun(run))
-    os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGKILL)
-    until(lambda: standings([run])[0].state == "interrupted" and not standings([run])[0].live_on)
-    assert "died without a word" in standings([run])[0].reason
+    os.kill(owners(item_of_run(run).lease_folder)[-1].pid, signal.SIGKILL)
+    until(lambda: statuses([run])[0].state == "interrupted" and not statuses([run])[0].live_on)
+    assert "died without a word" in statuses([run])[0].reason
     launch(run)
     until(recorded(run))
 
@@ -212,10 +226,34 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     folder = tmp_path_factory.mktemp("cluster", numbered=True)
     monkeypatch.setenv("REPRO_DEV_CLUSTER", str(folder))
     monkeypatch.setenv("REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE", "3")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
     subprocess.run([script, "up"], check=True, stdout=subprocess.DEVNULL)
     yield script
     subprocess.run([script, "down"], check=True)
+
+
+def test_slurm_is_asked_of_each_script_and_nothing_is_submitted(tmp_path: Path) -> None:
+    file = tmp_path / "grid.json"
+    file.write_text(json.dumps([asdict(run) for run in RUNS]))
+    words = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--check-site", "--profile"]
+    fits = subprocess.run([*words, "dev-cluster"], cwd=CHECKOUT, capture_output=True, text=True)
+    assert fits.returncode == 0, fits.stderr
+    assert all(line.startswith("ok ") and "to start at" in line for line in fits.stdout.splitlines())
+    too_much = subprocess.run([*words, "one-gpu"], cwd=CHECKOUT, capture_output=True, text=True)
+    assert too_much.returncode == 2
+    assert "generic resource" in too_much.stdout
+    assert read_submissions() == []
+    assert states(*RUNS) == ["missing"] * 3
+
+
+def test_the_cluster_has_two_nodes_with_the_machines_cores(own_cluster: Path, tmp_path: Path) -> None:
+    told = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %c"], capture_output=True, text=True).stdout
+    cores = len(os.sched_getaffinity(0))
+    assert [line.split() for line in told.splitlines()] == [["dev1", str(cores)], ["dev2", str(cores)]]
+    words = ["srun", "--nodes=2", "--ntasks=2", "--mem=100", "bash", "-c", "echo $SLURMD_NODENAME of $SLURM_NNODES"]
+    job = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert sorted(job.stdout.splitlines()) == ["dev1 of 2", "dev2 of 2"], job.stderr
 
 
 def test_eight_runs_go_in_arrays_of_at_most_three(own_cluster: Path) -> None:
@@ -245,5 +283,5 @@ def test_the_disk_alone_tells_when_the_scheduler_is_silent(monkeypatch: pytest.M
     until(begun(run))
     with monkeypatch.context() as patch:
         patch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
-        assert Sight().queue is None
+        assert Snapshot().queue is None
         assert states(run) == ["running"]

@@ -14,14 +14,14 @@ import pytest
 import torch
 
 from repro.execute import execute
-from repro.identity import run_id
-from repro.lease import look, owners
-from repro.places import CHECKOUT, local_records, run_folder
+from repro.records.store import Record, has_record, read_records
 from repro.seeds import generator_for
 from repro.spec import Run, base, grid
-from repro.store import Record, has_record, read_records
-from slurm.notes import run_work
-from slurm.status import Standing, standings
+from repro.spec.identity import run_id
+from repro.storage.lease import look, owners
+from repro.storage.paths import CHECKOUT, local_records, run_folder
+from slurm.states import item_of_run
+from slurm.status import RunStatus, statuses
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ def undisturbed(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     with monkeypatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
         for run in RUNS:
-            execute(run, report=lambda line: None)
+            execute(run, progress=lambda line: None)
         return read_records(local_records())
 
 
@@ -47,23 +47,23 @@ def race(file: Path) -> list[subprocess.Popen[str]]:
     return [subprocess.Popen(words, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
 
 
-def look_twice() -> list[Standing]:
+def look_twice() -> list[RunStatus]:
     """Where all stand; what is said must be so, unless it changed while we looked."""
     recorded = [has_record(local_records(), run) for run in RUNS]
-    alive = [owner.is_alive if (owner := look(run_work(run).lease_folder)) else False for run in RUNS]
-    found = standings(RUNS)
-    for run, standing, was_recorded, was_alive in zip(RUNS, found, recorded, alive, strict=True):
+    alive = [owner.is_alive if (owner := look(item_of_run(run).lease_folder)) else False for run in RUNS]
+    found = statuses(RUNS)
+    for run, status, was_recorded, was_alive in zip(RUNS, found, recorded, alive, strict=True):
         is_recorded = has_record(local_records(), run)
-        assert standing.state == "recorded" or not was_recorded
-        assert standing.state != "recorded" or is_recorded
+        assert status.state == "recorded" or not was_recorded
+        assert status.state != "recorded" or is_recorded
         assert (
-            standing.state in ("running", "recorded") or not was_alive or not look(run_work(run).lease_folder).is_alive
+            status.state in ("running", "recorded") or not was_alive or not look(item_of_run(run).lease_folder).is_alive
         )
-        assert standing.state in ("recorded", "running", "queued", "interrupted", "missing"), standing
+        assert status.state in ("recorded", "running", "queued", "interrupted", "missing"), status
     return found
 
 
-def disturb(found: list[Standing], kills: int, requeues: int, number: int) -> tuple[int, int]:
+def disturb(found: list[RunStatus], kills: int, requeues: int, number: int) -> tuple[int, int]:
     """Kills or requeues one run that is in the midst of its training, if there is one; gives what is left to do."""
     within = [
         one for one in found if one.state == "running" and one.progress and 2 < one.progress.step < NUM_STEPS - 20
@@ -74,7 +74,7 @@ def disturb(found: list[Standing], kills: int, requeues: int, number: int) -> tu
     if requeues and (not kills or number % 3 == 1):
         done = subprocess.run(["scontrol", "requeue", victim.job_id], check=False)
         return kills, requeues - (done.returncode == 0)
-    owner = look(run_work(next(run for run in RUNS if run_id(run) == victim.id)).lease_folder)
+    owner = look(item_of_run(next(run for run in RUNS if run_id(run) == victim.id)).lease_folder)
     assert owner is not None
     if not owner.is_alive:
         return kills, requeues
@@ -121,7 +121,7 @@ def without_speed(record: Record) -> dict[str, float]:
 
 def assert_nobody_worked_twice(runs: tuple[Run, ...]) -> None:
     """Exactly one owner ended each run, each step was logged once, and all disturbances together were eight."""
-    history = [owners(run_work(run).lease_folder) for run in runs]
+    history = [owners(item_of_run(run).lease_folder) for run in runs]
     assert all([owner.outcome for owner in each].count("") == 1 for each in history)
     assert sum(owner.outcome is None for each in history for owner in each) == NUM_KILLS
     for run in runs:

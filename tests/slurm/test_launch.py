@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,16 +14,16 @@ from submitit.core import submission
 from submitit.core.test_core import MockedSubprocess
 from submitit.slurm.slurm import SlurmExecutor, SlurmJob
 
-from repro.lease import owners
-from repro.places import local_records
+from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.store import read_records
+from repro.storage.lease import owners
+from repro.storage.paths import CHECKOUT, local_records
 from slurm.launch import SubmittedJob, batches_of
-from slurm.notes import run_work
 from slurm.profiles import Profile
 from slurm.scheduler import Queued, queue
-from slurm.start import Wish, cancel, scripts, start
-from slurm.status import standings, why
+from slurm.start import LaunchOptions, cancel, check_site, scripts, start
+from slurm.states import item_of_run
+from slurm.status import statuses, why
 from slurm.sweep import Task, read_submissions, tasks_of
 from tests.slurm.stand_in import HOOKS, traced
 
@@ -61,7 +62,7 @@ def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches; gives what was reported."""
     lines: list[str] = []
-    start(runs, PROFILE, sweep="test", wish=Wish(hooks=HOOKS, retry=retry), report=lines.append)
+    start(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
     return lines
 
 
@@ -72,7 +73,7 @@ def submitted(fake: Path) -> dict[int, str]:
 
 def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
-    shown = dict(scripts(runs, PROFILE, sweep="test", wish=Wish(hooks=HOOKS)))
+    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
     assert submitted(slurm_in_name_only) == {}
     launch(*runs)
     sent = submitted(slurm_in_name_only)
@@ -101,6 +102,65 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path) -> None:
     assert "gres" not in stage
 
 
+def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_name_only: Path, tmp_path: Path) -> None:
+    launch(*RUNS[:2])
+    script = submitted(slurm_in_name_only)[102]
+    assert f"#SBATCH --chdir={CHECKOUT}\n" in script
+    assert "wckey" not in script
+    line = next(line for line in script.splitlines() if line.startswith("export PYTHONPATH"))
+    for before, after in ({}, str(CHECKOUT)), ({"PYTHONPATH": "/x:/y"}, f"{CHECKOUT}:/x:/y"):
+        shown = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
+        assert subprocess.run(shown, env=before, capture_output=True, text=True, check=True).stdout == after
+    site = replace(PROFILE, wckey="nlp", chdir="/project")
+    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+    script = list(submitted(slurm_in_name_only).values())[-1]
+    assert "#SBATCH --wckey=nlp\n" in script
+    assert "#SBATCH --chdir=/project\n" in script
+
+
+def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_name_only: Path) -> None:
+    shim = slurm_in_name_only / "apptainer"
+    shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
+    shim.chmod(0o755)
+    words = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
+    site = replace(PROFILE, launcher=words, python="/opt/venv/bin/python", srun=("--mpi=none",))
+    for number, runs in enumerate((RUNS[:1], RUNS[1:4])):  # one job, and an array
+        start(runs, site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+        script = list(submitted(slurm_in_name_only).values())[-1]
+        [command] = [line for line in script.splitlines() if line.startswith("srun")]
+        assert "--mpi=none" in command, number
+        alone = command[command.index("apptainer") :]
+        env = {"PATH": os.environ["PATH"], "TMPDIR": "/a b"}
+        said = subprocess.run(["bash", "-c", alone], env=env, capture_output=True, text=True, check=True).stdout
+        assert said.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
+
+
+def test_a_line_break_never_becomes_a_line_of_a_script(
+    slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="must be one line"):
+        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(hooks=HOOKS), progress=print)
+    monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
+    with pytest.raises(ValueError, match="must be one line"):
+        launch(*RUNS[:1])
+    assert submitted(slurm_in_name_only) == {}
+
+
+def test_checking_a_site_says_what_slurm_says_of_each_script(slurm_in_name_only: Path) -> None:
+    (slurm_in_name_only / "sbatch").write_text(
+        '#!/bin/bash\n[ "$1" = --test-only ] || exit 9\n'
+        'grep -q dependency "$2" && { echo "allocation failure: Job dependency problem" >&2; exit 1; }\n'
+        'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
+        'echo "sbatch: Job 7 to start at noon" >&2\n'
+    )
+    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    assert [verdict.is_accepted for verdict in found.values()] == [False, True]
+    assert [verdict.says for verdict in found.values()] == [
+        "allocation failure: invalid partition", "Job 7 to start at noon",
+    ]  # fmt: skip
+    assert [status.state for status in statuses(RUNS[:2])] == ["missing"] * 2
+
+
 def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: Path) -> None:
     launch(*RUNS)
     arrays = [text for text in submitted(slurm_in_name_only).values() if "--array" in text]
@@ -120,7 +180,9 @@ def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> 
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
     tasks = tasks_of(runs, PROFILE, code={}, hooks=HOOKS)
     arrays = [batch for batch in batches_of(tasks, max_array_size=3, num_at_once=num_at_once) if not batch.is_stage]
-    assert sorted(task.name for batch in arrays for task in batch.tasks) == sorted(run_work(run).name for run in runs)
+    assert sorted(task.name for batch in arrays for task in batch.tasks) == sorted(
+        item_of_run(run).name for run in runs
+    )
     free = [batch for batch in arrays if batch.after is None]
     assert sum(batch.num_at_once for batch in free) <= num_at_once
     assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays if batch.after is not None)
@@ -135,10 +197,10 @@ def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only
     (slurm_in_name_only / "queue").write_text(
         "101|PENDING|Priority\n" + "".join(f"102_{n}|PENDING|x\n" for n in range(3))
     )
-    states = [standing.state for standing in standings(RUNS)]
+    states = [status.state for status in statuses(RUNS)]
     assert states.count("queued") == 3
     assert states.count("missing") == 5
-    missing = [standing.id for standing in standings(RUNS) if standing.state == "missing"]
+    missing = [status.id for status in statuses(RUNS) if status.state == "missing"]
     assert all(name in str(told.value).partition("Not submitted:")[2] for name in missing)
     assert launch(*RUNS)[0] == "8 runs asked for, 5 to start"
     again = [text for job, text in submitted(slurm_in_name_only).items() if job > 103]
@@ -149,12 +211,12 @@ def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     launch(*RUNS[:2])
     (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|RUNNING|None\n")
     assert queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
-    found = standings(RUNS[:2])
-    assert [standing.state for standing in found] == ["queued", "queued"]
+    found = statuses(RUNS[:2])
+    assert [status.state for status in found] == ["queued", "queued"]
     assert "job 102_0 is PENDING (Dependency)" in found[0].reason
     (slurm_in_name_only / "queue").write_text("102_1|RUNNING|None\n")
-    assert [standing.state for standing in standings(RUNS[:2])] == ["missing", "queued"]
-    assert "has left Slurm's queue" in standings(RUNS[:1])[0].reason
+    assert [status.state for status in statuses(RUNS[:2])] == ["missing", "queued"]
+    assert "has left Slurm's queue" in statuses(RUNS[:1])[0].reason
 
 
 def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
@@ -162,7 +224,7 @@ def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
     (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|PENDING|Dependency\n")
     cancel(RUNS[:1])
     assert (slurm_in_name_only / "cancelled").read_text() == "102_0\n"
-    assert [standing.state for standing in standings(RUNS[:2])] == ["cancelled", "queued"]
+    assert [status.state for status in statuses(RUNS[:2])] == ["cancelled", "queued"]
 
 
 def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +232,7 @@ def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkey
     run = base("small")
     with pytest.raises(ValueError, match="--allow-dirty"):
         launch(run)
-    start([run], PROFILE, sweep="t", wish=Wish(hooks=HOOKS, allow_dirty=True), report=print)
+    start([run], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS, allow_dirty=True), progress=print)
     assert read_submissions()[-1].code == {"commit": "c0ffee", "uncommitted_sha256": "d1"}
     launch(RUNS[0])
 
@@ -188,7 +250,7 @@ def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pyt
     executor = AutoExecutor(own_home / "jobs", cluster="debug")
     [job] = executor.submit_array([SubmittedJob(job_for(RUNS[0]).job)])
     assert job.result() == "done"
-    note = run_work(RUNS[0]).read()
+    note = item_of_run(RUNS[0]).read()
     assert note is not None
     assert (note.state, note.job_id) == ("done", job.job_id)
     assert len(read_records(local_records())) == 1
@@ -203,9 +265,9 @@ def test_a_job_interrupted_in_submitits_local_executor_is_started_again(
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
     [job] = executor.submit_array([SubmittedJob(job_for(run).job)])
-    while f"begin {run_work(run).name} at 0" not in traced():
+    while f"begin {item_of_run(run).name} at 0" not in traced():
         time.sleep(0.05)
-    os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGUSR2)
+    os.kill(owners(item_of_run(run).lease_folder)[-1].pid, signal.SIGUSR2)
     assert job.result() == "done"
     begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
     assert len(begins) == 2

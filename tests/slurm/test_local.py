@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from repro.identity import run_id
-from repro.lease import owners
-from repro.places import CHECKOUT, local_records
+from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.store import read_records
+from repro.spec.identity import run_id
+from repro.storage.lease import owners
+from repro.storage.paths import CHECKOUT, local_records
 from slurm.local import make_slots
-from slurm.notes import Note, run_work
 from slurm.profiles import Profile
-from slurm.start import Wish, cancel, start
-from slurm.status import standings
+from slurm.start import LaunchOptions, cancel, start
+from slurm.states import JobState, item_of_run
+from slurm.status import statuses
 from tests.slurm.stand_in import HOOKS, traced
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
@@ -33,18 +33,18 @@ LAUNCHER = """
 import json, sys
 from repro.spec import Run
 from slurm.profiles import Profile
-from slurm.start import Wish, start
+from slurm.start import LaunchOptions, start
 from tests.slurm.stand_in import HOOKS
 profile = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 runs = [Run(**fields) for fields in json.loads(sys.argv[1])]
-start(runs, profile, sweep="test", wish=Wish(hooks=HOOKS), report=lambda line: print(line, flush=True))
+start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS), progress=lambda line: print(line, flush=True))
 """
 
 
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, HERE, sweep="test", wish=Wish(hooks=HOOKS, retry=retry), report=lines.append)
+    start(runs, HERE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
     return lines
 
 
@@ -67,7 +67,7 @@ def until(condition: Callable[[], object], seconds: float = 120) -> None:
 
 def states(*runs: Run) -> list[str]:
     """Where the runs stand."""
-    return [standing.state for standing in standings(runs)]
+    return [status.state for status in statuses(runs)]
 
 
 def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
@@ -83,12 +83,12 @@ def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
 def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Path) -> None:
     bad = replace(RUNS[0], seed=13)
     launch(*RUNS, bad)
-    [standing] = standings([bad])
-    assert (standing.state, standing.reason) == ("failed", "ValueError: seed 13 brings bad luck")
-    note = run_work(bad).read()
+    [status] = statuses([bad])
+    assert (status.state, status.reason) == ("failed", "ValueError: seed 13 brings bad luck")
+    note = item_of_run(bad).read()
     assert note is not None
     assert "in execute" in note.trace
-    assert "bad luck" in Path(standing.log).read_text()
+    assert "bad luck" in Path(status.log).read_text()
     assert states(*RUNS) == ["recorded"] * 3
     (own_home / "mended").touch()
     assert launch(bad) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
@@ -101,9 +101,9 @@ def test_runs_of_a_stage_that_fails_are_failed_by_it(own_home: Path) -> None:
     own_home.mkdir()
     (own_home / "break-clusters").touch()
     launch(run, RUNS[1])
-    [standing] = standings([run])
-    assert standing.state == "failed"
-    assert "no room for clusters" in standing.reason
+    [status] = statuses([run])
+    assert status.state == "failed"
+    assert "no room for clusters" in status.reason
     assert states(RUNS[1]) == ["recorded"]
     (own_home / "break-clusters").unlink()
     launch(run)
@@ -122,7 +122,7 @@ def test_two_launchers_do_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert sorted(line for line in traced() if line.startswith("begin")) == sorted(
         f"begin {run_id(run)} at 0" for run in runs
     )
-    assert all(len(owners(run_work(run).lease_folder)) == 1 for run in runs)
+    assert all(len(owners(item_of_run(run).lease_folder)) == 1 for run in runs)
 
 
 def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,24 +130,24 @@ def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeyp
     run = LONG[0]
     process = launcher((run,))
     until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
-    os.kill(owners(run_work(run).lease_folder)[-1].pid, signal.SIGKILL)
+    os.kill(owners(item_of_run(run).lease_folder)[-1].pid, signal.SIGKILL)
     (own_home / "fast").touch()
     said, _ = process.communicate(timeout=200)
     assert "killed (SIGKILL)" in said
     assert states(run) == ["recorded"]
-    assert len(owners(run_work(run).lease_folder)) == 2
-    assert standings([run])[0].num_interruptions == 1
+    assert len(owners(item_of_run(run).lease_folder)) == 2
+    assert statuses([run])[0].num_interruptions == 1
 
 
 def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
-    work = run_work(run)
+    item = item_of_run(run)
     launch(*RUNS[1:])
-    work.write(Note(state="interrupted", reason="its time was up", num_interruptions=HERE.max_requeues + 1))
+    item.write(JobState(state="interrupted", reason="its time was up", num_interruptions=HERE.max_requeues + 1))
     launch(run)
-    [standing] = standings([run])
-    assert standing.state == "failed"
-    assert "interrupted 11 times, 10 are allowed; the last: its time was up" in standing.reason
+    [status] = statuses([run])
+    assert status.state == "failed"
+    assert "interrupted 11 times, 10 are allowed; the last: its time was up" in status.reason
     launch(run, retry=True)
     assert states(run) == ["recorded"]
 
@@ -161,7 +161,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     process = launcher(runs)
     until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
     time.sleep(0.5)
-    pids = [owners(run_work(run).lease_folder)[-1].pid for run in runs]
+    pids = [owners(item_of_run(run).lease_folder)[-1].pid for run in runs]
     process.send_signal(end)
     process.communicate(timeout=200)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
@@ -173,7 +173,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     values = [record.metrics["value"] for record in read_records(local_records())]
     for run in runs:
         (local_records() / f"{run_id(run)}.json").unlink()
-        (run_work(run).folder / "checkpoint.json").unlink()
+        (item_of_run(run).folder / "checkpoint.json").unlink()
     launch(*runs)
     assert [record.metrics["value"] for record in read_records(local_records())] == values
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.profiles import profile_named, profiles
+from slurm.profiles import SHIPPED, profile_named, profiles
 
 
 @pytest.fixture
@@ -39,12 +39,37 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
         ("[mine]\nextends = 'mine'", "extends='mine'; choose another of"),
         ("[mine]\ntime_minutes = 1\nwarning_seconds = 90", "leaves nothing of"),
         ("[mine\n", "is not TOML"),
+        ('[mine]\nmodules = ["cuda", 12]', "must be a list of str"),
+        ('[mine]\npartition = "gpu\\n#SBATCH --qos=high"', r"partition='gpu\\n#SBATCH --qos=high' breaks a line"),
+        ('[mine]\naccount = "a\\rb"', "breaks a line"),
+        ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "breaks a line"),
+        ('[mine]\nmodules = ["cuda\\n"]', "breaks a line"),
+        ('[mine]\nlauncher = ["apptainer\\u2028"]', "breaks a line"),
+        ('[mine]\nsbatch = {comment = "a\\nb"}', "breaks a line"),
+        ('[mine]\nsbatch = {"a\\n#SBATCH --b" = "x"}', "name options of sbatch as in"),
+        ('[mine]\nsbatch = {"mail type" = "x"}', "name options of sbatch as in"),
+        ('[mine]\nsbatch = {comment = ["a"]}', "sbatch.comment="),
     ],
 )
 def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message: str) -> None:
     own.write_text(text)
     with pytest.raises(ValueError, match=message):
         profile_named("mine")
+
+
+def test_a_profiles_own_name_is_one_line(own: Path) -> None:
+    own.write_text('["a\\nb"]\npartition = "x"')
+    with pytest.raises(ValueError, match="must be one line"):
+        profile_named("a\nb")
+
+
+def test_the_examples_in_the_shipped_file_are_profiles(own: Path) -> None:
+    lines = SHIPPED.read_text().partition("# Examples")[2].splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("# ["))
+    own.write_text("\n".join(line.removeprefix("#").strip() for line in lines[first:]))
+    examples = [profile_named(name) for name in ("with-conda", "with-modules", "with-apptainer", "with-enroot")]
+    assert all(example.gpus_per_run == 1 and example.python for example in examples)
+    assert examples[2].launcher[:2] == ("apptainer", "exec")
 
 
 def test_an_unknown_profile_lists_the_known_and_where_to_add_one(own: Path) -> None:

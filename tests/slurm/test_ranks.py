@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from repro.execute import execute
-from repro.identity import run_id
-from repro.places import local_records, run_folder
+from repro.records.store import read_record
 from repro.spec import Run, base
-from repro.store import read_record
+from repro.spec.identity import run_id
+from repro.storage.paths import local_records, run_folder
 from repro.train.metrics import read_metrics
-from slurm.job import Job, Stop, Stopped
-from slurm.notes import Note, run_work
+from slurm.job import Job
+from slurm.signals import Stop, Stopped
+from slurm.states import JobState, item_of_run
 
 RUN = base("smoke", num_steps=6)
-HERE = Note(state="running")
+HERE = JobState(state="running")
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = execute(RUN, report=lambda line: None)
+    alone = execute(RUN, progress=lambda line: None)
     lines = read_metrics(run_folder(run_id(RUN)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
     assert Job(run=asdict(RUN), num_processes=2)(Stop(), where=HERE) == "done"
@@ -64,7 +65,7 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     with pytest.raises(Stopped):
         job(stop, where=HERE)
     signaller.join()
-    note = run_work(run).read()
+    note = item_of_run(run).read()
     assert note is not None
     assert note.state == "interrupted"
     folder = run_folder(run_id(run))
@@ -81,7 +82,7 @@ def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
     run = replace(RUN, batch_size=15)  # which two processes cannot share
     with pytest.raises(RuntimeError, match="one of 2 processes failed"):
         Job(run=asdict(run), num_processes=2)(Stop(), where=HERE)
-    note = run_work(run).read()
+    note = item_of_run(run).read()
     assert note is not None
     assert note.state == "failed"
     assert json.loads((run_folder(run_id(run)) / "ranks.json").read_text())["num_processes"] == 2

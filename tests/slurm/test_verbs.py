@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from repro.cli import app
-from repro.places import run_folder
+from repro.cli.main import app
 from repro.spec import Run, base, grid
-from slurm.notes import run_work
+from repro.storage.paths import run_folder
+from slurm.hooks import Hooks
 from slurm.profiles import Profile
 from slurm.prune import leftovers
-from slurm.start import Wish, start
-from slurm.sweep import Hooks
+from slurm.start import LaunchOptions, start
+from slurm.states import item_of_run
 from tests.slurm.stand_in import HOOKS
 
 RUNS = grid(base("smoke", num_steps=2), seed=(0, 1, 13))
@@ -37,7 +37,13 @@ def type_in(*words: str) -> Result:
 
 def do(*runs: Run) -> None:
     """Does runs with the stand-in, here."""
-    start(runs, Profile(name="h", on="local", cpus_per_run=1), sweep="t", wish=Wish(hooks=HOOKS), report=print)
+    start(
+        runs,
+        Profile(name="h", on="local", cpus_per_run=1),
+        sweep="t",
+        options=LaunchOptions(hooks=HOOKS),
+        progress=print,
+    )
 
 
 def test_status_and_why_tell_of_a_sweep(file: str) -> None:
@@ -55,11 +61,11 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert json.loads(type_in("why", rows[2]["id"], "--json").stdout)["state"] == "failed"
     unknown = type_in("why", "zzz")
     assert isinstance(unknown.exception, ValueError)
-    assert "0 runs begin so" in str(unknown.exception)
+    assert "no run is known by it" in str(unknown.exception)
 
 
 def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wish, "__init__", _with_stand_in(Wish.__init__))
+    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
     failed = type_in("launch", file, "--scale", "smoke")
     assert failed.exit_code == 2, failed.output
     assert type_in("launch", file, "--scale", "smoke").exit_code == 0
@@ -68,7 +74,7 @@ def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch:
 
 
 def _with_stand_in(original: object) -> object:
-    def init(self: Wish, *, hooks: Hooks = HOOKS, **others: object) -> None:
+    def init(self: LaunchOptions, *, hooks: Hooks = HOOKS, **others: object) -> None:
         original(self, hooks=hooks, **others)  # type: ignore[operator]
 
     return init
@@ -114,20 +120,20 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     do(*RUNS[:2])
     unfinished = replace(RUNS[0], seed=5)
     for run in (*RUNS[:2], unfinished):
-        run_work(run).folder.mkdir(parents=True, exist_ok=True)
-        (run_work(run).folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
+        item_of_run(run).folder.mkdir(parents=True, exist_ok=True)
+        (item_of_run(run).folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
     old, young = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
     for path in (old, young):
         path.write_text("half")
     os.utime(old, (time.time() - 7200,) * 2)
     would = {path for path, _ in leftovers((*RUNS[:2], unfinished))}
-    assert would == {old, *(run_work(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
+    assert would == {old, *(item_of_run(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in type_in("prune", file, "--scale", "smoke", "--dry-run").stdout
     assert old.exists()
     type_in("prune", file, "--scale", "smoke")
     assert not old.exists()
     assert young.exists()
-    assert (run_folder(run_work(RUNS[0]).name) / "metrics.jsonl").exists()
-    assert not (run_folder(run_work(RUNS[0]).name) / "checkpoint.safetensors").exists()
+    assert (run_folder(item_of_run(RUNS[0]).name) / "metrics.jsonl").exists()
+    assert not (run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors").exists()
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2

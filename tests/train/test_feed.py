@@ -1,26 +1,30 @@
 """Promises of what a step trains on."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
-from repro.train.feed import draw_contexts, feed_step
+from repro.data.tokens import Tokens
+from repro.model.texts import Texts
+from repro.train.feed import Feed, TrainData, draw_contexts, feed_step
 from tests.train.fixtures import small_data
 
 
-def feed(data, step=3, **changes):
+def feed(data: TrainData, step: int = 3, **changes: Any) -> Feed:
     values = {"seed": 0, "num_contexts": 5, "global_negatives": False, "device": torch.device("cpu")}
     return feed_step(data, step, **(values | changes))
 
 
-def rows_of(texts):
+def rows_of(texts: Texts) -> list[tuple[int, ...]]:
     return [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(texts.ids_NS, texts.mask_NS, strict=True)]
 
 
-def text(tokens, row):
+def text(tokens: Tokens, row: int) -> tuple[int, ...]:
     return tuple(tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist())
 
 
-def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair():
+def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair() -> None:
     data = small_data(num_hard=3)
     found = feed(data)
     expected = [text(data.documents, pair) for pair in found.pairs_B]
@@ -29,7 +33,7 @@ def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair():
     assert rows_of(found.texts.queries) == [text(data.queries, pair) for pair in found.pairs_B]
 
 
-def test_contexts_are_documents_of_the_batch_hard_negatives_among_them():
+def test_contexts_are_documents_of_the_batch_hard_negatives_among_them() -> None:
     data = small_data(num_hard=3)
     seen = set()
     for step in range(30):
@@ -40,7 +44,7 @@ def test_contexts_are_documents_of_the_batch_hard_negatives_among_them():
     assert seen == {True, False}
 
 
-def test_contexts_differ_by_step_and_seed_and_by_nothing_else():
+def test_contexts_differ_by_step_and_seed_and_by_nothing_else() -> None:
     data = small_data()
     first, again = (rows_of(feed(data).texts.contexts) for _ in range(2))
     assert first == again
@@ -48,23 +52,23 @@ def test_contexts_differ_by_step_and_seed_and_by_nothing_else():
     assert list(draw_contexts(8, 5, seed=0, step=1)) != list(draw_contexts(8, 5, seed=0, step=2))
 
 
-def test_contexts_repeat_only_when_there_are_too_few_documents():
+def test_contexts_repeat_only_when_there_are_too_few_documents() -> None:
     assert len(set(draw_contexts(8, 8, seed=0, step=0))) == 8
     drawn = draw_contexts(4, 10, seed=0, step=0)
     assert len(drawn) == 10 and set(drawn) == {0, 1, 2, 3}
 
 
-def test_the_filter_answers_for_the_batch_of_the_step():
+def test_the_filter_answers_for_the_batch_of_the_step() -> None:
     found = feed(small_data())
     np.testing.assert_array_equal(found.masked_BM.numpy(), found.pairs_B[:, None] % 3 == found.pairs_B[None] % 3)
     assert found.difficulty == found.pairs_B.mean()
 
 
-def test_a_model_without_context_gets_none():
+def test_a_model_without_context_gets_none() -> None:
     assert feed(small_data(), num_contexts=0).texts.contexts is None
 
 
-def test_the_hash_of_a_batch_knows_its_pairs_and_their_order():
+def test_the_hash_of_a_batch_knows_its_pairs_and_their_order() -> None:
     data = small_data()
     first = feed(data)
     assert first.batch_hash == feed(data).batch_hash != feed(data, 4).batch_hash

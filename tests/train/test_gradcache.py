@@ -1,9 +1,13 @@
 """Promises of the gradient engine: loss and gradients as plain autograd gives them, for any chunk sizes; in float64."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
 
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
 from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
@@ -15,17 +19,17 @@ CONTEXTS = random_texts(NUM_CONTEXTS, seed=3)
 DIRECT = ChunkSizes(piece=1000)
 
 
-def stages_of(model):
+def stages_of(model: Biencoder | ContextualModel) -> Stages:
     if model.config.architecture == "biencoder":
         return Stages(second=lambda texts, contexts: model(texts), loss=info_nce)
     return Stages(second=model.second_stage, loss=info_nce, first=model.first_stage)
 
 
-def step_of(model):
+def step_of(model: Biencoder | ContextualModel) -> StepTexts:
     return StepTexts(QUERIES, DOCUMENTS, CONTEXTS if model.config.architecture == "contextual" else None)
 
 
-def gradients_of(model):
+def gradients_of(model: Biencoder | ContextualModel) -> dict[str, torch.Tensor]:
     dense = {}
     for name, weight in model.named_parameters():
         assert weight.grad is not None, f"{name} has no gradient"
@@ -34,7 +38,7 @@ def gradients_of(model):
     return dense
 
 
-def by_plain_autograd(model):
+def by_plain_autograd(model: Biencoder | ContextualModel) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     contexts = model.first_stage(CONTEXTS) if model.config.architecture == "contextual" else None
     second = stages_of(model).second
     loss = info_nce(second(QUERIES, contexts), second(DOCUMENTS, contexts)).loss
@@ -42,7 +46,9 @@ def by_plain_autograd(model):
     return loss.detach(), gradients_of(model)
 
 
-def assert_same(found, expected):
+def assert_same(
+    found: tuple[torch.Tensor, dict[str, torch.Tensor]], expected: tuple[torch.Tensor, dict[str, torch.Tensor]]
+) -> None:
     torch.testing.assert_close(found[0], expected[0], rtol=1e-9, atol=0)
     assert found[1].keys() == expected[1].keys()
     largest = max(float(gradient.abs().max()) for gradient in expected[1].values())
@@ -57,7 +63,7 @@ def assert_same(found, expected):
     ("num_texts", "num_contexts", "piece"),
     [(7, 3, 100), (3, 6, 2), (5, 4, 100), (1, 1, 1), (1000, 2, 100), (4, 1000, 100), (1000, 1000, 4)],
 )
-def test_equals_plain_autograd(architecture, kind, num_texts, num_contexts, piece):
+def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num_contexts: int, piece: int) -> None:
     model = small_model(architecture=architecture, backbone=kind, sequence_dropout=0.0).double().train()
     expected = by_plain_autograd(model)
     parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(num_texts, num_contexts, piece))
@@ -66,7 +72,7 @@ def test_equals_plain_autograd(architecture, kind, num_texts, num_contexts, piec
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
-def test_equals_plain_autograd_with_several_vectors_a_context_document(num_vectors):
+def test_equals_plain_autograd_with_several_vectors_a_context_document(num_vectors: int) -> None:
     model = small_model(tokens_per_document=num_vectors, sequence_dropout=0.0).double().train()
     expected = by_plain_autograd(model)
     parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
@@ -76,22 +82,22 @@ def test_equals_plain_autograd_with_several_vectors_a_context_document(num_vecto
 class Tape:
     """Stages that draw a number from the generator at every call, to tell whether a replay saw the same randomness."""
 
-    def __init__(self, model):
+    def __init__(self, model: ContextualModel) -> None:
         self.model, self.seen = model, []
 
-    def _draw(self, what, texts):
+    def _draw(self, what: str, texts: Texts) -> None:
         self.seen.append((what, torch.is_grad_enabled(), float(torch.rand(())), tuple(texts.ids_NS.flatten().tolist())))
 
-    def first(self, texts):
+    def first(self, texts: Texts) -> torch.Tensor:
         self._draw("first", texts)
         return self.model.first_stage(texts)
 
-    def second(self, texts, contexts):
+    def second(self, texts: Texts, contexts: torch.Tensor | None) -> torch.Tensor:
         self._draw("second", texts)
         return self.model.second_stage(texts, contexts)
 
 
-def with_dropout(model, probability):
+def with_dropout(model: ContextualModel, probability: float) -> ContextualModel:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = probability
@@ -100,7 +106,7 @@ def with_dropout(model, probability):
     return model
 
 
-def test_a_replay_sees_the_randomness_of_its_first_pass():
+def test_a_replay_sees_the_randomness_of_its_first_pass() -> None:
     tape = Tape(with_dropout(small_model(), 0.3).double().train())
     add_gradients(Stages(tape.second, info_nce, tape.first), step_of(tape.model), ChunkSizes(3, 2))
     without = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
@@ -111,7 +117,7 @@ def test_a_replay_sees_the_randomness_of_its_first_pass():
 
 @pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(4, 6), ChunkSizes(7, 1)])
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
-def test_equals_autograd_with_dropout_and_sequence_dropout_on(kind, sizes):
+def test_equals_autograd_with_dropout_and_sequence_dropout_on(kind: str, sizes: ChunkSizes) -> None:
     """The reference keeps one graph over the same chunks in the same order, and so draws the same masks."""
     model = with_dropout(small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
     torch.manual_seed(11)
@@ -124,12 +130,12 @@ def test_equals_autograd_with_dropout_and_sequence_dropout_on(kind, sizes):
     assert abs(float(small_graph(model, sizes)[0] - found[0])) > 1e-3, "dropout was off: the test proves nothing"
 
 
-def small_graph(model, sizes):
-    def chunks(texts, size):
+def small_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def chunks(texts: Texts, size: int) -> list[tuple[torch.Tensor, Texts]]:
         order = texts.mask_NS.sum(1).argsort(stable=True)
         return [(index, texts.rows(index)) for index in order.split(size)]
 
-    def run(stage, texts, size, num_vectors=1):
+    def run(stage: Callable[[Texts], torch.Tensor], texts: Texts, size: int, num_vectors: int = 1) -> torch.Tensor:
         rows = [None] * texts.num_texts
         for index, chunk in chunks(texts, size):
             for place, row in zip(index.tolist(), stage(chunk), strict=True):
@@ -143,7 +149,7 @@ def small_graph(model, sizes):
     return loss.detach(), gradients_of(model)
 
 
-def test_the_random_stream_outside_goes_on_as_after_one_pass():
+def test_the_random_stream_outside_goes_on_as_after_one_pass() -> None:
     model = small_model().double().train()
     torch.manual_seed(5)
     with torch.no_grad():
@@ -158,7 +164,7 @@ def test_the_random_stream_outside_goes_on_as_after_one_pass():
     assert float(torch.rand(())) == float(expected)
 
 
-def test_gradients_are_added_to_what_is_there():
+def test_gradients_are_added_to_what_is_there() -> None:
     model = small_model(sequence_dropout=0.0).double().train()
     _, once = by_plain_autograd(model)
     for _ in range(2):
@@ -167,16 +173,16 @@ def test_gradients_are_added_to_what_is_there():
         torch.testing.assert_close(gradient, once[name] * 2, rtol=1e-7, atol=1e-8)
 
 
-def test_a_first_stage_without_contexts_is_refused():
+def test_a_first_stage_without_contexts_is_refused() -> None:
     model = small_model()
     with pytest.raises(ValueError, match="both or neither"):
         add_gradients(stages_of(model), StepTexts(QUERIES, DOCUMENTS), DIRECT)
 
 
-def test_chunks_hold_no_more_texts_than_asked():
+def test_chunks_hold_no_more_texts_than_asked() -> None:
     model, largest = small_model().double().train(), []
 
-    def second(texts: Texts, contexts):
+    def second(texts: Texts, contexts: torch.Tensor | None) -> torch.Tensor:
         largest.append(texts.num_texts)
         return model.second_stage(texts, contexts)
 

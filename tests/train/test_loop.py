@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import resource
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,13 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
-from repro.train.checkpoint import CHECKPOINT_FILE
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+from repro.stopping import Interrupted
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState
+from repro.train.feed import TrainData
 from repro.train.gradcache import ChunkSizes
-from repro.train.loop import Interrupted, train
+from repro.train.loop import train
 from repro.train.metrics import read_metrics
 from repro.train.optimizer import build_optimizer, learning_rate_at
 from tests.model.samples import small_model
@@ -23,30 +29,32 @@ from tests.train.fixtures import settings, small_data
 TIMED = ("pairs_per_second", "memory_bytes")
 
 
-def run(folder, model=None, data=None, **changes):
+def run(
+    folder: Path, model: Biencoder | ContextualModel | None = None, data: TrainData | None = None, **changes: Any
+) -> tuple[Biencoder | ContextualModel, TrainState]:
     hooks = {name: changes.pop(name) for name in ("should_stop", "on_step") if name in changes}
     model = model or small_model()
     state = train(model, data or small_data(), settings(**changes), folder=folder, **hooks)
     return model, state
 
 
-def lines(folder):
+def lines(folder: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name not in TIMED} for line in read_metrics(folder)]
 
 
-def assert_same_weights(first, second):
+def assert_same_weights(first: Biencoder | ContextualModel, second: Biencoder | ContextualModel) -> None:
     for name, value in first.state_dict().items():
         torch.testing.assert_close(second.state_dict()[name], value, rtol=0, atol=0, msg=name)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_training_lowers_the_loss(tmp_path, architecture):
+def test_training_lowers_the_loss(tmp_path: Path, architecture: str) -> None:
     run(tmp_path, small_model(architecture=architecture), num_steps=60)
     losses = [line["loss"] for line in read_metrics(tmp_path)]
     assert sum(losses[-10:]) < 0.85 * sum(losses[:10])
 
 
-def test_a_training_stopped_and_taken_up_gives_the_same_batches_losses_and_weights(tmp_path):
+def test_a_training_stopped_and_taken_up_gives_the_same_batches_losses_and_weights(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole")
     asked = []
     with pytest.raises(Interrupted, match="after step 4 of 10"):
@@ -56,8 +64,8 @@ def test_a_training_stopped_and_taken_up_gives_the_same_batches_losses_and_weigh
     assert_same_weights(whole, taken_up)
 
 
-def killed_at(folder, step):
-    def kill(line):
+def killed_at(folder: Path, step: int) -> None:
+    def kill(line: dict[str, Any]) -> None:
         if line["step"] == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -65,7 +73,7 @@ def killed_at(folder, step):
     run(folder, checkpoint_every_steps=3, on_step=kill)
 
 
-def test_a_training_killed_between_checkpoints_goes_on_from_the_last_one(tmp_path):
+def test_a_training_killed_between_checkpoints_goes_on_from_the_last_one(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole")
     child = multiprocessing.get_context("fork").Process(target=killed_at, args=(tmp_path / "cut", 8))
     child.start()
@@ -80,7 +88,7 @@ def test_a_training_killed_between_checkpoints_goes_on_from_the_last_one(tmp_pat
     assert_same_weights(whole, taken_up)
 
 
-def test_a_finished_training_is_not_trained_again(tmp_path):
+def test_a_finished_training_is_not_trained_again(tmp_path: Path) -> None:
     whole, _ = run(tmp_path)
     before = (tmp_path / "metrics.jsonl").read_bytes()
     again, state = run(tmp_path, on_step=lambda line: pytest.fail("a step was done"))
@@ -89,14 +97,14 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     assert_same_weights(whole, again)
 
 
-def test_chunk_sizes_do_not_change_the_training(tmp_path):
+def test_chunk_sizes_do_not_change_the_training(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole", small_model(sequence_dropout=0.0).double())
     chunked, _ = run(tmp_path / "chunked", small_model(sequence_dropout=0.0).double(), chunks=ChunkSizes(3, 2))
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(chunked.state_dict()[name], value, rtol=1e-5, atol=1e-6, msg=name)
 
 
-def test_a_line_says_what_the_step_was(tmp_path):
+def test_a_line_says_what_the_step_was(tmp_path: Path) -> None:
     run(tmp_path)
     line = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[2])
     assert line["step"] == 3 and len(line["batch"]) == 16
@@ -104,25 +112,25 @@ def test_a_line_says_what_the_step_was(tmp_path):
     assert line["memory_bytes"] > 1e6 and line["pairs_per_second"] > 0
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(ValueError, match="of run abc, not of xyz"):
         run(tmp_path, run_id="xyz")
 
 
-def test_a_checkpoint_over_other_data_is_refused(tmp_path):
+def test_a_checkpoint_over_other_data_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(ValueError, match="left its sampler at"):
         run(tmp_path, data=small_data(seed=5), num_steps=20)
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(ValueError, match="does not fit this model"):
         run(tmp_path, small_model(num_layers=1), num_steps=20)
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     run(tmp_path)
     path = tmp_path / CHECKPOINT_FILE
     path.write_bytes(path.read_bytes()[:1000])
@@ -130,7 +138,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         run(tmp_path)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path):
+def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk: writing fails half-way, as there."""
     with pytest.raises(Interrupted):
         run(tmp_path, should_stop=lambda: True)
@@ -146,7 +154,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path):
     run(tmp_path)
 
 
-def test_training_leaves_the_global_generator_alone(tmp_path):
+def test_training_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
@@ -154,7 +162,7 @@ def test_training_leaves_the_global_generator_alone(tmp_path):
     torch.testing.assert_close(torch.rand(2), expected)
 
 
-def test_no_decay_for_biases_norms_and_the_null_vector():
+def test_no_decay_for_biases_norms_and_the_null_vector() -> None:
     model = small_model()
     names = {id(weight): name for name, weight in model.named_parameters()}
     groups = build_optimizer(model, learning_rate=1.0, weight_decay=0.1).param_groups
@@ -167,7 +175,7 @@ def test_no_decay_for_biases_norms_and_the_null_vector():
     assert decayed | spared == set(names.values()) and not decayed & spared
 
 
-def test_the_first_stage_learns_at_its_own_rate(tmp_path):
+def test_the_first_stage_learns_at_its_own_rate(tmp_path: Path) -> None:
     start, slow, equal = small_model(), small_model(), small_model()
     run(tmp_path / "slow", model=slow, num_steps=1, num_warmup_steps=0, first_stage_rate=0.01, weight_decay=0.0)
     run(tmp_path / "equal", model=equal, num_steps=1, num_warmup_steps=0, weight_decay=0.0)
@@ -177,19 +185,19 @@ def test_the_first_stage_learns_at_its_own_rate(tmp_path):
         torch.testing.assert_close(moved[name] - weight, rate * (moved_fully[name] - weight), atol=1e-6, rtol=1e-2)
 
 
-def test_the_learning_rate_warms_up_and_decays_linearly():
+def test_the_learning_rate_warms_up_and_decays_linearly() -> None:
     rates = [learning_rate_at(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4:] == pytest.approx([1 - place / 8 for place in range(8)])
     assert learning_rate_at(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
 
 
-def test_a_warm_up_longer_than_the_training_is_refused():
+def test_a_warm_up_longer_than_the_training_is_refused() -> None:
     with pytest.raises(ValueError, match="num_warmup_steps=10"):
         settings(num_warmup_steps=10)
 
 
-def in_group(number, folder):
+def in_group(number: int, folder: Path) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
@@ -201,7 +209,7 @@ SHARED = {"global_negatives": True, "chunks": ChunkSizes(3, 2), "num_steps": 6}
 
 
 @pytest.mark.enable_socket
-def test_two_processes_train_as_one_with_the_same_batch(tmp_path):
+def test_two_processes_train_as_one_with_the_same_batch(tmp_path: Path) -> None:
     run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
     mp.start_processes(in_group, (tmp_path,), nprocs=2, start_method="fork")
     one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))

@@ -1,5 +1,7 @@
 """Promises of the loss."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +10,13 @@ from hypothesis import strategies as st
 from repro.train.loss import info_nce
 
 
-def spelled_out(queries, documents, temperature, targets, masked):
+def spelled_out(
+    queries: torch.Tensor,
+    documents: torch.Tensor,
+    temperature: float,
+    targets: Sequence[int],
+    masked: torch.Tensor | None,
+) -> tuple[torch.Tensor, float]:
     """Cross entropy with a loop per query; accuracy likewise."""
     losses, hits = [], []
     for row, (query, target) in enumerate(zip(queries, targets, strict=True)):
@@ -20,7 +28,9 @@ def spelled_out(queries, documents, temperature, targets, masked):
 
 
 @given(st.integers(1, 6), st.integers(0, 3), st.integers(0, 10_000), st.booleans(), st.sampled_from([0.02, 0.5]))
-def test_the_loss_equals_explicit_cross_entropy(num_pairs, num_hard, seed, with_mask, temperature):
+def test_the_loss_equals_explicit_cross_entropy(
+    num_pairs: int, num_hard: int, seed: int, with_mask: bool, temperature: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     queries = torch.randn(num_pairs, 5, generator=generator, dtype=torch.float64).float()
     documents = torch.randn(num_pairs * (1 + num_hard), 5, generator=generator)
@@ -31,24 +41,24 @@ def test_the_loss_equals_explicit_cross_entropy(num_pairs, num_hard, seed, with_
     assert float(found.accuracy) == pytest.approx(accuracy)
 
 
-def test_targets_say_which_document_is_a_querys_own():
+def test_targets_say_which_document_is_a_querys_own() -> None:
     queries, documents = torch.randn(3, 4), torch.randn(7, 4)
     found = info_nce(queries, documents, temperature=0.1, targets_Q=torch.tensor([5, 0, 6]))
     torch.testing.assert_close(found.loss, spelled_out(queries, documents, 0.1, [5, 0, 6], None)[0])
 
 
-def test_the_positive_is_never_masked():
+def test_the_positive_is_never_masked() -> None:
     queries, documents = torch.randn(3, 4), torch.randn(3, 4)
     found = info_nce(queries, documents, masked_QM=torch.ones(3, 3, dtype=torch.bool))
     assert float(found.loss) == 0 and float(found.accuracy) == 1 and float(found.masked_fraction) == 1
 
 
-def test_the_masked_fraction_is_of_the_negatives():
+def test_the_masked_fraction_is_of_the_negatives() -> None:
     masked = torch.tensor([[True, True, False], [False, False, False]])
     assert float(info_nce(torch.randn(2, 4), torch.randn(3, 4), masked_QM=masked).masked_fraction) == 0.25
 
 
-def test_a_masked_document_gets_no_gradient():
+def test_a_masked_document_gets_no_gradient() -> None:
     queries, documents = torch.randn(2, 4), torch.randn(2, 4, requires_grad=True)
     info_nce(queries, documents, masked_QM=torch.tensor([[False, True], [False, False]])).loss.backward()
     only_second = torch.randn(0)
@@ -57,12 +67,12 @@ def test_a_masked_document_gets_no_gradient():
     torch.testing.assert_close(documents.grad, only_second.grad / 2)
 
 
-def test_the_scale_of_the_vectors_does_not_matter():
+def test_the_scale_of_the_vectors_does_not_matter() -> None:
     queries, documents = torch.randn(4, 3), torch.randn(4, 3)
     torch.testing.assert_close(info_nce(queries * 7, documents * 0.1).loss, info_nce(queries, documents).loss)
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="3 queries but 2 documents"):
         info_nce(torch.randn(3, 4), torch.randn(2, 4))
     with pytest.raises(ValueError, match=r"\(2, 2\), not \(2, 3\)"):

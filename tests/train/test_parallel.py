@@ -1,15 +1,17 @@
 """Promises of training in several processes: two gloo processes give what one process gives."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
-from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
-from repro.train.loss import info_nce
+from repro.train.gradcache import ChunkSizes, Loss, Stages, StepTexts, add_gradients
+from repro.train.loss import LossParts, info_nce
 from repro.train.parallel import finish_gradients, gather_documents, gather_with_gradient, num_processes, rank
 from tests.model.samples import random_texts, small_model
 
@@ -29,11 +31,11 @@ def documents_of(first: int, last: int) -> Texts:
     return Texts(torch.cat([positives.ids_NS, negatives.ids_NS]), torch.cat([positives.mask_NS, negatives.mask_NS]))
 
 
-def gradient_of(model) -> torch.Tensor:
+def gradient_of(model: ContextualModel) -> torch.Tensor:
     return torch.cat([weight.grad.flatten() for weight in model.parameters()])
 
 
-def one_step(first: int, last: int, loss, *, summed: bool):
+def one_step(first: int, last: int, loss: Loss, *, summed: bool) -> tuple[float, torch.Tensor]:
     model = small_model(sequence_dropout=0.0).double().train()
     step = StepTexts(rows(QUERIES, first, last), documents_of(first, last), CONTEXTS)
     parts = add_gradients(Stages(model.second_stage, loss, model.first_stage), step, SIZES)
@@ -48,7 +50,7 @@ def work(number: int, folder: str, global_negatives: bool) -> None:
     share = PAIRS // 2
     first, last = number * share, (number + 1) * share
 
-    def over_all(queries, documents):
+    def over_all(queries: torch.Tensor, documents: torch.Tensor) -> LossParts:
         return info_nce(gather_with_gradient(queries), gather_documents(documents, share))
 
     result = one_step(first, last, over_all if global_negatives else info_nce, summed=global_negatives)
@@ -57,7 +59,7 @@ def work(number: int, folder: str, global_negatives: bool) -> None:
     dist.destroy_process_group()
 
 
-def in_two_processes(folder, global_negatives):
+def in_two_processes(folder: Path, global_negatives: bool) -> list[tuple[float, torch.Tensor]]:
     mp.start_processes(work, (str(folder), global_negatives), nprocs=2, start_method="fork")  # spares two imports
     results = [torch.load(folder / f"{number}.pt", weights_only=True) for number in range(2)]
     torch.testing.assert_close(results[0][1], results[1][1], rtol=0, atol=0)
@@ -65,7 +67,7 @@ def in_two_processes(folder, global_negatives):
 
 
 @pytest.mark.enable_socket
-def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path):
+def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path: Path) -> None:
     loss, gradient = one_step(0, PAIRS, info_nce, summed=False)
     for found_loss, found_gradient in in_two_processes(tmp_path, True):
         assert found_loss == pytest.approx(loss, rel=1e-10)
@@ -73,7 +75,7 @@ def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path):
 
 
 @pytest.mark.enable_socket
-def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path):
+def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path: Path) -> None:
     halves = [one_step(first, first + PAIRS // 2, info_nce, summed=False) for first in (0, PAIRS // 2)]
     results = in_two_processes(tmp_path, False)
     for (found_loss, found_gradient), (loss, _) in zip(results, halves, strict=True):
@@ -81,7 +83,7 @@ def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path):
         torch.testing.assert_close(found_gradient, (halves[0][1] + halves[1][1]) / 2, rtol=1e-8, atol=1e-10)
 
 
-def test_one_process_finishes_gradients_to_dense_ones():
+def test_one_process_finishes_gradients_to_dense_ones() -> None:
     model = small_model(sequence_dropout=0.0).train()
     model.second_stage(QUERIES, model.first_stage(CONTEXTS)).sum().backward()
     sparse = model.second_stage_model.backbone.model.embeddings.word_embeddings.weight.grad

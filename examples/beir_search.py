@@ -1,0 +1,43 @@
+"""Our models in beir's own loader, search and evaluation.
+
+python examples/beir_search.py [MODEL BEIR_FOLDER]     (default: an untrained model on eight documents)
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+# ruff: noqa: E402 (libraries load for seconds: that is said first)
+print("loading libraries …", flush=True)
+
+from beir.datasets.data_loader import GenericDataLoader
+from contextual import untrained
+from mteb_contexts import PLANTS_TASK
+
+from repro.data.beir import write_beir_folder
+from repro.interop.beir import BeirModel, beir_retriever
+from repro.interop.opening import open_model
+
+
+def main(folder: Path, source: str | None = None) -> dict[str, float]:
+    """Give what beir measures under the folder's own corpus as context, and under none."""
+    model = untrained() if source is None else open_model(source).model
+    corpus, queries, judgements = GenericDataLoader(str(folder)).load(split="test")
+    found = {}
+    for name, context in (("own", corpus), ("null", None)):
+        print(f"searching {len(corpus)} documents under the {name} context …", flush=True)
+        wrapped = BeirModel(model).set_context(context, name=folder.name)
+        retriever = beir_retriever(wrapped)
+        ndcg, _, recall, _ = retriever.evaluate(judgements, retriever.retrieve(corpus, queries), [10, 100])
+        found[name] = ndcg["NDCG@10"]
+        print(f"{name}: NDCG@10 {ndcg['NDCG@10']}, recall@100 {recall['Recall@100']}", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        main(Path(sys.argv[2]), sys.argv[1])
+    else:
+        here = Path(tempfile.mkdtemp()) / "plants"
+        write_beir_folder(here, PLANTS_TASK)
+        main(here)

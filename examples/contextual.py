@@ -1,0 +1,47 @@
+"""A contextual model in sentence-transformers: exported, opened, and searched under two corpora as context.
+
+python examples/contextual.py [MODEL]     MODEL: a run's id or a folder (default: an untrained one)
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+# ruff: noqa: E402 (libraries load for seconds: that is said first)
+print("loading libraries …", flush=True)
+
+from repro.interop.opening import open_model
+from repro.interop.sentence_transformers_folder import export_sentence_transformers, open_sentence_transformers
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
+
+WEATHER = ["Rain falls from clouds.", "Snow stays on high hills.", "Wind turns before a storm."]
+KITCHEN = ["Bread rises in a warm place.", "Coffee is ground before it is brewed.", "Rain water makes good tea."]
+
+
+def untrained() -> ContextualModel:
+    """A small contextual model that knows MiniLM's word vectors and nothing more."""
+    sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3}
+    return build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
+
+
+def main(folder: Path, source: str | None = None) -> dict[str, float]:
+    """Give the score of one pair under each corpus: a vector depends on the corpus it is searched in."""
+    model = untrained() if source is None else open_model(source).model
+    print(f"writing {folder / 'model'} …", flush=True)
+    export_sentence_transformers(model, folder / "model")
+    opened = open_sentence_transformers(folder / "model")
+    found = {}
+    for name, corpus in (("weather", WEATHER), ("kitchen", KITCHEN)):
+        query = opened.encode(["what does rain do?"], prompt_name="query", context=corpus)
+        documents = opened.encode(corpus, prompt_name="document", context=corpus)
+        best = corpus[int((query @ documents.T)[0].argmax())]
+        rain = opened.encode(WEATHER[:1], prompt_name="document", context=corpus)
+        found[name] = float((query @ rain.T)[0, 0])
+        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} here", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    main(Path(tempfile.mkdtemp()), *sys.argv[1:2])

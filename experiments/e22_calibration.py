@@ -1,0 +1,73 @@
+"""Is the judge of claims right? Simulated records with a known truth, judged as real ones are; not in the paper."""
+
+from typing import Any
+
+from repro.spec import Column, Experiment, Figure, Row, Run, Table, base, grid, pick
+
+# Nothing of the corpus is read: the smallest one is named so that nothing has to be built.
+SIMULATED: dict[str, Any] = {
+    "measure": "calibration",
+    "architecture": "none",
+    "corpus": "planted-tiny",
+    "num_pairs": None,
+    "suite": "planted",
+}
+KINDS = ("order", "interaction", "trend", "correlation", "equivalence")
+NOISES = {0: "seeds add no noise", 1: "seed noise as queries'", 5: "five times queries'"}
+SEEDS = (1, 3, 5, 8)
+DRAWS = (0, 1, 2)
+TRUTHS = {"none": "no effect", "one-point": "one point"}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Three draws of all cells at the scale of our own machines: together 750 trials a cell. One at smoke."""
+    one = base("smoke" if scale == "smoke" else "desk", **SIMULATED)
+    return (one,) if scale == "smoke" else grid(one, seed=DRAWS)
+
+
+def columns(name: str) -> tuple[Column, ...]:
+    """One column for each number of seeds."""
+    return tuple(
+        Column(
+            label=f"{seeds} seeds" if seeds > 1 else "1 seed", value=f"calibration/{{part}}/{seeds}/{name}", factor=100
+        )
+        for seeds in SEEDS
+    )
+
+
+def table(name: str, caption: str, value: str, truths: tuple[str, ...] = tuple(TRUTHS)) -> Table:
+    """A row for each kind of claim, truth and noise."""
+    rows = tuple(
+        Row(label=f"{kind}, {TRUTHS[truth]}, {words}", of=pick(**SIMULATED), part=f"{kind}/{truth}/{noise}")
+        for kind in KINDS
+        for truth in truths
+        for noise, words in NOISES.items()
+    )
+    return Table(name=name, caption=caption, columns=columns(value), rows=rows)
+
+
+FIGURE = Figure(
+    name="calibration",
+    title="How often the judge is wrong, on simulated records",
+    caption=(
+        "False verdicts of the judge on simulated records, three draws of 250 trials a cell; a dot is a cell: a truth "
+        "and a level of seed noise. Claims are judged at 5 %."
+    ),
+    kind="dots",
+    points="calibration/*/*/*/*/false",
+    x="part4",
+    y="value",
+    hue="part1",
+    hue_label="kind of claim",
+    x_label="simulated seeds",
+    y_label="false verdicts (%)",
+    factor=100,
+    series=(Row(label="simulated", of=pick(**SIMULATED)),),
+)
+SHOWS = (
+    FIGURE,
+    table("calibration_false", "False verdicts, per cent of trials; at most 5 beside Monte Carlo error.", "false"),
+    table("calibration_power", "Claims that HOLD, per cent of trials: power where they should.", "decided"),
+)
+
+EXPERIMENT = Experiment(number=22, title="Is the judge right?", runs=runs, shows=SHOWS)

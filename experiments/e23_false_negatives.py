@@ -1,0 +1,84 @@
+"""§4.1 on false negatives: do they grow with the data, and does the filter leave out too much? Nothing is trained."""
+
+from experiments import fresh
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, by_scale, grid, pick, term
+
+LOOKED = {"measure": "neighbours", "architecture": "none"}
+SIZES: dict[str, tuple[int, ...]] = {
+    "smoke": (64, 128, 192),
+    "desk": (8192, 32768, 65536, 131072),
+    "lab": (32768, 131072, 524288),
+}
+SIZES |= dict.fromkeys(("small", "large"), (2**18, 2**20, 2**22))
+# A surrogate and a better one, on as many pairs as the better one embeds in a minute.
+WEAK = {"smoke": "minilm-words", "desk": "minilm-words", "lab": "minilm-words"}
+WEAK |= dict.fromkeys(("small", "large"), "sentence-transformers/gtr-t5-base")
+STRONG = {"smoke": "minilm", "desk": "minilm", "lab": "minilm"}
+STRONG |= dict.fromkeys(("small", "large"), "nomic-ai/nomic-embed-text-v1")
+SEEDS = fresh.MEASURED
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Draws of documents at each size of the data, and at the smallest under a better surrogate."""
+    by_size = grid(base(scale, **LOOKED, surrogate=WEAK[scale]), num_pairs=SIZES[scale], seed=SEEDS)
+    better = base(scale, **LOOKED, num_pairs=SIZES[scale][0], surrogate=STRONG[scale])
+    return by_size + grid(better, seed=SEEDS)
+
+
+BY_WEAK = LOOKED | {"surrogate": by_scale(WEAK)}
+FEWEST = {"num_pairs": by_scale({scale: sizes[0] for scale, sizes in SIZES.items()})}
+BY_STRONG = LOOKED | {"surrogate": by_scale(STRONG)} | FEWEST
+NEAR, ANYWHERE = "nearest/plausible", "anywhere/plausible"
+
+TABLE = Table(
+    name="false_negatives",
+    caption=(
+        "Of 1000 training documents: % of the 11 nearest documents, and of 11 drawn from anywhere, that eq. 4 leaves "
+        "out for their query. Those from anywhere are all but certainly no answers: what is left out of them is "
+        "pruned too much. By number of pairs, and under a better surrogate."
+    ),
+    columns=(
+        Column(label="pairs", value="num_pairs", decimals=0),
+        Column(label="nearest %", value=NEAR, factor=100),
+        Column(label="have one %", value="nearest/any_plausible", factor=100),
+        Column(label="anywhere %", value=ANYWHERE, factor=100),
+    ),
+    rows=(
+        *(
+            Row(label=f"{size:,} pairs", of=pick(**BY_WEAK, num_pairs=size), scales=scales)
+            for size in sorted({size for sizes in SIZES.values() for size in sizes})
+            if (scales := tuple(scale for scale, sizes in SIZES.items() if size in sizes))
+        ),
+        Row(label="fewest pairs, a better surrogate", of=pick(**BY_STRONG)),
+    ),
+)
+
+CLAIMS = (
+    Claim.trend(
+        "S4.a",
+        "false negatives are the more common the larger the data",
+        over=term(NEAR, **BY_WEAK),
+        axis="num_pairs",
+        sign=1,
+        source="§4.1",
+        because="a slope beyond chance, of the share of near documents that eq. 4 takes for positives",
+        **fresh.STATED,
+    ),
+    Claim.order(
+        "S4.b",
+        "the filter over-prunes: a better surrogate takes fewer documents from anywhere for positives",
+        pairs=[(term(ANYWHERE, **BY_WEAK, **FEWEST), term(ANYWHERE, **BY_STRONG))],
+        source="§4.1",
+        because="any difference beyond chance; documents drawn from anywhere are all but certainly no answers",
+        **fresh.STATED,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=23,
+    title="False negatives and what the filter leaves out",
+    runs=runs,
+    shows=(TABLE,),
+    claims=CLAIMS,
+    local_seeds=SEEDS,
+)

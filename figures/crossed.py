@@ -1,0 +1,92 @@
+"""Crossed heat maps: each cell less its row's own, as a diverging colour; beside it each row's mean with its interval.
+
+Rows and columns have the same names. The diagonal is a row's own score, written as it is. The picture answers whether
+a row does better in another's column than in its own: colours are centred at zero and alike on both sides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+
+from figures.heatmap import BRIGHT, luminance
+from figures.intervals import count_words, interval_words, intervals_of
+from figures.style import GREY, INK, in_order, label_values, new_axes, value_text
+
+COLOURS = "PuOr"
+"""Two hues whose lightness falls evenly from the middle: signs are told apart by the numbers, strength in grey too."""
+ALL = "mean over rows"
+
+
+def draw_crossed(
+    frame: pd.DataFrame, *, x: str, y: str, cell: str, x_label: str, y_label: str, unit: str
+) -> tuple[Figure, str]:
+    """Return the figure of one system under each column, and what its numbers and whiskers are.
+
+    A seed's difference is taken within the seed. A row without its own score has no differences; a seed without any
+    other score has no mean.
+    """
+    names = in_order(frame[y]) if frame[y].nunique() >= frame[x].nunique() else in_order(frame[x])
+    scores = frame.pivot_table(index=["seed", y], columns=x, values=cell).reindex(columns=names)
+    own = pd.Series({(seed, name): row.get(name, np.nan) for (seed, name), row in scores.iterrows()}, dtype=float)
+    apart = scores.sub(own, axis=0)
+    for seed, name in apart.index:
+        apart.loc[(seed, name), name] = np.nan
+    count, height = len(names), 1.2 + 0.34 * (len(names) + 1)
+    figure, (grid, side) = new_axes(
+        1.6 + 0.43 * count, height, num_panels=2, width_ratios=(max(2.0, 0.5 * count), 2.0), sharey=True
+    )
+    figure.set_size_inches(3.6 + 0.5 * count, height)
+    _draw_cells(apart.groupby(level=1).mean().reindex(names), own.groupby(level=1).mean().reindex(names), grid)
+    means = _means_of(apart, names)
+    _draw_means(means, side, unit)
+    grid.set(xlabel=x_label, ylabel=y_label)
+    grid.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(value_text, names), ALL])
+    grid.set_ylim(count + 1, 0)
+    counts = frame.groupby([x, y])["seed"].nunique()
+    note = f"cells and diagonal: mean over seeds, {count_words(counts)}; " + interval_words(means["n"], "whiskers")
+    return figure, note
+
+
+def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> None:
+    numbers = apart.to_numpy(float)
+    most = np.nanmax(np.abs(numbers), initial=0.0) or 1.0
+    norm, count = TwoSlopeNorm(0.0, -most, most), len(apart)
+    mesh = axes.pcolormesh(np.ma.masked_invalid(numbers), cmap=COLOURS, norm=norm)
+    for (row, column), number in np.ndenumerate(numbers):
+        if row == column:
+            _write(axes, row, column, "–" if np.isnan(own.iloc[row]) else f"{own.iloc[row]:.1f}", INK, bold=True)
+            continue
+        colour = INK if np.isnan(number) or luminance(mesh.to_rgba(number)) > BRIGHT else "white"
+        _write(axes, row, column, "–" if np.isnan(number) else f"{round(number, 1) + 0.0:+.1f}", colour)
+    label_values(axes, list(apart.columns), [place + 0.5 for place in range(count)])
+    axes.grid(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+
+
+def _write(axes: Axes, row: int, column: int, text: str, colour: str, *, bold: bool = False) -> None:
+    weight = "bold" if bold else "normal"
+    axes.text(
+        column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize="small", fontweight=weight
+    )
+
+
+def _means_of(apart: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return mean, low, high and n over seeds of each row's mean difference, and of the mean over rows."""
+    by_seed = apart.mean(axis=1)
+    every = by_seed.groupby(level=0).mean()
+    every.index = pd.MultiIndex.from_product([every.index, [ALL]])
+    return intervals_of(pd.concat([by_seed, every]).groupby(level=1)).reindex([*names, ALL])
+
+
+def _draw_means(means: pd.DataFrame, axes: Axes, unit: str) -> None:
+    at, mean = np.arange(len(means)) + 0.5, means["mean"].to_numpy(float)
+    spread = np.abs(means[["low", "high"]].to_numpy(float).T - mean)
+    axes.axvline(0, color=GREY, linewidth=0.9)
+    axes.axhline(len(means) - 1, color=GREY, linewidth=0.9)
+    axes.errorbar(mean, at, xerr=spread, fmt="o", markersize=4, color=INK, ecolor=INK, capsize=3, linewidth=1.2)
+    axes.set_xlabel(f"mean over the others\nless own {unit}".rstrip())
+    axes.tick_params(axis="y", length=0)

@@ -1,0 +1,92 @@
+"""Gains: a level bar from zero for each row of a table, its interval over seeds, and a mark for a printed number."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from figures.intervals import interval_words, over_seeds
+from figures.style import SETTINGS
+
+ROW_HEIGHT, WIDTH = 0.42, 8.0
+"""Inches."""
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a picture that stands on a page, whose background shows through."""
+
+    ink: str
+    faint: str
+    bar: str
+    mark: str
+
+
+THEMES = {
+    "light": Theme(ink="#1f2328", faint="#59636e", bar="#3b6ea8", mark="#b35900"),
+    "dark": Theme(ink="#f0f6fc", faint="#9198a1", bar="#6ea8e5", mark="#f0a35e"),
+}
+
+
+def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, theme: str) -> str:
+    """Return a picture as SVG text; each of `rows` has "row", "seed", "gain" and "paper" (None: nothing is printed).
+
+    The same rows give the same text. ValueError for an unknown theme or no rows.
+    """
+    if theme not in THEMES or not rows:
+        raise ValueError(f"theme {theme!r} with {len(rows)} rows; choose of {list(THEMES)}, with one row at least")
+    colours, frame = THEMES[theme], pd.DataFrame(rows)
+    mpl.use("Agg")
+    look: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}
+    with mpl.rc_context(look):
+        height = 1.5 + ROW_HEIGHT * frame["row"].nunique()
+        figure, axes = plt.subplots(figsize=(WIDTH, height), layout="constrained")
+        note = _draw(frame, axes, colours)
+        axes.set_title(title, loc="left", color=colours.ink)
+        axes.set_xlabel(x_label, color=colours.ink)
+        figure.supxlabel(note, fontsize="small", color=colours.faint, x=0.99, ha="right")
+        written = io.StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        plt.close(figure)
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
+
+
+def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
+    names = list(dict.fromkeys(frame["row"]))
+    found = over_seeds(frame, "row", "gain").loc[names]
+    printed = frame.groupby("row")["paper"].first().loc[names].to_numpy(float)
+    mean, at = found["mean"].to_numpy(), np.arange(len(names))
+    spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
+    axes.barh(at, mean, height=0.6, color=colours.bar, label=f"here (n = {found['n'].min()} seeds)")
+    axes.errorbar(mean, at, xerr=spread, fmt="none", ecolor=colours.ink, capsize=4, linewidth=1.4)
+    axes.plot(printed, at, linestyle="none", marker="D", color=colours.mark, markersize=7, label="the paper")
+    for place, value, end in zip(at, mean, np.fmax(found["high"], np.nan_to_num(printed)), strict=True):
+        axes.annotate(f"{value:+.1f}", (max(end, 0), place), (8, 0), textcoords="offset points", va="center")
+    axes.set_yticks(at, names)
+    axes.invert_yaxis()
+    _dress(axes, colours)
+    return interval_words(found["n"], "whiskers")
+
+
+def _dress(axes: Axes, colours: Theme) -> None:
+    """Colour what is not data, for a background that shows through."""
+    axes.tick_params(colors=colours.ink)
+    axes.axvline(0, color=colours.ink, linewidth=1)
+    axes.grid(axis="y", visible=False)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(colours.faint)
+    axes.patch.set_visible(False)
+    axes.margins(x=0.08)
+    look: dict[str, Any] = {"frameon": False, "labelcolor": colours.ink, "fontsize": "small"}
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1, 1), **look)

@@ -1,0 +1,1 @@
+"""The judge: the only comparison of records with the paper."""

@@ -1,0 +1,171 @@
+"""Claims as contrasts: weighted sums of the numbers of configurations, which one test judges whatever the kind.
+
+An order is a mean less a mean, an interaction a difference of differences, a trend the least-squares slope on the log2
+of its axis, a printed value a mean less a constant: each is a weighted sum over configurations, computed once a seed.
+Its values over seeds are what is tested. What is random: seeds (initial weights, order of batches, drawn contexts), and
+the queries (or documents, or tasks) of a dataset. What is fixed: the datasets themselves; no verdict says anything of
+other datasets.
+
+Shapes: S seeds, Q units (queries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from repro.claims.estimate import Estimate, of_seeds
+from repro.claims.evidence import Evidence, MissingRunsError
+from repro.claims.units import stratified_mean, units
+from repro.claims.variance import Pattern, Pool, Prior, shared_variance
+from repro.spec import Claim, Equivalence, Interaction, Order, Run, Term, Trend, Value, is_random, training_of
+from repro.spec.term import Unit, unit_of
+
+Weights = dict[tuple[Run, str], float]
+"""What each configuration's metric counts in a contrast."""
+PER_STEP = "train/"
+"""Metrics that begin so are means over steps, which are no sample of anything: their units are not drawn."""
+FEWEST_VALUES = 3
+"""A trend takes three values of its axis."""
+WHAT_IS_RANDOM = "Seeds and queries are random, datasets are fixed: a verdict speaks of these datasets alone."
+"""A line for the pages and the report."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One comparison of a claim: weights of configurations, less a constant, and what it is printed in."""
+
+    weights: Weights
+    unit: Unit
+    constant: float = 0.0
+
+
+@singledispatch
+def contrasts_of(claim: Claim, evidence: Evidence) -> list[Contrast]:
+    """Return the contrasts of a claim, each of which must be as the claim says."""
+    raise TypeError(f"claim {claim.id} is no contrast: {claim.kind}")
+
+
+@contrasts_of.register
+def _(claim: Order, evidence: Evidence) -> list[Contrast]:
+    return [_difference(pair, evidence) for pair in claim.pairs]
+
+
+@contrasts_of.register
+def _(claim: Equivalence, evidence: Evidence) -> list[Contrast]:
+    return [_difference(pair, evidence) for pair in claim.pairs]
+
+
+@contrasts_of.register
+def _(claim: Interaction, evidence: Evidence) -> list[Contrast]:
+    of, above = (_difference(pair, evidence) for pair in (claim.of, claim.above))
+    return [Contrast(_sum([(1.0, of.weights), (-1.0, above.weights)]), of.unit)]
+
+
+@contrasts_of.register
+def _(claim: Value, evidence: Evidence) -> list[Contrast]:
+    return [Contrast(_mean(term, evidence), unit_of(term.metric), printed) for term, printed in claim.expected]
+
+
+@contrasts_of.register
+def _(claim: Trend, evidence: Evidence) -> list[Contrast]:
+    groups: dict[Any, dict[float, list[Run]]] = {}
+    for system in evidence.systems[claim.over]:
+        group = groups.setdefault(getattr(system, claim.within) if claim.within else None, {})
+        group.setdefault(float(getattr(system, claim.axis)), []).append(system)
+    values = {value for group in groups.values() for value in group}
+    sloping = [group for group in groups.values() if len(group) > 1]
+    if len(values) < FEWEST_VALUES or not sloping:
+        raise MissingRunsError(f"{len(values)} values of {claim.axis}; a trend needs three")
+    slopes = [_slope(group, claim.over.metric, has_zero=min(values) <= 0) for group in sloping]
+    return [Contrast(_sum([(1 / len(slopes), slope) for slope in slopes]), claim.unit)]
+
+
+def _slope(group: dict[float, list[Run]], metric: str, *, has_zero: bool) -> Weights:
+    """Return the weights of the least-squares slope on log2 of the axis, of one more where the axis has a zero."""
+    axis = np.log2(np.array(list(group)) + has_zero)
+    weights = (axis - axis.mean()) / ((axis - axis.mean()) ** 2).sum()
+    return {
+        (system, metric): float(weight) / len(systems)
+        for weight, systems in zip(weights, group.values(), strict=True)
+        for system in systems
+    }
+
+
+def _mean(term: Term, evidence: Evidence) -> Weights:
+    systems = evidence.systems[term]
+    return {(system, term.metric): 1 / len(systems) for system in systems}
+
+
+def _difference(pair: tuple[Term, Term], evidence: Evidence) -> Contrast:
+    first, second = (_mean(term, evidence) for term in pair)
+    return Contrast(_sum([(1.0, first), (-1.0, second)]), unit_of(pair[0].metric))
+
+
+def _sum(parts: Sequence[tuple[float, Weights]]) -> Weights:
+    total: Weights = {}
+    for factor, weights in parts:
+        for cell, weight in weights.items():
+            total[cell] = total.get(cell, 0.0) + factor * weight
+    return total
+
+
+def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
+    """Return a contrast with its error: over seeds, moderated by the pool, and over the units of its metric."""
+    values_S, shared, num_free = _values(contrast, evidence)
+    own = float(values_S.var(ddof=1)) if len(values_S) > 1 else 0.0
+    prior = prior_of(contrast, evidence, pool)
+    moderated = None if prior is None else prior.moderate(own, len(values_S) - 1)
+    if shared and not any(weight and is_random(system) for (system, _), weight in contrast.weights.items()):
+        moderated = (0.0, np.inf)  # nothing of it depends on a seed: queries alone are random
+    values_S = values_S - contrast.constant
+    return of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=max(num_free, 1))
+
+
+def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, float, int]:
+    """Return a contrast's value for each seed (S,), the variance its units leave, and their degrees of freedom."""
+    values_S = np.zeros(len(evidence.seeds))
+    groups: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}  # by strata: what shares its units is drawn together
+    alike = True
+    for (system, metric), weight in contrast.weights.items():
+        found = [units(record, metric) for record in evidence.of_system(system)]
+        values_S += weight * np.array([stratified_mean(values, strata) for values, strata in found])
+        strata = found[0][1]
+        alike &= all(np.array_equal(other, strata) for _, other in found)
+        if alike and not metric.startswith(PER_STEP):
+            values_SQ = weight * np.stack([values for values, _ in found])
+            former = groups.get(strata.tobytes())
+            groups[strata.tobytes()] = (values_SQ if former is None else former[0] + values_SQ, strata)
+    names = [name for _, strata in groups.values() for name in np.unique(strata)]
+    if not alike or len(set(names)) < len(names):  # the same dataset in two groups: neither together nor apart
+        return values_S, 0.0, 0
+    shared = sum(shared_variance(values_SQ, strata) for values_SQ, strata in groups.values())
+    return values_S, float(shared), sum(len(strata) for _, strata in groups.values()) - len(names)
+
+
+def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None:
+    """Return what the pool says of the variance of a contrast's value; None where it says too little.
+
+    Numbers of one record count together, as a pattern that has its own prior. Records of one training that are scored
+    in several ways vary together in a way no pool knows: such a contrast has only its own seeds.
+    """
+    patterns: dict[Run, dict[str, float]] = {}
+    for (system, metric), weight in contrast.weights.items():
+        if weight and not evidence.is_fixed(system):
+            patterns.setdefault(system, {})[metric] = weight
+    if len({training_of(system) for system in patterns}) < len(patterns):
+        return None
+    variance, df, pooled_df = 0.0, np.inf, np.inf
+    for system, metrics in patterns.items():
+        (_, first), *_ = metrics.items()
+        pattern: Pattern = tuple((metric, weight / first) for metric, weight in metrics.items())
+        prior = pool.prior(system.suite, pattern)
+        if prior is None:
+            return None
+        variance += first**2 * prior.variance
+        df, pooled_df = min(df, prior.df), min(pooled_df, prior.pooled_df)
+    return Prior(variance, float(df), float(pooled_df)) if patterns else None

@@ -1,0 +1,96 @@
+"""One comparison as a number with its error, and what it says of a bar: t-tests, two one-sided tests, intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special  # scipy.stats would take two seconds to load
+
+from repro.spec.term import Unit
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An effect with its standard error and degrees of freedom, in the metric's own unit.
+
+    `is_r`: a correlation; its error is that of Fisher's z = artanh r. An error that is not known is nan.
+    """
+
+    effect: float
+    error: float
+    df: float
+    unit: Unit
+    num_seeds: int
+    deviation: float = math.nan  # of one seed's value, for planning
+    shared: float = 0.0  # the part of error² that further seeds do not lower
+    is_r: bool = False
+    note: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an error to judge by."""
+        return not math.isnan(self.error)
+
+    def above(self, bar: float) -> float:
+        """Return the one-sided p-value of the effect being above a bar; 1 where the error is not known."""
+        if not self.is_known:
+            return 1.0
+        gap = self._scaled(self.effect) - self._scaled(bar)
+        if self.error == 0:
+            return 0.0 if gap > 0 else 1.0
+        return float(special.stdtr(self.df, -gap / self.error))
+
+    def below(self, bar: float) -> float:
+        """Return the one-sided p-value of the effect being below a bar; 1 where the error is not known."""
+        return self.mirrored().above(-bar)
+
+    def outside(self, delta: float) -> float:
+        """Return the p-value of the effect being more than delta off zero."""
+        return min(1.0, 2 * min(self.above(delta), self.below(-delta)))
+
+    def inside(self, delta: float) -> float:
+        """Return the p-value of the effect being within ±delta, by two one-sided tests.
+
+        Doubled, so that a test at a level agrees with the two-sided interval of that level: stricter than the usual
+        TOST. Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15, 657-680.
+        """
+        return min(1.0, 2 * max(self.above(-delta), self.below(delta)))
+
+    def mirrored(self) -> Estimate:
+        """Return the estimate of minus the effect."""
+        return Estimate(-self.effect, self.error, self.df, self.unit, self.num_seeds, is_r=self.is_r)
+
+    def interval(self, level: float) -> tuple[float, float] | None:
+        """Return the interval that leaves out a share `level`, half on each side; None where no error is known."""
+        if not self.is_known:
+            return None
+        half = float(-special.stdtrit(self.df, level / 2)) * self.error
+        low, high = self._scaled(self.effect) - half, self._scaled(self.effect) + half
+        return (math.tanh(low), math.tanh(high)) if self.is_r else (low, high)
+
+    def _scaled(self, effect: float) -> float:
+        return math.atanh(max(-1 + 1e-12, min(1 - 1e-12, effect))) if self.is_r else effect
+
+
+def of_seeds(
+    values_S: np.ndarray, unit: Unit, *, moderated: tuple[float, float] | None, shared: float, shared_df: float
+) -> Estimate:
+    """Return the estimate from one value a seed.
+
+    `moderated` is the variance of one seed's value with its degrees of freedom, None: only these seeds are known.
+    `shared` is the variance the units leave whatever the seeds; degrees of freedom add up by Satterthwaite (1946).
+    One seed without a known variance has no error.
+    """
+    num_seeds = len(values_S)
+    if moderated is None and num_seeds < 2:
+        return Estimate(float(values_S[0]), math.nan, 0, unit, 1, note="one seed, and no published spread to judge by")
+    variance, df = moderated or (float(values_S.var(ddof=1)), num_seeds - 1.0)
+    own, total = variance / num_seeds, variance / num_seeds + shared
+    if shared and total:
+        df = total**2 / (own**2 / df + shared**2 / shared_df)
+    note = "one seed, judged with the published spread over seeds" if num_seeds == 1 and variance else ""
+    return Estimate(
+        float(values_S.mean()), math.sqrt(total), df, unit, num_seeds, math.sqrt(variance), shared, note=note
+    )

@@ -1,0 +1,232 @@
+"""Judges the paper's claims from records: the only comparison with the paper.
+
+A claim is measured as one or more estimates (`contrasts`, `correlation`, `varies`), each a number with its error over
+seeds and queries. Its kind says which verdicts there are and with what p-value: HOLDS when every estimate is beyond the
+bar, DIFFERS when one is beyond it on the other side, NO EFFECT when all are within ±δ (an equivalence claim HOLDS
+then), UNDECIDED when none is clear. The claims of one artefact share an error of 5 % by Holm's procedure; intervals are
+at 95 %, corrected by Bonferroni for the artefact's number of claims. Where Holm decides and that interval still reaches
+the bar, the interval ends at the bar (Guilbaud 2008, Biometrical Journal 50, 678-692).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import singledispatch
+from typing import Any
+
+from repro.claims.contrasts import contrasts_of, estimate
+from repro.claims.correlation import correlate, points_of
+from repro.claims.estimate import Estimate
+from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
+from repro.claims.units import AbsentDatasetError
+from repro.claims.variance import Pool
+from repro.claims.varies import best_differs, interaction_test, table_of
+from repro.records.store import Record
+from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Unit, Value, Varies
+from repro.spec.scales import scale_named
+
+ALPHA = 0.05
+VERDICTS = ("HOLDS", "DIFFERS", "NO EFFECT", "UNDECIDED", "NOT RUN", "WRONG SCALE")
+NO_UNIT = Unit("")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the records say of one claim: effect and interval of its weakest comparison, in the metric's unit."""
+
+    claim: Claim
+    verdict: str
+    scale: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None  # what the interval leaves out
+    unit: Unit = NO_UNIT
+    num_seeds: int | None = None
+    num_runs: int | None = None
+    is_post_hoc: bool = False
+    note: str = ""
+    estimate: Estimate | None = None  # the weakest comparison, for planning
+    estimates: tuple[Estimate, ...] = ()  # of every comparison
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the judgement as plain values."""
+        kept = [one.name for one in fields(self) if one.name not in ("claim", "unit", "estimate", "estimates")]
+        said = {name: getattr(self.claim, name) for name in ("says", "source", "kind", "bar", "version", "stated")}
+        return {"claim": self.claim.id, **said, "unit": self.unit.name, **{name: getattr(self, name) for name in kept}}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The estimates of a claim, what says of them, and the records behind them."""
+
+    estimates: tuple[Estimate, ...]
+    p_values: Mapping[str, float]  # of each verdict, two-sided
+    evidence: Evidence
+    note: str = ""
+
+    def verdict(self, level: float) -> str:
+        """Return the verdict at a level: NO EFFECT before the others, since a difference below δ is none."""
+        for name in ("NO EFFECT", "HOLDS", "DIFFERS"):
+            if self.p_values.get(name, 1.0) <= level:
+                return name
+        return "UNDECIDED"
+
+
+def judge_all(
+    claims: Sequence[Claim],
+    scale: str,
+    wanted: Sequence[Run],
+    records: Iterable[Record],
+    *,
+    pool: Pool | None = None,
+) -> list[Judgement]:
+    """Judge claims at one scale, those of an artefact together.
+
+    `wanted` are the runs that would make the record set complete; `pool` has the published records that say how much
+    seeds move a number, without it each claim has only its own seeds.
+    """
+    by_run = {record.run: record for record in records}
+    decided: dict[str, Judgement] = {}
+    measured: dict[str, dict[str, Measured]] = {}
+    for claim in claims:
+        reason = _wrong_scale(claim, scale)
+        if reason:
+            decided[claim.id] = Judgement(claim, "WRONG SCALE", scale, note=reason)
+        elif isinstance(claim, Identity):
+            holds, found = claim.holds()
+            decided[claim.id] = Judgement(claim, "HOLDS" if holds else "DIFFERS", scale, note=found)
+        else:
+            try:
+                evidence = evidence_for(claim, wanted, by_run)
+                measured.setdefault(family_of_claims(claim.id), {})[claim.id] = measure(claim, evidence, pool or Pool())
+            except MissingRunsError as missing:
+                decided[claim.id] = Judgement(claim, "NOT RUN", scale, note=str(missing))
+            except AbsentDatasetError as absent:
+                decided[claim.id] = Judgement(claim, "WRONG SCALE", scale, note=str(absent))
+    for family in measured.values():
+        levels = dict(zip(family, holm_levels([min(one.p_values.values()) for one in family.values()]), strict=True))
+        for claim in (claim for claim in claims if claim.id in family):
+            measures = family[claim.id]
+            verdict = measures.verdict(levels[claim.id])
+            decided[claim.id] = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family)), measures)
+    return [decided[claim.id] for claim in claims]
+
+
+def family_of_claims(id: str) -> str:
+    """Return the artefact whose claims share one error: F3 of F3.a."""
+    return re.sub(r"\.[^.]*$", "", id)
+
+
+def _wrong_scale(claim: Claim, scale: str) -> str:
+    if isinstance(claim, Identity):
+        return ""
+    if claim.scales and scale not in claim.scales:
+        return f"judged at {', '.join(claim.scales)} only"
+    if not scale_named(scale).judges_orders:
+        return f"{scale} says nothing of the paper"
+    if isinstance(claim, Value) and not scale_named(scale).judges_values:
+        return "printed values are judged at small and large"
+    return ""
+
+
+@singledispatch
+def measure(claim: Claim, evidence: Evidence, pool: Pool) -> Measured:
+    """Return the estimates of a claim and the p-value of each verdict it may have."""
+    estimates = tuple(estimate(contrast, evidence, pool) for contrast in contrasts_of(claim, evidence))
+    return Measured(estimates, p_values(claim, estimates), evidence)
+
+
+@measure.register
+def _(claim: Correlation, evidence: Evidence, pool: Pool) -> Measured:
+    found = (correlate(points_of(claim, evidence), len(evidence.seeds)),)
+    return Measured(found, p_values(claim, found), evidence)
+
+
+@measure.register
+def _(claim: Varies, evidence: Evidence, pool: Pool) -> Measured:
+    scores = table_of(claim, evidence)
+    size, p_value, words = interaction_test(scores)
+    effect = Estimate(size, float("nan"), 0, claim.unit, len(evidence.seeds))
+    if best_differs(scores):
+        return Measured((effect,), {"HOLDS": p_value}, evidence, words)
+    return Measured((effect,), {"HOLDS": 1.0}, evidence, f"{words}, but one setting is best on every dataset")
+
+
+@singledispatch
+def p_values(claim: Claim, estimates: Sequence[Estimate]) -> dict[str, float]:
+    """Return the two-sided p-value of each verdict that a claim may have; all its estimates must be as it says."""
+    raise TypeError(f"claim {claim.id} is judged by no estimate: {claim.kind}")
+
+
+@p_values.register
+def _(claim: Directed, estimates: Sequence[Estimate]) -> dict[str, float]:
+    sided = [one if claim.sign > 0 else one.mirrored() for one in estimates]
+    found = {
+        "HOLDS": min(1.0, 2 * max(one.above(claim.margin) for one in sided)),
+        "DIFFERS": min(1.0, 2 * len(sided) * min(one.below(claim.margin) for one in sided)),
+    }
+    if claim.delta is not None:
+        found["NO EFFECT"] = max(one.inside(claim.delta) for one in sided)
+    return found
+
+
+@p_values.register(Equivalence)
+@p_values.register(Value)
+def _within(claim: Equivalence | Value, estimates: Sequence[Estimate]) -> dict[str, float]:
+    delta = tolerance(claim)
+    return {
+        "HOLDS": max(one.inside(delta) for one in estimates),
+        "DIFFERS": min(1.0, len(estimates) * min(one.outside(delta) for one in estimates)),
+    }
+
+
+def tolerance(claim: Equivalence | Value) -> float:
+    """Return how far off zero an effect may be."""
+    return claim.delta if isinstance(claim, Equivalence) else claim.margin
+
+
+def _told(judged: Judgement, found: Measured) -> Judgement:
+    """Return a judgement with the numbers of the comparison that decides it."""
+    claim = judged.claim
+    weakest = found.estimates[0]
+    if len(found.estimates) > 1:
+        weakest = max(found.estimates, key=lambda one: p_values(claim, [one])["HOLDS"])
+    assert judged.level is not None
+    low, high = weakest.interval(judged.level) or (None, None)
+    if isinstance(claim, Directed) and low is not None and high is not None:
+        bar = claim.sign * claim.margin
+        is_above = (judged.verdict == "HOLDS") == (claim.sign > 0)
+        if judged.verdict in ("HOLDS", "DIFFERS"):
+            low, high = (max(low, bar), high) if is_above else (low, min(high, bar))
+    few = [f"weakest of {len(found.estimates)} comparisons"] if len(found.estimates) > 1 else []
+    said = ["post hoc"] * found.evidence.is_post_hoc + few + [found.note, weakest.note]
+    return replace(
+        judged,
+        effect=weakest.effect,
+        low=low,
+        high=high,
+        unit=weakest.unit,
+        num_seeds=weakest.num_seeds,
+        num_runs=len(found.evidence.all_records()),
+        is_post_hoc=found.evidence.is_post_hoc,
+        note="; ".join(word for word in said if word),
+        estimate=weakest,
+        estimates=found.estimates,
+    )
+
+
+def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """Return the level each p-value is compared with under Holm's step-down procedure, in the order given.
+
+    A test is significant when its p-value is at or below its level. Once one fails, all larger ones fail too: their
+    level becomes that of the first that failed.
+    """
+    levels, failed = [0.0] * len(p_values), 0.0
+    for place, test in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        levels[test] = failed or alpha / (len(p_values) - place)
+        if p_values[test] > levels[test]:
+            failed = levels[test]
+    return levels

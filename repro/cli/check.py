@@ -1,0 +1,114 @@
+"""Verbs that only read: check judges every claim, explain-batch looks into one batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from repro.cli.options import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json
+from repro.records.lookup import run_of_id
+from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
+from repro.spec.registry import experiment_of, experiments
+from repro.spec.scales import scale_named
+
+
+def check(
+    what: What = None,
+    scale: Scale = "desk",
+    strict: Annotated[bool, typer.Option(help="exit 1 when a claim differs, else 2 when one was not run")] = False,
+    write: Annotated[bool, typer.Option(help="renew all that is generated; see CONTRIBUTING.md")] = False,
+    dry_run: Annotated[bool, typer.Option(help="with --write: only say what would change; exit 1 if anything")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""
+    from repro.report.artefacts import judgements
+    from repro.report.formats import render
+    from repro.report.tables import claims_view, sort_judgements, summary_line
+
+    scale_named(scale)
+    if write and what:
+        raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
+    judged = sort_judgements(one for experiment in _chosen(what) for one in judgements(experiment, scale))
+    if as_json:
+        print_json([judgement.as_dict() for judgement in judged])
+    else:
+        render(claims_view(judged, f"Claims at scale {scale}"), "text")
+        print(summary_line(judged))
+    if write:
+        from repro.cli.renew import renew
+
+        if renew(judged, scale, dry_run=dry_run) and dry_run:
+            raise typer.Exit(EXIT_DIFFERS)
+    verdicts = {one.verdict for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
+    if strict and verdicts & {"DIFFERS", "NOT RUN"}:
+        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
+
+
+def _chosen(what: Sequence[str] | None) -> list[Experiment]:
+    """Return the experiments that some artefacts are of, each once; all of them for no word or `all`."""
+    chosen = experiments() if not what or list(what) == ["all"] else [experiment_of(name) for name in what]
+    return list({one.number: one for one in chosen}.values())
+
+
+def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
+    """Print how many seeds and hours each undecided claim still needs, judged from the published records."""
+    from repro.planning.power import needs_of_claims, power_view
+    from repro.report.artefacts import judgements
+    from repro.report.formats import render
+
+    needs = []
+    for experiment in _chosen(what):
+        needs += needs_of_claims(judgements(experiment, scale), experiment.runs(scale))
+    if as_json:
+        return print_json([need.as_dict() for need in needs])
+    render(power_view(needs, scale))
+
+
+def explain_batch(
+    what: Annotated[str | None, typer.Argument(help="an artefact, when no --run is given")] = None,
+    run: Annotated[str | None, typer.Option(help="the beginning of a run's id")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="of the artefact's runs: field=value, repeatable")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="which batch of the training, counted from 1 as its log does")] = 1,
+    scale: Scale = "desk",
+    pairs: Annotated[int, typer.Option(min=1, help="how many pairs of the batch to print")] = 8,
+    negatives: Annotated[int, typer.Option(min=0, help="how many of the hardest negatives of each query")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Look into one batch: its texts and clusters, the hardest negatives, what the filter removed and why."""
+    from repro.measures.microscope import explain
+    from repro.report.batch import explanation_views
+    from repro.report.formats import render
+
+    found = _find_run(run, what, where or [], scale)
+    told = explain(found, batch, num_negatives=negatives, progress=lambda line: print(line, file=sys.stderr))
+    if as_json:
+        return print_json(told.as_dict())
+    for view in explanation_views(told, num_pairs=pairs):
+        render(view)
+
+
+def _find_run(identifier: str | None, artefact: str | None, where: list[str], scale: str) -> Run:
+    """Return the run with this beginning of an id, or the first of an artefact whose fields have the asked values."""
+    if identifier:
+        return run_of_id(identifier)
+    if artefact is None:
+        raise ValueError("which run? give --run ID, or an artefact and --where field=value")
+    wanted = dict(_condition(text) for text in where)
+    for run in experiment_of(artefact).runs(scale):
+        fits = all(str(getattr(run, name)) == value for name, value in wanted.items())
+        if fits and (run.architecture in TRAINED or run.measure == "batches"):
+            return run
+    raise ValueError(f"no run of {artefact} at scale {scale!r} with {wanted} has batches; see `repro plan {artefact}`")
+
+
+def _condition(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or name not in FIELDS:
+        raise ValueError(f"--where {text!r}: expected field=value with a field of {list(FIELDS)}")
+    return name, value
+
+
+VERBS_THAT_READ = (check, explain_batch)

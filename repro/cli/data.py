@@ -1,0 +1,105 @@
+"""The verbs about data: show a corpus, import one's own, plan runs on it; thin, the work is done beside them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from shutil import rmtree
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from repro.cli.options import AsJson, Scale, say
+
+Name = Annotated[str, typer.Option(help="what it will be called in runs: a-z, 0-9, '.', '_', '-'")]
+
+
+class _ShowsByDefault(TyperGroup):
+    """`repro data desk` means `repro data show desk`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `show` in front of words that begin with no command."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+data = typer.Typer(cls=_ShowsByDefault, help="Shows a corpus; imports your own, and plans runs on it.")
+
+
+@data.command()
+def show(
+    corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
+    samples: Annotated[int, typer.Option(help="rows of each source to show")] = 2,
+    write_manifests: Annotated[bool, typer.Option(help="renew the committed manifests from what is installed")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build a corpus if it is missing, prints its counts, and shows samples."""
+    from repro.data.own.imported import imported_named, is_imported
+    from repro.inputs.corpora import describe_corpus
+
+    if write_manifests:
+        from repro.data.mined.manifests import write_manifests as write
+        from repro.data.mined.mining import mine_all
+
+        return write(mine_all())
+    name = imported_named(corpus).corpus if is_imported(corpus) else corpus
+    described = describe_corpus(name, samples, progress=say)
+    print(json.dumps(described, indent=1, ensure_ascii=as_json, sort_keys=as_json))
+
+
+@data.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(help="jsonl, csv, tsv, parquet, a folder of them, a BEIR folder, zip or tar")],
+    name: Name,
+    query: Annotated[str | None, typer.Option(help="the column of queries (default: query, anchor, question)")] = None,
+    document: Annotated[
+        str | None, typer.Option(help="of documents (default: document, positive, pos, answer)")
+    ] = None,
+    negatives: Annotated[str | None, typer.Option(help="of negatives (default: negatives, negative, neg)")] = None,
+    domain: Annotated[str | None, typer.Option(help="of domains (default: domain, dataset, source)")] = None,
+    hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these whole domains; else on a tenth")] = None,
+    evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder instead")] = None,
+    scale: Scale = "desk",
+    as_json: AsJson = False,
+) -> None:
+    """Import a corpus of pairs: audits it, holds some of it out for evaluation, and writes a file of runs."""
+    from repro.data.own.imported import bring
+    from repro.data.paper.local_copies import declared
+    from repro.data.readers import Columns
+    from repro.inputs.corpora import CORPORA
+    from repro.planning.imported import evaluation_lines
+    from repro.spec.scales import scale_named
+
+    scale_named(scale)
+    named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
+    columns = Columns({part: column for part, column in named.items() if column is not None})
+    own = {*CORPORA, *declared(), "mteb", *(suite for one in CORPORA.values() for suite in one.suites)}
+    held = hold_out or ()
+    with ExitStack() as undo:  # what cannot be planned keeps no name
+        corpus = bring(path, name=name, columns=columns, hold_out=held, evaluate_on=evaluate_on, reserved=own)
+        undo.callback(rmtree, corpus.folder)
+        if not corpus.only_evaluates:
+            plan(name, scale, as_json)
+        elif as_json:
+            print(json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1))
+        else:
+            for line in evaluation_lines(name, say):
+                say(line)
+        undo.pop_all()
+
+
+@data.command()
+def plan(
+    name: Annotated[str, typer.Argument(help="an imported corpus")], scale: Scale = "desk", as_json: AsJson = False
+) -> None:
+    """Show the audit of an imported corpus, and writes a file of runs at a scale: two models, and BM25 beside them."""
+    from repro.planning.imported import plan_imported
+
+    planned = plan_imported(name, scale, progress=(lambda line: None) if as_json else say)
+    if as_json:
+        return print(json.dumps(planned.as_dict(), indent=1, sort_keys=True))
+    for line in planned.lines():
+        say(line)

@@ -1,0 +1,251 @@
+"""The verbs of `repro`: the one module that sees all four folders; heavy imports live in the verbs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from repro.cli.check import VERBS_THAT_READ, plan_power
+from repro.cli.data import data
+from repro.cli.models import VERBS as VERBS_IN_AND_OUT
+from repro.cli.net import DEBUG, guarded
+from repro.cli.options import (
+    EXIT_NOT_RUN,
+    AllSeeds,
+    AsJson,
+    DryRun,
+    Scale,
+    Seeds,
+    What,
+    print_json,
+    say,
+)
+from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
+from repro.records.lookup import runs_asked
+from repro.spec import Experiment, Figure
+from repro.spec.identity import difference_in_words, run_id
+from repro.spec.registry import artefacts, experiment_of, experiments
+from repro.spec.scales import ORDER, scale_named
+from repro.storage.paths import figures_folder, local_records
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def settings(
+    debug: Annotated[bool, typer.Option(DEBUG, help="show the traceback of an error; may stand anywhere")] = False,
+) -> None:
+    """Experiments on Contextual Document Embeddings: every table and figure of the paper over one model and trainer."""
+
+
+def main() -> None:
+    """Run the command line; the reader's mistakes end in one line and exit code 2, bugs in one line and 70."""
+    sys.exit(guarded(lambda: app(prog_name="repro", standalone_mode=False)))
+
+
+def open_door(name: str) -> int:
+    """Run one artefact, `python -m repro.NAME`, with the options of `repro run`; return the exit code."""
+    if name not in artefacts():
+        print(f"error: unknown artefact {name!r}; choose of {list(artefacts())}", file=sys.stderr)
+        return EXIT_NOT_RUN
+
+    def act() -> Any:
+        return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
+
+    return guarded(act)
+
+
+def _chosen(what: Sequence[str] | None) -> list[Experiment]:
+    if not what or list(what) == ["all"]:
+        return list(experiments())
+    names = [word for word in what if not word.endswith(".json")]  # a file of runs shows nothing
+    return list({experiment_of(name).number: experiment_of(name) for name in names}.values())
+
+
+@app.command("list")
+def list_artefacts(as_json: AsJson = False) -> None:
+    """List the artefacts: what each shows, and how many runs it needs at each scale."""
+    rows: list[dict[str, Any]] = [
+        {
+            "artefact": name,
+            "experiment": experiment.number,
+            "title": experiment.title,
+            "claims": [claim.id for claim in experiment.claims],
+            "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
+        }
+        for name, (experiment, _) in artefacts().items()
+    ]
+    if as_json:
+        return print_json(rows)
+    table = RichTable("artefact", "what it shows", "claims", *ORDER, box=None)
+    for row in rows:
+        runs = [str(row["num_runs"][scale]) for scale in ORDER]
+        table.add_row(row["artefact"], row["title"], ", ".join(row["claims"]), *runs)
+    Console().print(table)
+    print("columns after the claims: runs at each scale. `repro plan ARTEFACT --scale S` shows them.")
+
+
+@app.command()
+def plan(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    all_seeds: AllSeeds = False,
+    profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
+    power: Annotated[bool, typer.Option(help="say instead what would decide each undecided claim")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
+    if power:
+        return plan_power(what, scale, as_json)
+    from repro.planning.plan import make_plan
+    from slurm.profiles import profile_named
+
+    shape = profile_named(profile)
+    wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    made = make_plan(wanted, [local_records()], num_gpus=shape.gpus_per_run, num_at_once=shape.num_at_once or 1)
+    if as_json:
+        return print_json(made.as_dict())
+    for line in made.lines():
+        print(line)
+
+
+@app.command()
+def run(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Run what is missing, here and now, and shows the artefacts. Exit code 2 when something could not run."""
+    from repro.records.store import split_recorded
+
+    wanted = runs_asked(what, scale, seeds=seed)
+    recorded, missing = split_recorded(wanted, [local_records()])
+    scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
+    say(f"{len(set(wanted))} runs asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
+    if dry_run:
+        return plan(what, scale, seed)
+    if missing:
+        from repro.inputs.corpora import check_available
+        from slurm.here import run_here
+
+        check_available(missing)
+        for number, one in enumerate(missing, 1):
+            say(f"run {number} of {len(missing)}: {run_id(one)} ({difference_in_words(one)})")
+            run_here(one, progress=say)
+    show(what, scale)
+
+
+@app.command()
+def show(
+    what: What = None,
+    scale: Scale = "desk",
+    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
+    as_json: AsJson = False,
+) -> None:
+    """Show artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
+    from repro.report.artefacts import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
+    from repro.report.formats import render
+    from repro.report.scores import scores_of, scores_view
+    from repro.report.tables import claims_view
+
+    files = [word for word in what or () if word.endswith(".json")]
+    as_values: list[Any] = scores_of(runs_asked(files, scale)) if files and as_json else []
+    if files and not as_json:
+        render(scores_view(runs_asked(files, scale)), format)
+    for experiment in _chosen(what):
+        judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
+        shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
+        if as_json:
+            plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
+            as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
+            continue
+        there = [whose for whose in judged if whose == "published" or records_of(experiment.runs(scale), whose)]
+        ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {RECORD_WORDS[whose]}") for whose in there]
+        for view in [*shown.values(), *(ledgers if experiment.claims else [])]:
+            render(view, format)
+        drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
+        for path in filter(None, (paint(one, scale, whose) for one in drawable for whose in RECORDS)):
+            print(f"drawn: {path}, its data beside it as .csv", file=sys.stderr)
+    if as_json:
+        print_json(as_values[0] if len(as_values) == 1 else as_values)
+
+
+def _is_asked(name: str, what: Sequence[str] | None) -> bool:
+    """Return whether the words of a command line mean this artefact; table3 means table3_shares too."""
+    return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
+
+
+def paint(figure: Figure, scale: str, whose: str) -> Path | None:
+    """Draw a figure from the published records or yours; return the vector file, None when there is nothing to draw."""
+    from figures.draw import Picture, draw
+    from repro.report.artefacts import RECORD_WORDS, records_of
+    from repro.report.figure_data import column_label, figure_rows, number_of, subtitle_of
+
+    runs = experiment_of(figure.name).runs(scale)
+    rows = figure_rows(figure, runs, records_of(runs, whose))
+    needs_no_record = figure.draw is not None and not figure.series and whose == "published"
+    if not rows and not needs_no_record:
+        return None
+    copied = ("kind", "x", "y", "x_label", "y_label", "hue", "cell", "mark_within", "x_is_log", "mark", "is_panelled")
+    picture = Picture(
+        **{name: getattr(figure, name) for name in copied},
+        title=figure.title,
+        subtitle=subtitle_of(figure, scale, "" if needs_no_record else RECORD_WORDS[whose], rows),
+        cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
+        own=figure.draw,
+    )
+    return draw(rows, figures_folder() / f"{figure.name}-{scale}-{whose}", picture)
+
+
+def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str) -> Path | None:
+    """Draw the forest plot of all claims from its rows; return the vector file."""
+    from figures.draw import Picture, draw
+
+    title = "What was found, and the bar each claim is held against"
+    subtitle = f"scale {scale}, published records"
+    picture = Picture(kind="forest", x="effect", y="name", x_label="", y_label="", title=title, subtitle=subtitle)
+    return draw(rows, figures_folder() / f"claims-{scale}-published", picture)
+
+
+@app.command()
+def report(
+    scale: Scale = "desk",
+    out: Annotated[Path, typer.Option(help="where to write the page")] = Path("report.html"),
+) -> None:
+    """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
+    from repro.report.html import write_report
+
+    say(f"written: {write_report(scale_named(scale).name, out, paint, paint_forest=paint_forest)}")
+
+
+@app.command()
+def doctor(
+    deep: Annotated[bool, typer.Option(help="also compare every record and stage with its digests and arrays")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what this machine has, and what each scale still lacks here. With --deep, exit 2: something does not hold."""
+    from repro.planning.deep import examine_deeply
+    from repro.planning.doctor import examine
+
+    compared = examine_deeply() if deep else []
+    findings = [*examine(), *compared]
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    for finding in [] if as_json else findings:
+        print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+    if not all(finding.good for finding in compared):
+        raise typer.Exit(EXIT_NOT_RUN)
+
+
+for verb in (*VERBS_THAT_READ, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
+    app.command()(verb)
+app.add_typer(data, name="data")

@@ -1,0 +1,97 @@
+"""The verbs in and out: evaluate a model from anywhere, export one to other libraries; thin, as all verbs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from repro.cli.options import AsJson
+
+Model = Annotated[
+    str | None, typer.Option(help="a run's id, a folder (ours, the authors', an export), a hub id, or bm25")
+]
+Two = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="two models instead, and their difference")]
+SuiteName = Annotated[str, typer.Option(help="a suite's or an imported corpus' name, or a BEIR folder, or some in one")]
+KINDS = ("own", "wrong", "null")
+
+
+def evaluate(
+    suite: SuiteName,
+    model: Model = None,
+    compare: Two = None,
+    context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(KINDS)}; may be given again")] = None,
+    context_seed: Annotated[int, typer.Option(help="draws the context documents")] = 0,
+    num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
+    bm25: Annotated[
+        bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="where scores.json and the TREC runs go (default: below out/)")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on a suite, contexts and BM25 beside each other; stopped, it goes on behind the last collection."""
+    from repro.interop.evaluating import Asked, evaluate_anything
+    from repro.report.formats import render
+
+    unknown = sorted(set(context or ()) - set(KINDS))
+    if unknown:
+        raise ValueError(f"unknown context {unknown}; choose of {list(KINDS)}")
+    if (model is None) == (compare is None):
+        raise ValueError("name one model with --model M, or two with --compare A B")
+    first, other = (str(model), None) if compare is None else compare
+    asked = Asked(
+        *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other
+    )
+    scores = evaluate_anything(asked, out, progress=(lambda line: None) if as_json else say)
+    if as_json:
+        return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
+    for view in scores.views():
+        render(view)
+    for line in scores.advice:
+        say(line)
+    say(f"scores.json and TREC runs are in {scores.folder}")
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
+    folder: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")],
+    to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
+    push_to: Annotated[str | None, typer.Option(help="upload the folder to this hub id, too")] = None,
+    private: Annotated[bool, typer.Option(help="make the uploaded repository private")] = False,
+) -> None:
+    """Write a model as a folder that another library opens, with a model card told from its record."""
+    from repro.interop.exporting import export_model, push_to_hub
+
+    for line in export_model(model, folder, to, progress=say):
+        say(line)
+    if push_to is not None:
+        say(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
+
+
+def score(
+    run: Annotated[Path, typer.Argument(help="a TREC run file, gzipped or not")],
+    judgements: Annotated[Path, typer.Argument(help="TREC qrels, or a .tsv of a BEIR folder")],
+    as_json: AsJson = False,
+) -> None:
+    """Score somebody's TREC run against judgements, by trec_eval's definitions."""
+    from repro.evaluate.trec import score_files
+
+    means = score_files(run, judgements)
+    if as_json:
+        return print(json.dumps(means, indent=1, sort_keys=True))
+    for measure, value in means.items():
+        say(f"{measure} {value:.4f}")
+
+
+VERBS = (evaluate, export, score)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)

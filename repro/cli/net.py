@@ -1,0 +1,91 @@
+"""The net under the command line: whatever a verb raises ends in one line and an exit code.
+
+What is not a bug of ours (a value, a file, a disk, a missing package) is one line and exit code 2. Anything else is a
+bug: one line that names it and the file of a full report, and exit code 70. `--debug` shows the traceback of either.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
+from repro.stopping import Stopped
+from repro.storage.json_files import short
+from repro.storage.paths import home
+
+EXIT_BUG = 70
+"""A bug of ours: sysexits' EX_SOFTWARE."""
+EXIT_PIPE = 141
+"""Nobody reads what is printed any more, as when `head` has seen enough."""
+NOT_OUR_BUGS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
+DEBUG = "--debug"
+LONGEST_LINE = 1000
+
+
+def guarded(action: Callable[[], int | None]) -> int:
+    """Return the exit code of an action, or that of what it raised, which is told in a line on stderr."""
+    import click
+
+    from slurm.signals import Stop, listening
+
+    show_traceback = _wants_debug()
+    try:
+        with listening(Stop()):
+            return action() or 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_NOT_RUN
+    except Stopped as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return stopped.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except (KeyboardInterrupt, click.exceptions.Abort) as stop:
+        if isinstance(stop.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
+            return _tell(stop.__cause__, show_traceback)
+        return EXIT_STOPPED
+    except Exception as error:  # noqa: BLE001 — the one net
+        return _tell(error, show_traceback)
+
+
+def _wants_debug() -> bool:
+    """Take `--debug` out of the command line, wherever it stands; return whether it was there."""
+    is_there = DEBUG in sys.argv
+    sys.argv[:] = [word for word in sys.argv if word != DEBUG]
+    return is_there
+
+
+def _tell(error: BaseException, show_traceback: bool) -> int:
+    if show_traceback:
+        traceback.print_exception(error)
+    if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
+        print("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA", file=sys.stderr)
+        return EXIT_NOT_RUN
+    said = short(" ".join(str(error).split()), LONGEST_LINE)
+    if isinstance(error, NOT_OUR_BUGS):
+        print(f"error: {said or type(error).__name__}", file=sys.stderr)
+        return EXIT_NOT_RUN
+    print(f"bug: {type(error).__name__}: {said}; {_report(error)}", file=sys.stderr)
+    return EXIT_BUG
+
+
+def _report(error: BaseException) -> str:
+    """Write what a maintainer needs; return where it is, or that it could not be written."""
+    from repro.records.provenance import code_identity, versions
+
+    path = home() / "bugs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    lines = [f"command: {sys.argv!r}", f"code: {code_identity()}", f"versions: {versions()}", f"cwd: {Path.cwd()}", ""]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([*lines, "".join(traceback.format_exception(error))]), encoding="utf-8")
+    except OSError as why:
+        return f"no report could be written ({why}); {DEBUG} shows the traceback"
+    return f"please send the report {path}"

@@ -1,0 +1,34 @@
+"""What the verbs share: options with one name and meaning everywhere, exit codes, lines and JSON on the terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from repro.spec.scales import ORDER
+
+What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, or a .json file of runs")]
+Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
+Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
+AllSeeds = Annotated[bool, typer.Option(help="every seed of the published results")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+DryRun = Annotated[bool, typer.Option(help="show what would be done")]
+
+EXIT_DIFFERS = 1
+"""`check --strict`: a claim differs."""
+EXIT_NOT_RUN = 2
+"""Something could not run, was not run, or the reader asked for what there is not."""
+EXIT_STOPPED = 130
+"""Stopped from the keyboard."""
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Print plain values as JSON."""
+    print(json.dumps(value, indent=1, sort_keys=True))

@@ -1,0 +1,82 @@
+"""`check --write`: all that is generated made anew: parts of pages, the front picture, missing golden metrics."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from repro.claims.judge import Judgement
+from repro.records.golden import SCALE, golden_path, golden_runs, without_golden, write_golden
+from repro.records.store import read_record
+from repro.spec import Experiment, Table
+from repro.spec.identity import run_id
+from repro.spec.registry import artefacts
+from repro.storage.atomic import whole_file
+from repro.storage.paths import CHECKOUT
+
+PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
+"""What the picture on the front page shows."""
+
+
+def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
+    """Write what is not as source and records would have it; return whether anything was not.
+
+    Golden metrics are made for an experiment that has none, by its runs at smoke; those that are there stay as they
+    are. ValueError when a page lacks a marker, or a smoke run fails.
+    """
+    from repro.report.markdown_pages import renewed_pages
+
+    texts = {**renewed_pages(judged, scale), **front_pictures()}
+    changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
+    for path, text in changed.items():
+        print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
+        if not dry_run:
+            with whole_file(path) as part:
+                part.write_text(text)
+    missing = without_golden()
+    for experiment in missing:
+        name = golden_path(experiment.artefacts[0]).name
+        how = f"{len(golden_runs(experiment))} runs at {SCALE}"
+        print(f"{name} {'would be' if dry_run else 'is being'} made by {how}", file=sys.stderr, flush=True)
+        if not dry_run:
+            make_golden(experiment)
+    return bool(changed or missing)
+
+
+def front_pictures() -> dict[Path, str]:
+    """Return the front page's picture for light and dark pages, by path; nothing while its records are not whole."""
+    from figures.gains import THEMES, gains_svg
+    from repro.report.artefacts import records_of
+    from repro.report.gains import gain_rows
+
+    experiment, table = artefacts()[PICTURED]
+    assert isinstance(table, Table), f"{PICTURED} is a table"
+    runs = experiment.runs(PICTURED_SCALE)
+    first, rows = gain_rows(table, PICTURED_COLUMN, runs, records_of(runs, "published"))
+    if not rows:
+        return {}
+    folder, title = CHECKOUT / "experiments" / "pictures", f"Table 1 at scale {PICTURED_SCALE}: what each row gains"
+    words = f"points of {PICTURED_COLUMN} gained over “{first}”"
+    return {
+        folder / f"{PICTURED}-{theme}.svg": gains_svg(rows, title=title, x_label=words, theme=theme) for theme in THEMES
+    }
+
+
+def make_golden(experiment: Experiment) -> Path:
+    """Run an experiment at smoke, in a folder that is gone afterwards, and keep its golden metrics.
+
+    A process of its own with one thread: that is how the tests compare them. ValueError when a run fails.
+    """
+    name = experiment.artefacts[0]
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "REPRO_HOME": home, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "repro", "run", name, "--scale", SCALE]
+        done = subprocess.run(command, env=environment, cwd=CHECKOUT, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            raise ValueError(f"`repro run {name} --scale {SCALE}` failed, see above; mend it, then write again")
+        folder = Path(home) / "records"
+        return write_golden(name, [read_record(folder / f"{run_id(run)}.json") for run in golden_runs(experiment)])

@@ -1,0 +1,202 @@
+"""The verbs about sweeps: launch, status, why, cancel, prune, fetch, verify; thin, the work is done beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Scale, Seeds, What, print_json, say
+from repro.records.lookup import run_of_id, runs_asked, sweep_name
+from repro.spec.scales import scale_named
+
+WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
+DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
+LOOK_AGAIN_SECONDS = 2.0
+CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]+")
+
+
+def launch(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    all_seeds: AllSeeds = False,
+    on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
+    profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
+    retry: Annotated[bool, typer.Option(help="also what failed or was cancelled")] = False,
+    limit: Annotated[int | None, typer.Option(help="at most so many runs")] = None,
+    allow_dirty: Annotated[bool, typer.Option(help="small and large: also with uncommitted changes")] = False,
+    dry_run: Annotated[bool, typer.Option(help="print the exact sbatch scripts, submit nothing")] = False,
+    check_site: Annotated[
+        bool, typer.Option(help="ask Slurm whether it would take each script, submit nothing")
+    ] = False,
+) -> None:
+    """Start what is missing on this machine's queue or Slurm's; twice launches nothing twice. Exit 2: not all went."""
+    from slurm import start as launches
+    from slurm.profiles import choose
+    from slurm.start import LaunchOptions
+
+    chosen, sweep = choose(profile, on), sweep_name(what, scale)
+    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
+    if dry_run:
+        for name, script in launches.scripts(runs, chosen, sweep=sweep, options=options):
+            print(f"# ---- {name}\n{script}")
+        return
+    if check_site:
+        return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
+    ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
+    if chosen.on == "local" and any(how not in ("done",) for how in ended.values()):
+        raise typer.Exit(EXIT_NOT_RUN)
+    if chosen.on == "slurm" and ended:
+        say(f"you may leave now; `repro status {' '.join(what or ['all'])} --scale {scale}` tells how it goes")
+
+
+def _print_verdicts(verdicts: dict[str, Any]) -> None:
+    for name, verdict in verdicts.items():
+        say(f"{'ok  ' if verdict.is_accepted else 'MISS'} {name}: {verdict.says}")
+    if not verdicts:
+        say("nothing is missing, so there is no script to check; name runs that are not recorded here")
+    if not all(verdict.is_accepted for verdict in verdicts.values()):
+        raise typer.Exit(EXIT_NOT_RUN)
+
+
+def status(
+    what: What = None,
+    scale: Scale = "desk",
+    seed: Seeds = None,
+    all_seeds: AllSeeds = False,
+    watch: Annotated[bool, typer.Option(help="go on looking until nothing runs or waits")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""
+    from slurm.status import statuses
+    from slurm.tables import look_at
+
+    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    if as_json:
+        return print_json([asdict(status) for status in statuses(runs)])
+    console, (table, goes_on) = Console(), look_at(runs)
+    if not watch:
+        return console.print(table)
+    with Live(table, console=console, auto_refresh=False) as live:
+        while goes_on:
+            time.sleep(LOOK_AGAIN_SECONDS)
+            table, goes_on = look_at(runs)
+            live.update(table, refresh=True)
+
+
+def why(
+    run: Annotated[str, typer.Argument(help="the beginning of a run's id, or a claim: T1.b")],
+    scale: Annotated[str, typer.Option(help="of a claim")] = "desk",
+    as_json: AsJson = False,
+) -> None:
+    """Say all that is known of one run (state, reason, log, script, owners, the scheduler's word), or of one claim."""
+    if CLAIM_ID.fullmatch(run):
+        return _why_claim(run, scale, as_json)
+    from slurm.status import why as all_known
+
+    told = all_known(run_of_id(run))
+    if as_json:
+        return print_json(told)
+    for name, value in told.items():
+        if value not in ("", None, [], 0):
+            print(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
+
+
+def _why_claim(id: str, scale: str, as_json: bool) -> None:
+    from repro.planning.claim_text import explain_claim
+
+    lines = explain_claim(id, scale_named(scale).name)
+    if as_json:
+        return print_json(lines)
+    for line in lines:
+        print(line)
+
+
+def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
+    """Stop what runs or waits; a running one writes its checkpoint first. `launch --retry` takes it up again."""
+    from slurm.start import cancel as stop
+
+    stopped = stop(runs_asked(what, scale, seeds=seed, all_seeds=all_seeds))
+    for status in stopped:
+        say(f"{status.id}: was {status.state}, is asked to stop")
+    say(f"{len(stopped)} runs")
+
+
+def prune(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
+    """Remove checkpoints of recorded runs and half-written files; evaluate and export then train the model again."""
+    from slurm.prune import leftovers
+
+    removed = 0
+    for path, size in leftovers(runs_asked(what, scale, all_seeds=all_seeds)):
+        removed += size
+        say(f"{'would remove' if dry_run else 'removed'} {path} ({size / 2**20:.1f} MiB)")
+        if not dry_run:
+            from slurm.prune import remove
+
+            remove(path)
+    say(f"{removed / 2**20:.1f} MiB")
+
+
+def fetch(
+    what: WhatToFetch = None,
+    scale: Scale = "desk",
+    all_seeds: AllSeeds = False,
+    data_dir: DataDir = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Bring here what a plan needs, or declared data by name, where there is a network; broken off, it goes on."""
+    for need in _needs(what, scale, all_seeds, data_dir):
+        if need.is_here():
+            say(f"here     {need.name}")
+        elif dry_run:
+            say(f"to fetch {need.name}: {need.how}")
+        else:
+            say(f"fetching {need.name}: {need.how}")
+            need.bring(say)
+
+
+def verify(
+    what: WhatToFetch = None,
+    scale: Scale = "desk",
+    all_seeds: AllSeeds = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Return whether all is here, as it was fetched, so that runs need no network. Exit 2: something is not."""
+    needs = _needs(what, scale, all_seeds, data_dir)
+    rows = [
+        {"need": need.name, "is_here": need.is_here(), "how": need.how, "problems": need.problems()} for need in needs
+    ]
+    if as_json:
+        print_json(rows)
+    for row in [] if as_json else rows:
+        good = row["is_here"] and not row["problems"]
+        why = "" if good else ": " + "; ".join(row["problems"] or [row["how"]])
+        say(f"{'ok  ' if good else 'MISS'} {row['need']}{why}")
+    if not all(row["is_here"] and not row["problems"] for row in rows):
+        raise typer.Exit(EXIT_NOT_RUN)
+
+
+def _needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
+    """Return what is asked for: declared data by name, and what the runs of the other words need."""
+    from repro.data.paper.local_copies import declared
+    from repro.planning.requirements import needs_of, source_needs
+
+    if data_dir is not None:
+        os.environ["REPRO_DATA"] = str(data_dir)
+    sources = [word for word in what or () if word in declared()]
+    others = [word for word in what or () if word not in sources]
+    found = [need for name in sources for need in source_needs(name)]
+    return found if sources and not others else found + needs_of(runs_asked(others, scale, all_seeds=all_seeds))
+
+
+VERBS = (launch, status, why, cancel, prune, fetch, verify)

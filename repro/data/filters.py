@@ -1,0 +1,74 @@
+"""Which mined rows may be trained on: none whose text is evaluated, and no document twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from repro.data.beir import Retrieval
+from repro.data.pairs import Row
+from repro.data.wording import normalise
+
+
+class EvaluatedTexts:
+    """Normalised documents and queries of evaluation collections, which must not appear anywhere else."""
+
+    def __init__(self, collections: Iterable[Retrieval] = ()) -> None:
+        self.documents: set[str] = set()
+        self.queries: set[str] = set()
+        for collection in collections:
+            self.documents.update(map(normalise, collection.documents))
+            self.queries.update(map(normalise, collection.queries))
+
+    def has_text_of(self, row: Row) -> bool:
+        """Return whether the row's document or query is evaluated, in whichever role."""
+        texts = (normalise(row.document), normalise(row.query))
+        return any(text in self.documents or text in self.queries for text in texts)
+
+
+def without_evaluated(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
+    """Leave out, and counts, the rows whose document or query is in an evaluation collection."""
+    for row in rows:
+        if evaluated.has_text_of(row):
+            removed["evaluated"] += 1
+        else:
+            yield row
+
+
+def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
+    """Leave out, and counts, rows whose document came before (in any domain) or whose query did (in the same one).
+
+    The same question to two domains stays: which document answers it is what the domain decides.
+    """
+    documents: set[str] = set()
+    queries: set[tuple[str, str]] = set()
+    for row in rows:
+        document, query = normalise(row.document), (row.domain, normalise(row.query))
+        if document in documents:
+            removed["repeated_document"] += 1
+        elif query in queries:
+            removed["repeated_query_in_domain"] += 1
+        else:
+            documents.add(document)
+            queries.add(query)
+            yield row
+
+
+def distinct_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
+    """Leave out, and counts, rows whose normalised (query, document) pair came before."""
+    seen: set[int] = set()
+    for row in rows:
+        # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
+        key = pair_hash(row)
+        if key in seen:
+            removed["repeated_pair"] += 1
+        else:
+            seen.add(key)
+            yield row
+
+
+def pair_hash(row: Row) -> int:
+    """Return a 64-bit hash of the normalised pair that is the same in every process."""
+    text = f"{normalise(row.query)}\n{normalise(row.document)}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

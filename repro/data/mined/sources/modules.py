@@ -1,0 +1,72 @@
+"""Rows from ansible's module documentation: short description → description, module and option name → option text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from repro.data.pairs import Row
+from repro.data.wording import one_line, package_folder, phrase
+
+SOURCE = "modules"
+# Written by a generator from one template each: thousands of modules that differ in one word.
+GENERATED_COLLECTIONS = frozenset({"fortinet.fortimanager", "fortinet.fortios"})
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # The same content, ten times as fast where it was compiled.
+_DOCUMENTATION = re.compile(r"^DOCUMENTATION\s*=\s*([ruRU]*(\"\"\"|''').*?\2)", re.DOTALL | re.MULTILINE)
+_MACRO = re.compile(r"\b[A-Z]+\(([^()]*)\)")
+
+
+def mine_modules() -> Iterator[Row]:
+    """Return the rows of every module of every collection, collections and files in the order of their names."""
+    for collection, folder in _collections():
+        for path in sorted(folder.rglob("*.py")):
+            documentation = _read_documentation(path)
+            if documentation is not None:
+                yield from _rows_of_module(
+                    collection, path.relative_to(folder).with_suffix("").as_posix(), documentation
+                )
+
+
+def _collections() -> Iterator[tuple[str, Path]]:
+    yield "ansible.builtin", package_folder("ansible") / "modules"
+    root = package_folder("ansible_collections")
+    for folder in sorted(root.glob("*/*/plugins/modules")):
+        name = ".".join(folder.relative_to(root).parts[:2])
+        if name not in GENERATED_COLLECTIONS:
+            yield name, folder
+
+
+def _read_documentation(path: Path) -> dict[str, Any] | None:
+    match = _DOCUMENTATION.search(path.read_text(encoding="utf-8"))
+    if match is None:
+        return None
+    try:
+        content = yaml.load(ast.literal_eval(match[1]), Loader=_LOADER)
+    except yaml.YAMLError:
+        return (
+            None  # A few modules carry documentation that no YAML reader accepts; the manifest pins how many are left.
+        )
+    return content if isinstance(content, dict) else None
+
+
+def _rows_of_module(collection: str, module: str, documentation: dict[str, Any]) -> Iterator[Row]:
+    key = f"{SOURCE}/{collection}/{module}"
+    summary = _plain(documentation.get("short_description"))
+    yield Row(key, summary.rstrip("."), _plain(documentation.get("description")), collection, SOURCE)
+    options = documentation.get("options")
+    for option, detail in options.items() if isinstance(options, dict) else ():
+        if isinstance(detail, dict):
+            query = f"{phrase(module.rpartition('/')[2])} {phrase(str(option))}"
+            yield Row(f"{key}/{option}", query, _plain(detail.get("description")), collection, SOURCE)
+
+
+def _plain(value: object) -> str:
+    """Join paragraphs and opens markup such as C(name) and O(state=present)."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    return one_line(_MACRO.sub(r"\1", text))

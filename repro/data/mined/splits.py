@@ -1,0 +1,138 @@
+"""Which domains are trained on and which are held out, by name: whole groups of siblings, and whole sources."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Literal, NamedTuple
+
+Split = Literal["train", "validation", "test", "unused"]
+
+TRAINING_SOURCES = ("services", "modules", "packages")
+
+
+class Group(NamedTuple):
+    """Domains that describe the same thing and are therefore held out together; `domains` are shell patterns."""
+
+    split: Split
+    source: str
+    domains: tuple[str, ...]
+
+
+class Dataset(NamedTuple):
+    """One evaluation collection: all rows of `source` whose domain matches a pattern of `domains`."""
+
+    name: str
+    family: str
+    source: str
+    domains: tuple[str, ...]
+
+
+HELD_OUT = (
+    # Services: databases, search, video, things, firewalls, mail, games and dialogue.
+    Group(
+        "test", "services", ("rds*", "docdb*", "neptune*", "dynamodb*", "dax", "dsql", "odb", "dms", "sdb", "simpledb*")
+    ),
+    Group("test", "services", ("elasticache", "memorydb", "redshift*", "keyspaces*", "timestream*")),
+    Group("test", "services", ("es", "opensearch*", "osis", "cloudsearch*", "kendra*")),
+    Group("test", "services", ("media[clpst]*", "ivs*", "elementalinference", "kinesisvideo", "kinesis-video*")),
+    Group("test", "services", ("iot*", "greengrass*")),
+    Group("test", "services", ("waf*", "network-firewall", "network-security-manager", "shield", "fms")),
+    Group("test", "services", ("ses*", "mailmanager", "workmail*", "pinpoint*", "sms-voice", "*messaging")),
+    Group("test", "services", ("gamelift*", "lex*")),
+    # Services for validation: contact centres, desktops, data catalogues.
+    Group(
+        "validation", "services", ("connect*", "customer-profiles", "wisdom", "qconnect", "voice-id", "appintegrations")
+    ),
+    Group("validation", "services", ("workspaces*", "appstream", "workdocs")),
+    Group("validation", "services", ("glue", "databrew", "lakeformation", "athena", "datazone")),
+    # Modules: storage of one vendor, virtual machines, private clouds, load balancers, monitoring.
+    Group(
+        "test", "modules", ("netapp*", "*vmware*", "openstack.cloud", "ovirt.ovirt", "kubevirt.core", "f5networks.*")
+    ),
+    Group("test", "modules", ("community.zabbix",)),
+    Group("validation", "modules", ("purestorage.*", "theforeman.foreman", "dellemc.*")),
+    # These collections quote the documentation of held-out services word for word.
+    Group("unused", "modules", ("amazon.aws", "community.aws", "google.cloud")),
+    # Packages: whole packages, so that a sub-package has no sibling in training.
+    Group("test", "packages", ("statsmodels*", "networkx*", "gensim*", "polars*")),
+    Group("validation", "packages", ("matplotlib*", "seaborn*", "huggingface_hub*", "datasets*")),
+)
+
+TEST_DATASETS = (
+    Dataset("rds", "services", "services", ("rds",)),
+    Dataset("dynamodb", "services", "services", ("dynamodb",)),
+    Dataset("redshift", "services", "services", ("redshift",)),
+    Dataset("elasticache", "services", "services", ("elasticache",)),
+    Dataset("opensearch", "services", "services", ("opensearch",)),
+    Dataset("kendra", "services", "services", ("kendra",)),
+    Dataset("mediaconvert", "services", "services", ("mediaconvert",)),
+    Dataset("medialive", "services", "services", ("medialive",)),
+    Dataset("iot", "services", "services", ("iot",)),
+    Dataset("iotsitewise", "services", "services", ("iotsitewise",)),
+    Dataset("wafv2", "services", "services", ("wafv2",)),
+    Dataset("sesv2", "services", "services", ("sesv2",)),
+    Dataset("gamelift", "services", "services", ("gamelift",)),
+    Dataset("lexv2-models", "services", "services", ("lexv2-models",)),
+    Dataset("statsmodels-tsa", "packages", "packages", ("statsmodels.tsa",)),
+    Dataset("statsmodels-stats", "packages", "packages", ("statsmodels.stats",)),
+    Dataset("statsmodels-models", "packages", "packages", ("statsmodels.[bdgmr]*",)),
+    Dataset("networkx-algorithms", "packages", "packages", ("networkx.algorithms",)),
+    Dataset("networkx-others", "packages", "packages", ("networkx", "networkx.[cgru]*")),
+    Dataset("gensim", "packages", "packages", ("gensim*",)),
+    Dataset("polars-expr", "packages", "packages", ("polars.expr",)),
+    Dataset("polars-frames", "packages", "packages", ("polars.dataframe", "polars.lazyframe", "polars.io")),
+    Dataset("netapp", "collections", "modules", ("netapp.ontap",)),
+    Dataset("santricity", "collections", "modules", ("netapp_eseries.santricity",)),
+    Dataset("vmware", "collections", "modules", ("community.vmware",)),
+    Dataset("openstack", "collections", "modules", ("openstack.cloud",)),
+    Dataset("f5", "collections", "modules", ("f5networks.f5_modules",)),
+    Dataset("zabbix", "collections", "modules", ("community.zabbix",)),
+    Dataset("compute", "cloud", "cloud", ("compute",)),
+    Dataset("bigquery", "cloud", "cloud", ("bigquery",)),
+    Dataset("youtube", "cloud", "cloud", ("youtube",)),
+    Dataset("androidpublisher", "cloud", "cloud", ("androidpublisher",)),
+    Dataset("sheets", "cloud", "cloud", ("sheets",)),
+    Dataset("healthcare", "cloud", "cloud", ("healthcare",)),
+    Dataset("classroom", "cloud", "cloud", ("classroom",)),
+    Dataset("dlp", "cloud", "cloud", ("dlp",)),
+    Dataset("hpo-nervous-system", "medical", "phenotypes", ("abnormality of the nervous system",)),
+    Dataset("hpo-heart", "medical", "phenotypes", ("abnormality of the cardiovascular system",)),
+    Dataset("hpo-eye", "medical", "phenotypes", ("abnormality of the eye",)),
+    Dataset("hpo-metabolism", "medical", "phenotypes", ("abnormality of metabolism/homeostasis",)),
+    Dataset("hpo-muscles-and-bones", "medical", "phenotypes", ("abnormality of the musculoskeletal system",)),
+    Dataset("icd-mental", "medical", "diagnoses", ("mental, behavioral and neurodevelopmental disorders",)),
+    Dataset("icd-infections", "medical", "diagnoses", ("certain infectious and parasitic diseases",)),
+    Dataset("icd-malformations", "medical", "diagnoses", ("congenital malformations, *",)),
+    Dataset("icd-circulation", "medical", "diagnoses", ("diseases of the circulatory system",)),
+)
+
+VALIDATION_DATASETS = (
+    Dataset("connect", "services", "services", ("connect",)),
+    Dataset("customer-profiles", "services", "services", ("customer-profiles",)),
+    Dataset("workspaces", "services", "services", ("workspaces",)),
+    Dataset("glue", "services", "services", ("glue",)),
+    Dataset("athena", "services", "services", ("athena",)),
+    Dataset("datazone", "services", "services", ("datazone",)),
+    Dataset("matplotlib", "packages", "packages", ("matplotlib", "matplotlib.[abcf]*")),
+    Dataset("matplotlib-artists", "packages", "packages", ("matplotlib.[lptw]*",)),
+    Dataset("huggingface-hub", "packages", "packages", ("huggingface_hub*",)),
+    Dataset("datasets", "packages", "packages", ("datasets*",)),
+    Dataset("purestorage", "collections", "modules", ("purestorage.*",)),
+    Dataset("foreman", "collections", "modules", ("theforeman.foreman",)),
+    Dataset("openmanage", "collections", "modules", ("dellemc.openmanage",)),
+)
+
+
+@cache
+def split_of(source: str, domain: str) -> Split:
+    """Return the split of a domain; sources outside `TRAINING_SOURCES` are held out whole."""
+    for group in HELD_OUT:
+        if group.source == source and matches(domain, group.domains):
+            return group.split
+    return "train" if source in TRAINING_SOURCES else "test"
+
+
+def matches(domain: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a shell pattern among `patterns` fits `domain`."""
+    return any(fnmatchcase(domain, pattern) for pattern in patterns)

@@ -1,0 +1,56 @@
+"""More pairs from the same text: what a mined row offers besides its query and document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from repro.data.pairs import Row
+from repro.data.wording import has_fair_length, phrase
+from repro.seeds import generator_for
+
+MIN_CROP_WORDS = 4
+MAX_CROP_WORDS = 10
+WORDS_PER_CROP = 5
+MAX_CROPS = 12
+
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+
+
+def views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> Iterator[Row]:
+    """Return every row and its views, ids marked by `@view`; documents are cut to `max_document_words`.
+
+    The views: the query with its domain's name → document · query → first sentence · each sentence → the others ·
+    spans of words → the text around them. Crops are drawn from one stream, so the order of the rows matters.
+    """
+    rng = generator_for(seed, "views")
+    for row in rows:
+        for view, query, document in (*_of_sentences(row), *_of_crops(row, rng)):
+            kept = " ".join(document.split()[:max_document_words])
+            if has_fair_length(query, kept):
+                yield row._replace(id=f"{row.id}{view}", query=query, document=kept)
+
+
+def _of_sentences(row: Row) -> Iterator[tuple[str, str, str]]:
+    yield "", row.query, row.document
+    yield "@named", f"{phrase(row.domain)} {row.query}", row.document
+    sentences = _SENTENCE_END.split(row.document)
+    if len(sentences) < 2:
+        return
+    yield "@first", row.query, sentences[0]
+    for number, sentence in enumerate(sentences[:MAX_CROPS]):
+        yield f"@sentence{number}", sentence, " ".join(sentences[:number] + sentences[number + 1 :])
+
+
+def _of_crops(row: Row, rng: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+    words = row.document.split()
+    num_crops = min(len(words) // WORDS_PER_CROP, MAX_CROPS) if len(words) >= 3 * MIN_CROP_WORDS else 0
+    lengths = rng.integers(MIN_CROP_WORDS, MAX_CROP_WORDS + 1, num_crops)
+    places = rng.random(num_crops)
+    for number, (length, place) in enumerate(zip(lengths.tolist(), places.tolist(), strict=True)):
+        length = min(length, len(words) // 2)
+        start = int(place * (len(words) - length + 1))
+        around = words[:start] + words[start + length :]
+        yield f"@crop{number}", " ".join(words[start : start + length]), " ".join(around)

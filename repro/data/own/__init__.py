@@ -1,0 +1,1 @@
+"""A reader's own corpus: read, audited, held out, kept."""

@@ -1,0 +1,258 @@
+"""Corpora that readers have imported: one folder each, known by a name that holds a digest of the content.
+
+`corpora/NAME/` has import/ (pairs and audit), corpus.json (digest and what is held out) and, where the evaluation data
+was given, evaluation/ (a suite of BEIR folders). Training pairs and suite are made from it as a stage. An evaluation
+set, BEIR folders that judge nothing to train on, has the suite only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.data.beir import Retrieval, check_name, load_beir, load_suite, splits_of, write_beir_folder, write_suite
+from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
+from repro.data.readers import Columns
+from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.json_files import read_json
+from repro.storage.paths import corpora_folder
+
+CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
+TEST_SPLITS = ("test", "dev")
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
+GIVEN_FAMILY = "given"
+
+
+RECIPE = 1
+"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
+
+
+@dataclass(frozen=True)
+class ImportedCorpus:
+    """One imported corpus; a run names it by `corpus`, its evaluation suite by `name`."""
+
+    name: str
+    digest: str
+    held_out_domains: tuple[str, ...]
+    folder: Path
+
+    @property
+    def only_evaluates(self) -> bool:
+        """Whether it is an evaluation set: a suite, without pairs to train on."""
+        return not (self.folder / IMPORT_FOLDER).is_dir()
+
+    @property
+    def corpus(self) -> str:
+        """The name in a run: another content is another corpus."""
+        return f"{self.name}@{self.digest[:8]}"
+
+    @property
+    def origin(self) -> str:
+        """What decides the cut corpus: the version of the recipe that cuts it, and a digest of the content."""
+        return f"recipe {RECIPE}, {self.digest[:12]}"
+
+    @property
+    def found(self) -> Imported:
+        """What the import found."""
+        return load_import(self.folder / IMPORT_FOLDER)
+
+
+def bring(
+    source: Path,
+    *,
+    name: str,
+    columns: Columns | None = None,
+    hold_out: Sequence[str] = (),
+    evaluate_on: Path | None = None,
+    reserved: Iterable[str] = (),
+) -> ImportedCorpus:
+    """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
+
+    Evaluated is: a BEIR folder that is given, the test (or dev) split of a BEIR folder that is imported, or else what
+    is held out. ValueError for a name that is taken or no name, and for whatever is wrong with the files.
+    """
+    target = _target(name, set(reserved))
+    if only := [] if evaluate_on is not None else evaluation_folders(source):
+        if hold_out:
+            raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
+        return _bring_evaluation(only, target, name)
+    given = _given_collection(source, evaluate_on)
+    if given is not None and hold_out:
+        raise ValueError(f"domains {list(hold_out)} cannot be held out: this corpus is evaluated on {given.name}")
+    with whole_folder(target) as part:
+        judged = [] if given is None else [only_judged(given)]
+        import_corpus(source, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
+        if given is not None:
+            write_beir_folder(part / GIVEN_FOLDER / given.name, given)
+            write_suite(part / GIVEN_FOLDER, name, [(given.name, GIVEN_FAMILY)])
+        digest = _digest([part / IMPORT_FOLDER / PAIRS_FILE, *sorted((part / GIVEN_FOLDER).rglob("*.*"))], hold_out)
+        content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
+        (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return imported_named(name)
+
+
+def evaluation_folders(source: Path) -> list[Path]:
+    """Return the BEIR folders that `source` is or holds, if each can be evaluated on and none is to train on."""
+    if not source.is_dir():
+        return []
+    found = [source] if (source / "corpus.jsonl").is_file() else [one.parent for one in source.glob("*/corpus.jsonl")]
+    splits = [splits_of(folder) for folder in found]
+    fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
+    return sorted(found) if fit else []
+
+
+def _bring_evaluation(sources: Sequence[Path], target: Path, name: str) -> ImportedCorpus:
+    with whole_folder(target) as part:
+        for source in sources:
+            split = next(one for one in TEST_SPLITS if one in splits_of(source))
+            write_beir_folder(part / GIVEN_FOLDER / source.resolve().name, load_beir(source, split))
+        names = [(source.resolve().name, GIVEN_FAMILY) for source in sources]
+        write_suite(part / GIVEN_FOLDER, name, names)
+        digest = _digest(sorted((part / GIVEN_FOLDER).rglob("*.*")), ())
+        content = {"name": name, "digest": digest, "held_out_domains": []}
+        (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return imported_named(name)
+
+
+def imported_corpora() -> dict[str, ImportedCorpus]:
+    """Return all imported corpora by their names."""
+    found = sorted(corpora_folder().glob(f"*/{CORPUS_FILE}"))
+    return {path.parent.name: imported_named(path.parent.name) for path in found}
+
+
+def imported_named(name: str) -> ImportedCorpus:
+    """Return one, by its name, with or without its digest; ValueError when it is not here, or is another content."""
+    bare, _, digest = name.partition("@")
+    path = corpora_folder() / bare / CORPUS_FILE
+    if not NAME.fullmatch(bare) or not path.is_file():
+        raise ValueError(f"no corpus {bare!r} was imported here: `repro data import PATH --name {bare}` does")
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("digest"), str):
+        raise ValueError(f"{path} tells of no imported corpus: remove its folder and import again")
+    if not isinstance(content.get("held_out_domains"), list):
+        raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
+    found = ImportedCorpus(bare, content["digest"], tuple(content["held_out_domains"]), path.parent)
+    if digest and found.corpus != name:
+        raise ValueError(f"corpus {name!r} is not here: {bare!r} has another content today, {found.corpus!r}")
+    return found
+
+
+def is_imported(name: str) -> bool:
+    """Return whether a name, with or without a digest, is one of an imported corpus."""
+    bare = name.partition("@")[0]
+    return bool(NAME.fullmatch(bare)) and (corpora_folder() / bare / CORPUS_FILE).is_file()
+
+
+def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
+    """Return what makes training pairs, suite and report in a folder."""
+
+    def make(folder: Path) -> None:
+        from repro.data.own.holdout import FAMILY, hold_out, training_rows
+        from repro.data.pairs import read_pairs, write_pairs
+
+        suite, counts = folder / "suites" / corpus.name, Counter[str]()
+        if corpus.only_evaluates:
+            shutil.copytree(corpus.folder / GIVEN_FOLDER, suite)
+            report = {"num_pairs": 0, "suite": _sizes(suite)}
+            (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            return
+        pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
+        if (corpus.folder / GIVEN_FOLDER).is_dir():
+            shutil.copytree(corpus.folder / GIVEN_FOLDER, suite)
+            collections: list[Retrieval] = []  # the import has left out what shares a text with them
+        else:
+            collections = hold_out(pairs, corpus.held_out_domains)
+            for collection in collections:
+                write_beir_folder(suite / collection.name, collection)
+            write_suite(suite, corpus.name, [(collection.name, FAMILY) for collection in collections])
+        rows = training_rows(pairs, collections, corpus.held_out_domains, counts)
+        num_pairs = write_pairs(folder / "train.arrow", rows, with_negatives=True)
+        report = {
+            "import": _plain(corpus.found),
+            "num_pairs": num_pairs,
+            "left_out": dict(counts),
+            "suite": _sizes(suite),
+        }
+        (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+    return make
+
+
+def check_trainable(name: str) -> None:
+    """ValueError for an imported evaluation set, which has nothing to train on; other names pass."""
+    if is_imported(name) and (corpus := imported_named(name)).only_evaluates:
+        raise ValueError(
+            f"{corpus.name!r} is an evaluation set, without pairs to train on: "
+            f"`repro evaluate --model M --suite {corpus.name}` uses it; a BEIR folder to train on has qrels/train.tsv"
+        )
+
+
+def only_judged(retrieval: Retrieval) -> Retrieval:
+    """Return the queries of a collection and the documents that answer them: what must not be trained on as pairs."""
+    right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
+    kept = [place for place, identifier in enumerate(retrieval.document_ids) if identifier in right]
+    ids, texts = (tuple(values[place] for place in kept) for values in (retrieval.document_ids, retrieval.documents))
+    return Retrieval(retrieval.name, ids, texts, retrieval.query_ids, retrieval.queries, retrieval.judgements)
+
+
+def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Write a file of runs as `repro plan`, `run` and `launch` take it."""
+    with whole_file(path) as part:
+        part.write_text(json.dumps(list(runs), indent=1) + "\n", encoding="utf-8")
+
+
+def _target(name: str, reserved: set[str]) -> Path:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', and starts with a letter")
+    if name in reserved:
+        raise ValueError(f"name={name!r} is one of the project's own: choose another")
+    target = corpora_folder() / name
+    if target.exists():
+        raise ValueError(f"a corpus {name!r} is there already, in {target}: choose another name or remove the folder")
+    return target
+
+
+def _given_collection(source: Path, evaluate_on: Path | None) -> Retrieval | None:
+    folder = evaluate_on or (source if (source / "corpus.jsonl").is_file() else None)
+    if folder is None:
+        return None
+    splits = [split for split in TEST_SPLITS if split in splits_of(folder)]
+    if splits:
+        given = load_beir(folder, splits[0])
+        check_name(given.name, f"the folder {folder}")
+        if given.name in ("mean", GIVEN_FAMILY):
+            raise ValueError(
+                f"{folder}: a collection called {given.name!r} would be taken for a mean: rename the folder"
+            )
+        return given
+    if evaluate_on is not None:
+        raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
+    return None
+
+
+def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
+    digest = hashlib.sha256(json.dumps(sorted(words)).encode())
+    for path in files:
+        if path.is_file():
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _plain(found: Imported) -> dict[str, Any]:
+    return {name: value for name, value in asdict(found).items() if name != "folder"}
+
+
+def _sizes(suite: Path) -> dict[str, Any]:
+    sizes = {}
+    for dataset in load_suite(suite).datasets:
+        collection = load_beir(dataset.path)
+        sizes[dataset.name] = {"num_documents": len(collection.documents), "num_queries": len(collection.queries)}
+    return sizes

@@ -1,0 +1,181 @@
+"""A reader's own corpus becomes training pairs: streamed, audited, written whole or not at all, with a plan of runs.
+
+1. Pairs are read one at a time. 2. Empty ones, repeated ones and ones with evaluated text are left out and counted;
+negatives that are the positive are taken out. 3. What stays is written to pairs.arrow, the counts to audit.json.
+4. The plan suggests a biencoder and a contextual model for that size.
+
+Memory: about a hundred bytes a pair for finding repeats, and one batch of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.data.beir import Retrieval
+from repro.data.filters import EvaluatedTexts, distinct_pairs, without_evaluated
+from repro.data.pairs import Row, write_pairs
+from repro.data.readers import ARCHIVES, Columns, Found, read_foreign, unpack
+from repro.data.wording import normalise
+from repro.storage.atomic import whole_folder
+
+PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
+LONG_WORDS = 256
+MOST_LEFT_OUT = 0.5
+BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
+BATCHES_AN_EPOCH = 16
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import gave: where it lies, how many pairs were read and kept, and what was found on the way."""
+
+    folder: Path
+    name: str
+    num_read: int
+    num_kept: int
+    num_domains: int
+    counts: Mapping[str, int]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for what its owner should look at."""
+        share = 1 - self.num_kept / self.num_read
+        long = self.counts.get("long_documents", 0)
+        found = []
+        if share > MOST_LEFT_OUT:
+            found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
+        if self.counts.get("evaluated"):
+            found.append(f"{self.counts['evaluated']} pairs held evaluated text and were left out")
+        if long > self.num_kept / 10:
+            found.append(f"{long} documents have more than {LONG_WORDS} words: models read their beginning only")
+        return tuple(found)
+
+
+def import_corpus(
+    source: Path,
+    folder: Path,
+    *,
+    name: str,
+    columns: Columns | None = None,
+    evaluated: Sequence[Retrieval] = (),
+) -> Imported:
+    """Import a file, a folder or an archive into `folder`, which must not be there yet.
+
+    `evaluated`: collections whose texts must not be trained on. ValueError names the file, the line and what is wrong;
+    then nothing is left behind.
+    """
+    if folder.exists():
+        raise ValueError(f"{folder} is there already: remove it or choose another name")
+    counts: Counter[str] = Counter()
+    domains: set[str] = set()
+    with ExitStack() as stack:
+        if source.is_file() and source.name.endswith(ARCHIVES):
+            source = unpack(source, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        kept = without_evaluated(_clean(_rows(read_foreign(source, columns), name, counts), counts),
+                                 EvaluatedTexts(evaluated), counts)  # fmt: skip
+        part = stack.enter_context(whole_folder(folder))
+        rows = _noted(distinct_pairs(kept, counts), domains, counts)
+        num_kept = _write(part / PAIRS_FILE, rows, source, counts)
+        imported = Imported(folder, name, counts.pop("read"), num_kept, len(domains), dict(sorted(counts.items())))
+        (part / AUDIT_FILE).write_text(
+            json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
+        )
+    return imported
+
+
+def load_import(folder: Path) -> Imported:
+    """Read what `import_corpus` found; ValueError when `folder` is no import."""
+    path = folder / AUDIT_FILE
+    if not path.is_file() or not (folder / PAIRS_FILE).is_file():
+        raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
+    return Imported(folder=folder, **json.loads(path.read_text(encoding="utf-8")))
+
+
+def plan_runs(
+    imported: Imported, *, domain_sizes: Sequence[int] | None = None, largest_batch: int = BATCH_SIZES[0]
+) -> tuple[dict[str, Any], ...]:
+    """Return what to change in a scale's run: a biencoder, then a contextual model, on clustered batches.
+
+    `domain_sizes`: pairs of each domain that is trained on (default: all in one). A batch never mixes domains: it is
+    the largest that still gives 16 of them an epoch and uses half of the pairs, else domains are not told apart.
+    Clusters are as large as batches, as in the paper's best.
+    """
+    sizes = [imported.num_kept] if domain_sizes is None else list(domain_sizes)
+    fitting = _batch_sizes(sizes, largest_batch)
+    column = {} if domain_sizes is None else {"domain_column": "domain"}
+    if not fitting:
+        fitting, column = _batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
+    if not fitting:
+        least = BATCH_SIZES[-1] * BATCHES_AN_EPOCH
+        raise ValueError(f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}")
+    shared = {
+        "corpus": imported.name,
+        "num_pairs": None,
+        "sampler": "cluster",
+        "batch_size": fitting[0],
+        "cluster_size": fitting[0],
+        "filter": "surrogate",
+        **column,
+    }
+    return tuple({**shared, "architecture": architecture} for architecture in ("biencoder", "contextual"))
+
+
+def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
+    def fits(batch: int) -> bool:
+        num_batches = sum(size // batch for size in sizes)
+        return num_batches >= BATCHES_AN_EPOCH and 2 * batch * num_batches >= sum(sizes)
+
+    return [size for size in BATCH_SIZES if size <= largest and fits(size)]
+
+
+def _rows(found: Iterable[Found], name: str, counts: Counter[str]) -> Iterator[Row]:
+    for number, pair in enumerate(found):
+        counts["read"] += 1
+        digest = hashlib.sha256(f"{pair.domain}\0{pair.query}\0{pair.document}".encode()).hexdigest()[:16]
+        domain = pair.domain or name
+        yield Row(f"{name}:{number}:{digest}", pair.query, pair.document, domain, name, pair.negatives)
+
+
+def _clean(rows: Iterable[Row], counts: Counter[str]) -> Iterator[Row]:
+    for row in rows:
+        document = normalise(row.document)
+        if not normalise(row.query) or not document:
+            counts["empty"] += 1
+            continue
+        negatives = tuple(text for text in row.negatives if normalise(text) and normalise(text) != document)
+        counts["negatives_taken_out"] += len(row.negatives) - len(negatives)
+        yield row._replace(negatives=negatives)
+
+
+def _noted(rows: Iterable[Row], domains: set[str], counts: Counter[str]) -> Iterator[Row]:
+    for row in rows:
+        domains.add(row.domain)
+        counts["with_negatives"] += bool(row.negatives)
+        counts["query_is_document"] += normalise(row.query) == normalise(row.document)
+        counts["long_documents"] += len(row.document.split()) > LONG_WORDS
+        yield row
+
+
+def _write(path: Path, rows: Iterator[Row], source: Path, counts: Counter[str]) -> int:
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{source} gave no pair to train on: read {counts['read']}, left out {dict(counts)}")
+
+    def all_rows() -> Iterator[Row]:
+        yield first
+        yield from rows
+
+    # the first pair may be one without negatives: the column is always there
+    return write_pairs(path, all_rows(), with_negatives=True)
+
+
+def _as_json(imported: Imported) -> dict[str, Any]:
+    return {name: value for name, value in vars(imported).items() if name != "folder"}

@@ -1,0 +1,1 @@
+"""The paper's data: declared, fetched, verified, read from local copies."""

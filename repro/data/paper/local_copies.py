@@ -1,0 +1,148 @@
+"""Local copies of declared sources: where they lie, how they are fetched, and whether they are what was fetched.
+
+Each copy has a file of checksums, written when it was fetched: its revision, and sha256 and size of each file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
+from repro.data.paper.download import download, file_digest
+from repro.data.paper.hub import SOURCES
+from repro.data.readers import unpack
+from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.paths import data_folder
+
+Progress = Callable[[str], None]
+CHECKSUMS = "checksums.json"
+
+
+def declared() -> list[str]:
+    """Return the names that can be fetched: training sources, evaluation sets, suites of them."""
+    return [*SOURCES, *(name for name in BENCHMARKS if name not in SUITES), *SUITES]
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """Return the sources behind a name: itself, or those of a suite. ValueError lists the names there are."""
+    if name not in declared():
+        raise ValueError(f"unknown source {name!r}; choose of {declared()}")
+    return SUITES.get(name, (name,))
+
+
+def folder_of(name: str, data_dir: Path | None = None) -> Path:
+    """Return where the local copy of one source lies."""
+    root = data_dir or data_folder()
+    return root / SOURCES[name].hub_id.split("/")[1] if name in SOURCES else root / "beir" / name
+
+
+def size_of(name: str) -> str:
+    """Return the size of one source for a reader; an estimate."""
+    return f"{SOURCES[name].size_gb} GB" if name in SOURCES else f"{BENCHMARKS[name].size_mb} MB"
+
+
+def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print, base: str = ARCHIVES) -> Path:
+    """Return the folder of one source, downloading what is missing and writing its checksums.
+
+    Interrupted, it goes on when called again. `base`: where BEIR's archives are.
+    """
+    folder = folder_of(name, data_dir)
+    if (folder / CHECKSUMS).is_file():
+        return folder
+    progress(f"fetching {name}, about {size_of(name)}, into {folder}")
+    if name in SOURCES:
+        revision = _fetch_from_hub(name, folder)
+    else:
+        revision = f"md5 {BENCHMARKS[name].md5}"
+        if not folder.is_dir():
+            _fetch_archive(name, folder, progress, base)
+    write_checksums(folder, name, revision)
+    return folder
+
+
+def write_checksums(folder: Path, name: str, revision: str) -> None:
+    """Write sha256 and size of each file below `folder`."""
+    files = {str(path.relative_to(folder)): _entry(path) for path in _files(folder)}
+    content = {"source": name, "revision": revision, "files": files}
+    with whole_file(folder / CHECKSUMS) as part:
+        part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = True) -> list[str]:
+    """Return a sentence for each file that is missing or other than it was fetched; sizes only when not thorough.
+
+    A copy without checksums was made by somebody else: it is told so, as nothing can be checked.
+    """
+    folder = folder_of(name, data_dir)
+    listed = folder / CHECKSUMS
+    if not _files(folder):
+        return [f"{name} (about {size_of(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"]
+    if not listed.is_file():
+        return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it, trusting the files that are there"]
+    found = []
+    for relative, wanted in json.loads(listed.read_text(encoding="utf-8"))["files"].items():
+        path = folder / relative
+        if not path.is_file():
+            found.append(f"{path} is missing")
+        elif path.stat().st_size != wanted["size"]:
+            found.append(f"{path} has {path.stat().st_size} bytes, {wanted['size']} were fetched")
+        elif is_thorough and file_digest(path) != wanted["sha256"]:
+            found.append(f"{path} has another content than was fetched (sha256)")
+    return found
+
+
+def origin_of(name: str, data_dir: Path | None = None) -> str:
+    """Return what decides a copy's content: its checksums, or names and sizes where it has none."""
+    folder = folder_of(name, data_dir)
+    listed = folder / CHECKSUMS
+    if listed.is_file():
+        return file_digest(listed)[:12]
+    return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
+
+
+def _fetch_from_hub(name: str, folder: Path) -> str:
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HTTPError  # of whichever library carries its requests
+
+    source = SOURCES[name]
+    try:
+        revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
+        snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
+    except (OSError, HTTPError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{name}: {source.hub_id} (about {size_of(name)}) could not be fetched from the hub ({reason}); the same "
+            f"command goes on, or put a copy in {folder}"
+        ) from error
+    return revision
+
+
+def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> None:
+    archive = folder.parent / f"{name}.zip"
+    download(f"{base}/{name}.zip", archive, md5=BENCHMARKS[name].md5, progress=progress)
+    with whole_folder(folder) as part:
+        inside = unpack(archive, part / "unpacked")
+        for path in list(inside.iterdir()):
+            path.rename(part / path.name)
+        if (part / "unpacked").is_dir():
+            _remove_empty(part / "unpacked")
+    archive.unlink()
+
+
+def _remove_empty(folder: Path) -> None:
+    for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        path.rmdir()
+    folder.rmdir()
+
+
+def _files(folder: Path) -> list[Path]:
+    hidden = (".cache", ".git")
+    inside = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
+    return sorted(path for path in inside if not set(path.relative_to(folder).parts) & set(hidden))
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    return {"sha256": file_digest(path), "size": path.stat().st_size}

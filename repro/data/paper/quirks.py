@@ -1,0 +1,46 @@
+"""What is odd about evaluation collections, as one table: applied by default, printed with the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quirks:
+    """How one collection is read; the defaults are those of a collection without oddities."""
+
+    split: str = "test"
+    removes_self_hits: bool = False  # a query's own document is taken out of its ranking, as BEIR does
+    asks_on_both_sides: bool = False  # documents are questions and carry the query's prompt
+    lacks_documents: bool = False  # judges documents that its corpus does not have
+    says: str = ""
+
+
+QUIRKS: Mapping[str, Quirks] = MappingProxyType(
+    {
+        "arguana": Quirks(
+            removes_self_hits=True,
+            lacks_documents=True,
+            says="each query is a document of the corpus: its own is taken out of the ranking; a judged document that "
+            "the corpus lacks stays in the ideal ranking, as trec_eval has it",
+        ),
+        "quora": Quirks(
+            removes_self_hits=True,
+            asks_on_both_sides=True,
+            says="queries and documents are questions: a query's own id is taken out, both sides get its prompt",
+        ),
+        "msmarco": Quirks(split="dev", says="scored on dev (6,980 queries), as in the paper; its test split has 43"),
+        "webis-touche2020": Quirks(
+            says="version 2 of the judgements (49 queries), as in BEIR; the cleaned version 3 gives other scores"
+        ),
+    }
+)
+_SAME = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020": "webis-touche2020"}
+
+
+def quirks_of(collection: str) -> Quirks:
+    """Return what is odd about a collection by its BEIR or mteb name, whatever its case; defaults when nothing is."""
+    name = collection.lower()
+    return QUIRKS.get(_SAME.get(name, name), Quirks())

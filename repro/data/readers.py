@@ -1,0 +1,235 @@
+"""Pairs in other people's files, one at a time: jsonl, csv, tsv, parquet by column name, BEIR folders, archives.
+
+Nothing is held in memory but a line or a batch of rows (for a BEIR folder: its judged texts). Every complaint names the
+file, the line, what was found and what is accepted. No pickle is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import lzma
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from repro.data.beir import read_qrels
+from repro.data.lines import MAX_LINE_BYTES, json_rows
+from repro.storage.json_files import short
+
+ROWS_PER_READ = 8_192
+MOST_UNPACKED_BYTES = 64 * 2**30
+"""Of one archive; the largest collection of BEIR has a quarter of it."""
+ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
+ACCEPTED: Mapping[str, tuple[str, ...]] = {
+    "query": ("query", "anchor", "question"),
+    "document": ("document", "positive", "pos", "answer"),
+    "negatives": ("negatives", "negative", "neg"),
+    "domain": ("domain", "dataset", "source"),
+}
+"""What each column may be called when no name is given; `negative_1`, `negative_2`, … are taken too."""
+
+
+class Found(NamedTuple):
+    """One pair as it stood in a file; `place` is what an error would name."""
+
+    query: str
+    document: str
+    negatives: tuple[str, ...]
+    domain: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns, where they are not among the accepted ones."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.names) - set(ACCEPTED))
+        if unknown:
+            raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
+
+    def resolve(self, found: Sequence[str], where: str) -> dict[str, str]:
+        """Return the column of each part that a file has; ValueError when query or document is not among `found`."""
+        chosen = {}
+        for part, usual in ACCEPTED.items():
+            wanted = (self.names[part],) if part in self.names else usual
+            present = [name for name in wanted if name in found]
+            if present:
+                chosen[part] = present[0]
+            elif part in self.names or part in ("query", "document"):
+                names = short([short(name, 40) for name in sorted(found)], 400)
+                raise ValueError(f"{where}: no column for the {part}: found {names}, accepted {list(wanted)}")
+        return chosen
+
+
+def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found]:
+    """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names."""
+    columns = columns or Columns()
+    if source.is_dir():
+        if (source / "corpus.jsonl").is_file():
+            yield from _read_beir(source)
+            return
+        files = sorted(path for path in source.iterdir() if path.suffix in ENDINGS)
+        if not files:
+            raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
+        for path in files:
+            yield from read_foreign(path, columns)
+        return
+    if not source.is_file():
+        raise ValueError(f"{source} is not there")
+    readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
+    if source.suffix not in readers:
+        raise ValueError(f"{source} ends in {source.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
+    yield from readers[source.suffix](source, columns)
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack a zip or tar into `folder`, which it gives.
+
+    ValueError for unsafe members and for what is too large, with nothing written; and for a damaged or encrypted one.
+    """
+    try:
+        return _unpack(archive, folder)
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise ValueError(f"{archive} is damaged ({error}): copy it again") from error
+    except (NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{archive} cannot be read ({error}): unpack it yourself and give the folder") from error
+
+
+def _unpack(archive: Path, folder: Path) -> Path:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as opened:
+            for info in opened.infolist():
+                _check_member(archive, info.filename, is_plain=not stat.S_ISLNK(info.external_attr >> 16))
+            _check_size(archive, sum(info.file_size for info in opened.infolist()), folder)
+            opened.extractall(folder)
+    elif tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as members:
+            for member in members.getmembers():
+                _check_member(archive, member.name, is_plain=member.isfile() or member.isdir())
+            _check_size(archive, sum(member.size for member in members.getmembers()), folder)
+            members.extractall(folder, filter="data")
+    else:
+        raise ValueError(f"{archive} is neither a zip nor a tar")
+    inside = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def _check_size(archive: Path, num_bytes: int, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    most = min(MOST_UNPACKED_BYTES, shutil.disk_usage(folder).free)
+    if num_bytes > most:
+        raise ValueError(f"{archive} holds {num_bytes} bytes unpacked, more than the {most} that there is room for")
+
+
+def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]) or not is_plain:
+        raise ValueError(
+            f"{archive} holds {short(repr(name))}, which is a link or lies outside of it: nothing was unpacked"
+        )
+
+
+def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
+    for number, row in json_rows(path):
+        where = f"{path}, line {number}"
+        yield _found(row, columns.resolve(list(row), where), where)
+
+
+def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
+    csv.field_size_limit(MAX_LINE_BYTES)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+            header = next(reader, [])
+            chosen = columns.resolve(header, f"{path}, line 1")
+            for cells in reader:
+                where = f"{path}, line {reader.line_num}"
+                if cells and len(cells) != len(header):
+                    raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}")
+                if cells:
+                    yield _found(dict(zip(header, cells, strict=True)), chosen, where)
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: malformed ({error})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 at byte {error.start} of a block: convert the file") from error
+
+
+def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
+    try:
+        file = pq.ParquetFile(path)
+        chosen = columns.resolve(file.schema_arrow.names, str(path))
+        wanted = [*chosen.values(), *(name for name in file.schema_arrow.names if _is_numbered(name))]
+        number = 0
+        for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                yield _found(row, chosen, f"{path}, row {number}")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
+
+
+def _read_beir(folder: Path) -> Iterator[Found]:
+    splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    if not splits:
+        raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
+    if "train" not in splits:
+        raise ValueError(
+            f"{folder / 'qrels'} has {sorted(splits)} and no train.tsv: only `train` is imported to train on"
+        )
+    path = splits["train"]
+    judged = [(number, row) for number, row in read_qrels(path) if row[2] > 0]
+    documents = _texts_of(folder / "corpus.jsonl", {row[1] for _, row in judged}, ("title", "text"))
+    queries = _texts_of(folder / "queries.jsonl", {row[0] for _, row in judged}, ("text",))
+    for number, (query, document, _) in judged:
+        if query not in queries or document not in documents:
+            raise ValueError(f"{path}, line {number}: {query!r} or {document!r} is not in the folder")
+        yield Found(queries[query], documents[document], (), "", f"{path}, line {number}")
+
+
+def _texts_of(path: Path, wanted: set[str], fields: tuple[str, ...]) -> dict[str, str]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: a BEIR folder has corpus.jsonl, queries.jsonl and qrels/train.tsv")
+    texts = {}
+    for number, row in json_rows(path):
+        key = row.get("_id")
+        if not isinstance(key, str) or not isinstance(row.get("text"), str):
+            raise ValueError(f'{path}, line {number}: expected "_id" and "text" as strings, found {sorted(row)}')
+        if key in wanted:
+            texts[key] = " ".join(str(row[name]) for name in fields if row.get(name)).strip()
+    return texts
+
+
+def _found(row: Mapping[str, Any], chosen: Mapping[str, str], where: str) -> Found:
+    negatives = _texts(row.get(chosen.get("negatives", "")), where)
+    negatives += [text for name in row if _is_numbered(name) for text in _texts(row[name], where)]
+    sides = {part: _texts(row.get(chosen[part]), where)[:1] for part in ("query", "document")}
+    query, document = (side[0] if side else "" for side in sides.values())
+    domain = row.get(chosen.get("domain", "")) or ""
+    return Found(query, document, tuple(negatives), str(domain), where)
+
+
+def _texts(value: Any, where: str) -> list[str]:
+    """A text, or a list of them (the first document of a list is the positive); nothing for a missing value."""
+    if value is None or value == "":
+        return []
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in values):
+        raise ValueError(f"{where}: expected a text or a list of texts, found {str(value)[:60]!r}")
+    return list(values)
+
+
+def _is_numbered(name: str) -> bool:
+    return name.startswith("negative_") and name.removeprefix("negative_").isdigit()

@@ -1,0 +1,56 @@
+"""What every miner does to words: identifiers become phrases, markup becomes plain text, long texts are cut."""
+
+from __future__ import annotations
+
+import html
+import re
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+MAX_DOCUMENT_WORDS = 256
+MIN_DOCUMENT_WORDS = 4
+MIN_QUERY_WORDS = 2
+MAX_QUERY_WORDS = 40
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_TAG = re.compile(r"<[^<>]*>")
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
+
+
+def phrase(identifier: str) -> str:
+    """Turn `CreateDBInstance`, `create_db_instance` or `create-db-instance` into "create db instance"."""
+    # A run of capitals before a capitalised word ends one letter early: DBInstance is DB + Instance.
+    spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", identifier)
+    return " ".join(_WORDS.findall(spaced)).lower()
+
+
+def one_line(text: str) -> str:
+    """Collapse white space and cuts to the longest document that is kept."""
+    return " ".join(text.split()[:MAX_DOCUMENT_WORDS])
+
+
+def strip_html(text: str) -> str:
+    """Take tags and entities out and collapses white space."""
+    plain = html.unescape(_TAG.sub(" ", text))
+    return re.sub(r" ([.,;:)])", r"\1", one_line(plain))
+
+
+@lru_cache(maxsize=256)  # One row passes several rules one after the other.
+def normalise(text: str) -> str:
+    """Return the form in which two texts count as the same: case-folded letters and digits, single spaces."""
+    return " ".join(_ALPHANUMERIC.findall(text.casefold()))
+
+
+def has_fair_length(query: str, document: str) -> bool:
+    """Return whether both sides are long enough to mean something and the query short enough to be asked."""
+    num_query_words = len(query.split())
+    return MIN_QUERY_WORDS <= num_query_words <= MAX_QUERY_WORDS and len(document.split()) >= MIN_DOCUMENT_WORDS
+
+
+def package_folder(module: str) -> Path:
+    """Return the folder of an installed package without importing it; ValueError when it is not installed."""
+    spec = find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError(f"the package {module!r} is not installed: text is mined from it; install requirements.lock")
+    return Path(next(iter(spec.submodule_search_locations)))

@@ -1,0 +1,28 @@
+"""Digests of models: two with the same digest give the same vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from torch import Tensor
+
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+
+
+def model_digest(model: Biencoder | ContextualModel) -> str:
+    """Return twelve hex digits of a model's config and weights."""
+    return weights_digest(asdict(model.config), model.state_dict())
+
+
+def weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
+    """Return twelve hex digits of plain values and tensors, which are read as float32."""
+    found = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    for name, value in sorted(weights.items()):
+        found.update(name.encode())
+        found.update(value.detach().float().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()[:12]

@@ -1,0 +1,1 @@
+"""Our models and collections as mteb knows them."""

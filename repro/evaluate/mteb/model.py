@@ -1,0 +1,154 @@
+"""Any of our models as one that mteb evaluates: it draws its context where mteb hands over the corpus.
+
+1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed.
+2. Every other task: the context is drawn from the texts of the first call for that task and subset.
+3. Context documents carry the task's document prompt; queries and documents of a task see the same context.
+How the context was drawn, its seed and its size are `experiment_kwargs`, which mteb makes part of a result's place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.search_wrappers import SearchEncoderWrapper
+from mteb.types import PromptType
+
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.evaluate.mteb.meta import model_meta
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel, fill_context
+from repro.seeds import generator_for
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.types import Array, BatchedInput, CorpusDatasetType, QueryDatasetType, RetrievalOutputType
+    from torch.utils.data import DataLoader
+
+METHODS = ("corpus", "fixed", "null", "none")
+QUERY, DOCUMENT = "search_query: ", "search_document: "
+TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
+BOTH_SIDES = {"QuoraRetrieval": QUERY}  # the authors' exception: questions on both sides
+
+
+class MtebModel(AbsEncoder):
+    """Implements mteb's encoder and search protocols around a biencoder or a contextual model."""
+
+    def __init__(
+        self,
+        model: Biencoder | ContextualModel,
+        *,
+        name: str = "cde-repro/model",
+        method: str = "corpus",
+        context_seed: int = 0,
+        fixed_context: Sequence[str] = (),
+        revision: str | None = None,
+        loader: Callable[..., Any] | None = None,
+    ) -> None:
+        """`method`: "corpus" (the paper's), "fixed" (these texts for every task), "null", or "none" (biencoders).
+
+        `revision` and `loader` are what mteb is told; without a revision it is the digest of the weights.
+        """
+        self.model = model
+        self.method = method if isinstance(model, ContextualModel) else "none"
+        self.context_seed, self.fixed_context = context_seed, tuple(fixed_context)
+        self._check()
+        self.mteb_model_meta = model_meta(
+            model, name=name, experiment=self._experiment(), revision=revision, loader=loader
+        )
+        self._tokenizer = load_tokenizer(model.config.tokenizer)
+        as_encoder: Any = self  # an encoder in all but its constructor, which takes a model rather than a name
+        self._search = SearchEncoderWrapper(as_encoder)
+        self._context_of: tuple[str, ...] | None = None
+        self.num_contexts_drawn = 0
+
+    def index(
+        self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
+    ) -> None:
+        """Draw the context from the corpus, then keeps the corpus for `search`."""
+        self._context_of = None
+        self._set_context(_texts_of(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
+        self._search.index(corpus, task_metadata=task_metadata, hf_split=hf_split, hf_subset=hf_subset, **options)
+
+    def search(self, queries: QueryDatasetType, **options: Any) -> RetrievalOutputType:
+        """Return the best documents of each query by cosine, under the context that `index` drew."""
+        return self._search.search(queries, **options)
+
+    def encode(
+        self,
+        inputs: DataLoader[BatchedInput],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **options: Any,
+    ) -> Array:
+        """Return L2-normalised vectors, float32 (N, D)."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        task = (task_metadata.name, hf_subset)
+        if self._context_of is None or self._context_of[:2] != task:
+            self._set_context(texts, task_metadata, task)
+        tokens = self._tokens(texts, self._prompt(task_metadata, prompt_type))
+        return self.model.encode_tokens(tokens, batch_size=options.get("batch_size", 32))
+
+    def _set_context(self, texts: Sequence[str], task_metadata: TaskMetadata, task: tuple[str, ...]) -> None:
+        self._context_of = task
+        if not isinstance(self.model, ContextualModel):
+            return
+        if self.method == "null":
+            self.model.set_context(None)
+            return
+        pool = self.fixed_context or texts
+        drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
+        prompt = self._prompt(task_metadata, PromptType.document)
+        self.model.set_context_tokens(self._tokens(drawn, prompt))
+        self.num_contexts_drawn += 1
+
+    def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
+        return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
+
+    def _prompt(self, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
+        if self.model.config.prompts == "none":
+            return ""
+        if task_metadata.name in BOTH_SIDES:
+            return BOTH_SIDES[task_metadata.name]
+        if task_metadata.type in TYPES_WITH_ROLES:
+            return QUERY if prompt_type == PromptType.query else DOCUMENT
+        return "clustering: " if task_metadata.type == "Clustering" else "classification: "
+
+    def _check(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method={self.method!r} is unknown; choose one of {list(METHODS)}")
+        if (self.method == "none") != isinstance(self.model, Biencoder):
+            raise ValueError(
+                f"method={self.method!r}: a contextual model needs a context, set 'corpus', 'fixed' or 'null'"
+            )
+        if (self.method == "fixed") != bool(self.fixed_context):
+            raise ValueError(f"method={self.method!r} with {len(self.fixed_context)} fixed texts: give both or neither")
+
+    def _experiment(self) -> dict[str, Any]:
+        if not isinstance(self.model, ContextualModel):
+            return {}
+        found: dict[str, Any] = {"context": self.method, "num_contexts": self.model.config.num_contexts}
+        if self.method != "null":
+            found["context_seed"] = self.context_seed
+        if self.fixed_context:
+            found["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
+        return found
+
+
+def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str) -> list[str]:
+    """Return `num_contexts` of the texts, without repeats while they last; the same seed and task give the same ones"""
+    if not texts:
+        raise ValueError(f"task {task}: there are no texts to draw a context from")
+    order = generator_for(seed, "mteb context", *task).permutation(len(texts))
+    return [texts[place] for place in order[fill_context(len(texts), num_contexts, seed)]]
+
+
+def _texts_of(corpus: CorpusDatasetType) -> list[str]:
+    texts = list(corpus["text"])
+    titles = list(corpus["title"]) if "title" in corpus.column_names else [""] * len(texts)
+    return [f"{title or ''} {text}".strip() for title, text in zip(titles, texts, strict=True)]

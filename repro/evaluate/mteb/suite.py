@@ -1,0 +1,188 @@
+"""A small MTEB that needs no network: mteb's own task classes over our evaluation collections and what wheels ship.
+
+Retrieval: documents of a collection by its queries. Reranking: the same after BM25's best 20. Clustering: documents of
+a family's collections. Classification: which collection of its family a query belongs to, and the polarity of film
+reviews (Pang and Lee, a sample of 200 in gensim). Pair classification: a query and its document, or another of the same
+collection. STS: news texts (Lee), WordSim-353 and SimLex-999, with human judgements, from gensim. Summarisation: no
+wheel carries summaries with judgements, so there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from datasets import Dataset, DatasetDict
+from mteb.abstasks import (
+    AbsTask,
+    AbsTaskClassification,
+    AbsTaskClustering,
+    AbsTaskPairClassification,
+    AbsTaskRetrieval,
+    AbsTaskSTS,
+)
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from repro.data.beir import Retrieval
+from repro.evaluate.mteb.task import split_data
+from repro.evaluate.retrieval import bm25_search
+from repro.seeds import generator_for
+
+CATEGORIES = ("Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS", "Summarization")
+MAIN_SCORES = {
+    "Classification": "accuracy",
+    "Clustering": "v_measure",
+    "PairClassification": "max_ap",
+    "Reranking": "map_at_1000",
+    "Retrieval": "ndcg_at_10",
+    "STS": "cosine_spearman",
+}
+RERANKED = 20
+TEXTS_PER_LABEL = 60
+NEWS_STRIDE = 4  # of the 1225 pairs of 50 news texts: each text is embedded once a pair
+SPLIT = "test"
+Labelled = tuple[list[str], list[str]]
+
+
+def offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
+    """Return the tasks over collections by family; of each family the first two are searched, the third reranked."""
+    tasks: list[AbsTask] = []
+    for family, collections in families.items():
+        tasks += [_retrieval_task(collection) for collection in collections[:2]]
+        tasks.append(_reranking_task(collections[2 % len(collections)]))
+        tasks.append(_pair_task(f"{family}-pairs", collections[0]))
+        if len(collections) > 1:
+            documents = _labelled([(one.name, one.documents) for one in collections], family)
+            tasks.append(_clustering_task(f"{family}-clusters", documents))
+            queries = _labelled([(one.name, one.queries) for one in collections], family)
+            tasks.append(_classification_task(f"{family}-classes", queries))
+    return tasks + human_tasks()
+
+
+def human_tasks() -> list[AbsTask]:
+    """Return the tasks on texts that people have judged, from gensim's wheel; ValueError when it is not installed."""
+    spec = importlib.util.find_spec("gensim")
+    if spec is None or spec.origin is None:
+        raise ValueError("gensim is not installed: its wheel carries word pairs and texts that people have judged")
+    folder = Path(spec.origin).parent / "test" / "test_data"
+    words = (("wordsim-353", "wordsim353.tsv"), ("simlex-999", "simlex999.txt"))
+    tasks: list[AbsTask] = [_sts_task(name, _word_pairs(folder / file)) for name, file in words]
+    tasks.append(_sts_task("lee-news", _news_pairs(folder)))
+    reviews = [line.split(" ", 1) for line in _lines(folder / "pang_lee_polarity.cor", "latin-1")]
+    tasks.append(_classification_task("polarity", ([text for _, text in reviews], [label for label, _ in reviews])))
+    return tasks
+
+
+def _retrieval_task(collection: Retrieval) -> AbsTask:
+    return _made(AbsTaskRetrieval, collection.name, "Retrieval", {SPLIT: split_data(collection)})
+
+
+def _reranking_task(collection: Retrieval) -> AbsTask:
+    """BM25's best documents of each query, its right ones added where they are missing."""
+    run, _ = bm25_search(collection, RERANKED)
+    candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
+    data = split_data(collection) | {"top_ranked": candidates}
+    return _made(AbsTaskRetrieval, f"{collection.name}-reranked", "Reranking", {SPLIT: data})
+
+
+def _pair_task(name: str, collection: Retrieval) -> AbsTask:
+    texts = dict(zip(collection.document_ids, collection.documents, strict=True))
+    right = [next(iter(collection.judgements[query])) for query in collection.query_ids]
+    others = np.roll(right, 1)  # the right answer of another question
+    rows = {
+        "sentence1": [*collection.queries, *collection.queries],
+        "sentence2": [texts[document] for document in [*right, *others]],
+        "labels": [1] * len(right) + [0] * len(right),
+    }
+    return _made(AbsTaskPairClassification, name, "PairClassification", {SPLIT: Dataset.from_dict(rows)})
+
+
+def _clustering_task(name: str, labelled: Labelled) -> AbsTask:
+    texts, labels = labelled
+    data = {SPLIT: Dataset.from_dict({"sentences": texts, "labels": labels})}
+    task = _made(AbsTaskClustering, name, "Clustering", data)
+    task.max_fraction_of_documents_to_embed, task.max_documents_per_cluster = None, len(texts)
+    return task
+
+
+def _classification_task(name: str, labelled: Labelled) -> AbsTask:
+    names = sorted(set(labelled[1]))
+    order = generator_for(0, "mteb classification", name).permutation(len(labelled[0]))
+    halves = {"train": order[: len(order) // 2], SPLIT: order[len(order) // 2 :]}
+    data = {
+        split: Dataset.from_dict(
+            {"text": [labelled[0][n] for n in rows], "label": [names.index(labelled[1][n]) for n in rows]}
+        )
+        for split, rows in halves.items()
+    }
+    return _made(AbsTaskClassification, name, "Classification", data)
+
+
+def _sts_task(name: str, pairs: Sequence[tuple[str, str, float]]) -> AbsTask:
+    first, second, scores = zip(*pairs, strict=True)
+    rows = {"sentence1": list(first), "sentence2": list(second), "score": list(scores)}
+    task = _made(AbsTaskSTS, name, "STS", {SPLIT: Dataset.from_dict(rows)})
+    task.min_score, task.max_score = min(scores), max(scores)
+    return task
+
+
+def _labelled(groups: Sequence[tuple[str, Sequence[str]]], family: str) -> Labelled:
+    texts: list[str] = []
+    labels: list[str] = []
+    for name, members in groups:
+        order = generator_for(0, "mteb texts", family, name).permutation(len(members))[:TEXTS_PER_LABEL]
+        texts += [members[place] for place in order]
+        labels += [name] * len(order)
+    return texts, labels
+
+
+def _lines(path: Path, encoding: str) -> list[str]:
+    return path.read_text(encoding=encoding).strip("\n").split("\n")
+
+
+def _word_pairs(path: Path) -> list[tuple[str, str, float]]:
+    lines = [line.split("\t") for line in _lines(path, "utf-8") if not line.startswith("#")]
+    return [(first, second, float(score)) for first, second, score in lines]
+
+
+def _news_pairs(folder: Path) -> list[tuple[str, str, float]]:
+    texts = _lines(folder / "lee.cor", "latin-1")
+    judged = np.loadtxt(folder / "similarities0-1.txt")
+    pairs = list(zip(*np.triu_indices(len(texts), 1), strict=True))[::NEWS_STRIDE]
+    return [(texts[i], texts[j], float(judged[i, j])) for i, j in pairs]
+
+
+def _made(kind: type[AbsTask], name: str, category: str, data: dict[str, Any]) -> Any:
+    """Return a task of mteb's own class with this data; its revision is a digest of it."""
+    holder = DatasetDict(data) if category not in ("Retrieval", "Reranking") else data
+    metadata = TaskMetadata(
+        name=name,
+        description=f"{category} on {name}, from texts of this machine.",
+        dataset={"path": f"local/{name}", "revision": _digest(data)},
+        type=cast(Any, category),
+        category="t2t",
+        modalities=["text"],
+        eval_splits=[SPLIT],
+        eval_langs=["eng-Latn"],
+        main_score=MAIN_SCORES[category],
+    )
+
+    def load_data(task: Any, **_: Any) -> None:
+        task.dataset = {"default": holder} if category in ("Retrieval", "Reranking") else holder
+        task.data_loaded = True
+
+    return type(f"Local{category}", (kind,), {"metadata": metadata, "load_data": load_data})()
+
+
+def _digest(data: dict[str, Any]) -> str:
+    found = hashlib.sha256()
+    for split, value in sorted(data.items()):
+        parts = value.items() if isinstance(value, dict) else [("rows", value)]
+        for name, part in parts:
+            text = part.to_dict() if isinstance(part, Dataset) else part
+            found.update(f"{split} {name} {text!r}".encode())
+    return found.hexdigest()[:12]

@@ -1,0 +1,133 @@
+"""Which corpora there are: made from a seed, mined, imported, or local copies of the paper's; each is a stage."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.beir import Suite, load_suite
+from repro.data.external import external_corpora, external_corpus, external_suites, holder_of
+from repro.data.mined.manifests import MANIFEST_FOLDER
+from repro.data.own.imported import check_trainable
+from repro.data.pairs import read_pairs
+from repro.spec import TRAINED, Run
+from repro.storage.stages import Stage
+
+Progress = Callable[[str], None]
+RECIPE = {"desk": 1, "lab": 1, "planted": 1}
+"""Versions of how a corpus is made. Raise one when the same wheels would give other rows: every user's corpus, tokens,
+embeddings and clusters are then made anew, which editing a comment must not do. `tests/data/test_desk.py` compares
+what is made with the manifests and a digest, so that a change of rows without a new version is noticed."""
+
+
+def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int, text: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        from repro.data.planted import TEXTS, build_planted
+
+        build_planted(
+            folder,
+            num_domains=num_domains,
+            pairs_per_domain=pairs_per_domain,
+            seed=0,
+            num_heldout_domains=num_heldout,
+            text=TEXTS[text],
+        )
+
+    return make
+
+
+def _mined(views: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        from repro.data.mined.desk import build_desk, build_lab
+
+        {"desk": build_desk, "lab": build_lab}[views](folder)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A named source of training pairs and evaluation suites that is made here."""
+
+    make: Callable[[Path], None]
+    suites: tuple[str, ...] = ()
+
+
+CORPORA: dict[str, Corpus] = {
+    "planted-tiny": Corpus(_planted(6, 40, 3, "wide"), ("planted", "planted-validation")),
+    "planted": Corpus(_planted(400, 128, 16, "small"), ("planted", "planted-validation")),
+    "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
+    "lab": Corpus(_mined("lab")),
+}
+
+
+def corpus_stage(name: str) -> Stage:
+    """Return the stage of a corpus; ValueError when it is unknown, or not here: how to get it is said."""
+    if name in CORPORA:
+        return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, CORPORA[name].make)
+    found = external_corpus(name)
+    if found is None:
+        raise ValueError(f"unknown corpus {name!r}; choose of {[*CORPORA, *external_corpora()]}")
+    return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make)
+
+
+@cache
+def _origin(name: str) -> str:
+    """Return a hash of what decides a corpus: the version of its recipe, and the manifests of what is mined."""
+    if name not in ("desk", "lab"):
+        return f"recipe {RECIPE['planted']}"
+    manifests = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
+    return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
+
+
+def suite_corpus(run: Run) -> str:
+    """Return the corpus that holds a run's evaluation suite; ValueError says how to get one that is not made here."""
+    holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
+    if not holders:
+        external = holder_of(run.suite)
+        if external is not None:
+            return external
+        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(external_suites()))
+        raise ValueError(f"unknown suite {run.suite!r}; choose of {known}")
+    return run.corpus if run.corpus in holders else holders[0]
+
+
+def check_available(runs: Iterable[Run]) -> None:
+    """ValueError, before anything is spent, when a run needs data that is not made here."""
+    for run in runs:
+        suite_corpus(run)
+        corpus_stage(run.corpus)
+        if run.architecture in TRAINED:
+            check_trainable(run.corpus)
+
+
+def suite_of(run: Run) -> Suite:
+    """Return the evaluation suite of a run, from its built corpus."""
+    return load_suite(corpus_stage(suite_corpus(run)).path / "suites" / run.suite)
+
+
+def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str, Any]:
+    """Build a corpus when it is missing; return its counts and a few rows of each source."""
+    check_trainable(name)
+    folder = corpus_stage(name).build(progress)
+    pairs = read_pairs(folder / "train.arrow")
+    samples = []
+    for code, source in enumerate(pairs.source_names):
+        rows = np.flatnonzero(pairs.source_codes == code)[:num_samples]
+        for query, document in zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True):
+            samples.append({"source": source, "query": query, "document": document})
+    counts = json.loads((folder / "report.json").read_text()) if (folder / "report.json").is_file() else {}
+    return {
+        "corpus": name,
+        "num_pairs": len(pairs),
+        "num_domains": len(pairs.domain_names),
+        "counts": counts,
+        "samples": samples,
+    }

@@ -1,0 +1,224 @@
+"""The graph of a run's stages: what is built before it starts and shared with every run that needs the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from repro.data.pairs import Pairs, Side, read_pairs
+from repro.data.paper.hub import SOURCES, prompts_by_domain
+from repro.data.selection import select_pairs
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.inputs.corpora import corpus_stage, suite_corpus
+from repro.model.prompts import PROMPTS
+from repro.spec import TRAINED, Run, first_phase_of
+from repro.storage.arrays import load_array
+from repro.storage.stages import Stage
+
+SELECTION_SEED = CLUSTER_SEED = (
+    0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
+)
+LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
+"""Measures of the training pairs under the surrogate, whatever is trained."""
+READS_PAIRS = ("counts", "divergence", "headroom")
+"""Measures of the training pairs as text."""
+SIDES: tuple[Side, ...] = ("query", "document")
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """The stages of one run by kind, each derived once; `stages` are those that the run needs, in building order."""
+
+    run: Run
+
+    @cached_property
+    def corpus(self) -> Stage:
+        """The training pairs of the whole corpus."""
+        return corpus_stage(self.run.corpus)
+
+    @cached_property
+    def evaluation(self) -> Stage:
+        """The corpus that holds the evaluation suite."""
+        return corpus_stage(suite_corpus(self.run))
+
+    @cached_property
+    def first_phase(self) -> StageGraph | None:
+        """The graph of the training that a two-phase run goes on from."""
+        first = first_phase_of(self.run)
+        return None if first is None else StageGraph(first)
+
+    @cached_property
+    def selection(self) -> Stage:
+        """Which pairs of the corpus are trained on."""
+        run, corpus = self.run, self.corpus
+
+        def make(folder: Path) -> None:
+            pairs = read_pairs(corpus.path / "train.arrow")
+            rows = _rows_of_sources(pairs, run.sources)
+            if run.num_pairs is not None:
+                rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
+            np.save(folder / "rows.npy", np.asarray(rows, np.int64))
+
+        key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {})
+        return Stage("selection", key, make, (corpus,))
+
+    @cached_property
+    def tokens(self) -> Stage:
+        """Token ids of every query and document, prompt included."""
+        run = self.run
+        tokenizer = tokenizer_of(run)
+
+        def make(folder: Path) -> None:
+            pairs, loaded = self.selected_pairs(), load_tokenizer(tokenizer)
+            for side, prompts in zip(SIDES, _prompts_of_pairs(run, pairs), strict=True):
+                plain = pairs.texts(side, np.arange(len(pairs)))
+                texts = [prompt + text for prompt, text in zip(prompts, plain, strict=True)]
+                tokenize(texts, loaded, run.max_tokens).save(folder / side)
+
+        key = {"prompts": run.prompts, "max_tokens": run.max_tokens}
+        if run.prompts != "none" and run.corpus in SOURCES:
+            key["by_domain"] = True
+        if tokenizer != MINILM:
+            key["tokenizer"] = tokenizer
+        return Stage("tokens", key, make, (self.selection,))
+
+    @cached_property
+    def embeddings(self) -> Stage:
+        """The surrogate's vectors of every query and document."""
+        return self._embeddings_of(self.run.surrogate)
+
+    @cached_property
+    def filter_embeddings(self) -> Stage:
+        """The vectors that the filter goes by: those of its own model, or the surrogate's."""
+        return self._embeddings_of(self.run.filter_model or self.run.surrogate)
+
+    def _embeddings_of(self, encoder: str) -> Stage:
+        run = self.run
+
+        def make(folder: Path) -> None:
+            from repro.batches.surrogate import embed_texts, load_surrogate
+
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
+            for side in SIDES:
+                texts = pairs.texts(side, np.arange(len(pairs)))
+                embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
+
+        key = {"surrogate": encoder, "max_tokens": run.max_tokens}
+        return Stage("embeddings", key, make, (self.selection,))
+
+    @cached_property
+    def clusters(self) -> Stage:
+        """The cluster of every pair, for sampler "cluster"."""
+        run = self.run
+
+        def make(folder: Path) -> None:
+            from repro.batches.cluster import cluster_pairs
+
+            assert run.cluster_size is not None, "only runs with clusters have this stage"
+            codes = domain_codes(run, self.selected_pairs())
+            vectors = self.load_embeddings("query"), self.load_embeddings("document")
+            cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
+
+        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column}
+        return Stage("clusters", key, make, (self.embeddings,))
+
+    @cached_property
+    def negatives(self) -> Stage:
+        """Rows of the hard negatives of every pair."""
+        run = self.run
+
+        def make(folder: Path) -> None:
+            from repro.batches.mask import content_keys
+            from repro.batches.negatives import mine_negatives
+
+            pairs = self.selected_pairs()
+            vectors = self.load_embeddings("query"), self.load_embeddings("document")
+            keys = content_keys(pairs.texts("document", np.arange(len(pairs))))
+            count, codes = run.num_hard_negatives, domain_codes(run, pairs)
+            near = run.mined_negatives == "any"
+            rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)
+            np.save(folder / "rows.npy", rows)
+
+        key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column}
+        if run.mined_negatives != "below":
+            key["mined"] = run.mined_negatives
+        return Stage("negatives", key, make, (self.embeddings,))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What the run needs, in the order of building, each once."""
+        run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
+        wanted = [self.evaluation, *(self.first_phase.stages if self.first_phase else ())]
+        wanted += [self.selection] if run.measure in READS_PAIRS else []
+        wanted += [self.tokens] if trains else []
+        wanted += [self.embeddings] if embeds else []
+        wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
+        wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
+        wanted += [self.negatives] if trains and run.num_hard_negatives else []
+        return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+
+    def build(self, progress: Callable[[str], None]) -> None:
+        """Build what is not there yet, one after another."""
+        for stage in self.stages:
+            stage.build(progress)
+
+    def selected_pairs(self) -> Pairs:
+        """Return the training pairs of the run, from built stages."""
+        pairs = read_pairs(self.corpus.path / "train.arrow")
+        return pairs.take(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), below=len(pairs)))
+
+    def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
+        """Return the surrogate's vectors (N, D), or the filter's, memory-mapped, from the built stage."""
+        stage = self.filter_embeddings if of_filter else self.embeddings
+        shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,))), None)
+        return load_array(stage.path / f"{side}.npy", kind="f", shape=shape, mapped=True)
+
+
+def stages_of(run: Run) -> tuple[Stage, ...]:
+    """Return the stages a run needs, in the order of building, each once."""
+    return StageGraph(run).stages
+
+
+MINILM = "minilm"
+
+
+def tokenizer_of(run: Run) -> str:
+    """Return the name of a run's tokenizer: MiniLM's, or that of other pretrained weights that it starts from."""
+    return MINILM if run.start in ("random", "words", MINILM) else run.start
+
+
+def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
+    """Return each pair's domain (int32 N): its source, or its finest division."""
+    return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
+
+
+def needs_surrogate(run: Run) -> bool:
+    """Return whether a run's batches depend on the surrogate's embeddings."""
+    if run.measure in LOOKS_AT_PAIRS:
+        return True
+    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
+    return run.architecture in TRAINED and wanted
+
+
+def _rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
+    if sources is None:
+        return np.arange(len(pairs))
+    unknown = sorted(set(sources.split("+")) - set(pairs.source_names))
+    if unknown:
+        raise ValueError(f"sources={sources!r}: {unknown} are not in this corpus; it has {list(pairs.source_names)}")
+    chosen = [list(pairs.source_names).index(name) for name in sources.split("+")]
+    return np.flatnonzero(np.isin(pairs.source_codes, chosen))
+
+
+def _prompts_of_pairs(run: Run, pairs: Pairs) -> tuple[list[str], list[str]]:
+    """Return what stands in front of each query and each document: the domain's own prompts, where it has some."""
+    of_all = PROMPTS[run.prompts]
+    codes, names = np.unique(pairs.domain_codes, return_inverse=True)
+    here = [pairs.domain_names[code] for code in codes]
+    own = {} if run.prompts == "none" else prompts_by_domain(run.corpus, here)
+    each = [own.get(name, of_all) for name in here]
+    return [each[n][0] for n in names], [each[n][1] for n in names]

@@ -1,0 +1,68 @@
+"""Our models in beir's own search and evaluation, on corpora and queries as its loader gives them.
+
+beir encodes queries before documents, so a contextual model gets its context first, drawn as `repro evaluate` draws it:
+the same seed and the same name of the collection give the same documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from repro.data.beir import Retrieval
+from repro.evaluate.contexts import draw_context
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+
+if TYPE_CHECKING:
+    from beir.retrieval.evaluation import EvaluateRetrieval
+
+Corpus = Mapping[str, Mapping[str, str]]  # as beir's GenericDataLoader gives it: id to title and text
+
+
+class BeirModel:
+    """What `DenseRetrievalExactSearch` takes; vectors have unit length, so "dot" and "cos_sim" rank alike."""
+
+    def __init__(self, model: Biencoder | ContextualModel) -> None:
+        self.model = model
+
+    def set_context(self, corpus: Corpus | None, *, name: str, seed: int = 0) -> Self:
+        """Draw the context from a corpus (None: the null context); a biencoder takes and ignores it.
+
+        `name` is the collection's, the name of its folder. A wrong context is drawn from another corpus by its name.
+        """
+        if isinstance(self.model, ContextualModel):
+            source = None if corpus is None else _retrieval(corpus, name)
+            kind = "null" if source is None else "own"
+            drawn = draw_context(kind, source, num_contexts=self.model.config.num_contexts, seed=seed)
+            self.model.set_context(drawn.texts, seed)
+        return self
+
+    def encode_queries(self, queries: Sequence[str], batch_size: int = 64, **_: Any) -> torch.Tensor:
+        """Return unit vectors, float32 (N, D)."""
+        return torch.from_numpy(self.model.encode(queries, "query", batch_size))
+
+    def encode_corpus(self, corpus: Sequence[Mapping[str, str]], batch_size: int = 64, **_: Any) -> torch.Tensor:
+        """Return unit vectors of documents with title and text, float32 (N, D)."""
+        return torch.from_numpy(self.model.encode([_text(one) for one in corpus], "document", batch_size))
+
+
+def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> EvaluateRetrieval:
+    """Return beir's own exact search around a model; its `retrieve` and `evaluate` do the rest."""
+    from beir.retrieval.evaluation import EvaluateRetrieval
+    from beir.retrieval.search.dense import DenseRetrievalExactSearch
+
+    search = DenseRetrievalExactSearch(model, batch_size=64, show_progress_bar=False)
+    return EvaluateRetrieval(search, k_values=list(k_values), score_function="dot")
+
+
+def _retrieval(corpus: Corpus, name: str) -> Retrieval:
+    return Retrieval(name, tuple(corpus), tuple(_text(one) for one in corpus.values()), (), (), {})
+
+
+def _text(document: Mapping[str, str]) -> str:
+    """Return title and text joined as our own reader of BEIR folders joins them."""
+    parts = [document.get("title") or "", document.get("text") or ""]
+    return " ".join(part for part in parts if part).strip()

@@ -1,0 +1,148 @@
+"""What was scored on one suite, beside each other: a column each, and the first's difference to every other.
+
+An interval is the middle 95 % of 2000 paired bootstrap resamples of the queries within each collection. It says what
+other queries of the same collections would give; trained weights, drawn contexts and collections stay as they are.
+
+Shapes: Q queries of all collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from repro.claims.bootstrap import paired_bootstrap, percentile_interval
+from repro.claims.units import stratified_mean
+from repro.evaluate.suites import Evaluation
+from repro.report.scores import POINTS, contexts_of, notes_of
+from repro.report.view import View, format_number, format_signed
+
+SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
+BM25 = "bm25"
+BY_FAR = 5.0  # points
+COVERS = (
+    "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
+    "not another training seed, other collections or another draw of context documents."
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One system under one context: its NDCG@10 of every query, (Q,), and to which collection the query belongs."""
+
+    label: str
+    values_Q: np.ndarray
+    strata_Q: np.ndarray
+    datasets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, path: str, label: str) -> Column:
+        """Return the column of what was scored under a metric path."""
+        rows = evaluation.provenance["datasets"]
+        strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
+        return cls(label, evaluation.per_query[path], strata_Q, tuple(row["name"] for row in rows))
+
+    @property
+    def points(self) -> list[float]:
+        """Return its points in each collection."""
+        return [POINTS * float(self.values_Q[self.strata_Q == place].mean()) for place in range(len(self.datasets))]
+
+    @property
+    def mean(self) -> float:
+        """Return its mean over collections, points."""
+        return POINTS * stratified_mean(self.values_Q, self.strata_Q)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How many points the first column is ahead, on the mean over collections, with its interval."""
+
+    first: str
+    other: str
+    points: float
+    low: float
+    high: float
+    num_ahead: int
+    num_collections: int
+
+
+def differences(columns: Sequence[Column]) -> list[Difference]:
+    """Return the first column's difference to each other one, paired by query."""
+    found = []
+    for other in columns[1:]:
+        first = columns[0]
+        samples = POINTS * paired_bootstrap([first.values_Q], [other.values_Q], first.strata_Q)
+        ahead = sum(ours > theirs for ours, theirs in zip(first.points, other.points, strict=True))
+        interval = percentile_interval(samples)
+        found.append(
+            Difference(first.label, other.label, first.mean - other.mean, *interval, ahead, len(first.datasets))
+        )
+    return found
+
+
+def beside_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
+    """Return NDCG@10 in points, a line for each collection and a column for each system."""
+    cells = [[format_number(value) for value in (*column.points, column.mean)] for column in columns]
+    rows = tuple(zip((*columns[0].datasets, "mean"), *cells, strict=True))
+    header = ("collection", *(column.label for column in columns))
+    return View(title, header, rows, tuple(notes), align="l" + "r" * len(columns))
+
+
+def differences_view(found: Sequence[Difference]) -> View:
+    """Return the differences, a line each."""
+    rows = tuple(
+        (
+            f"{one.first} − {one.other}",
+            format_signed(one.points),
+            f"{format_signed(one.low)} to {format_signed(one.high)}",
+            f"{one.num_ahead} of {one.num_collections}",
+        )
+        for one in found
+    )
+    return View("Differences, points of NDCG@10", ("difference", "mean", "95 %", "ahead in"), rows, (COVERS,), "lrrr")
+
+
+def measures_view(
+    title: str, suite: str, metrics: Mapping[str, float], told: Mapping[str, Any], cut: Mapping[str, float | None]
+) -> View:
+    """Return every measure of one system, a line for each collection and context, points."""
+    lines = []
+    for name, context in contexts_of(metrics, suite):
+        for dataset in [*(row["name"] for row in told["datasets"]), "mean"]:
+            cells = (metrics[f"{name}/{dataset}/{measure}"] for measure in SHOWN)
+            lines.append((dataset, context, *(format_number(POINTS * value) for value in cells)))
+    return View(title, ("collection", "context", *SHOWN.values()), tuple(lines), tuple(notes_below(told, cut)))
+
+
+def notes_below(told: Mapping[str, Any], cut: Mapping[str, float | None] | None = None) -> list[str]:
+    """Return what is odd about collections, how contexts were drawn, and how much of the documents is cut."""
+    notes = notes_of(told)
+    drawn = {(row["num_documents"], row["seed"]) for row in told.get("contexts", []) if "num_documents" in row}
+    if drawn:
+        counts = "–".join(map(str, sorted({min(drawn)[0], max(drawn)[0]})))
+        notes.append(f"context: {counts} documents, drawn with seed {min(drawn)[1]}; digests are in scores.json")
+    known = {name: share for name, share in (cut or {}).items() if share is not None}
+    if known:
+        most = max(known, key=known.__getitem__)
+        share = float(np.mean(list(known.values())))
+        notes.append(f"longer than the model reads: {share:.0%} of the documents (most in {most}: {known[most]:.0%})")
+    return notes
+
+
+def advice(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
+    """Return what to do where BM25 is ahead by far, and beyond its interval; nothing where it is not."""
+    behind = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
+    if not behind:
+        return []
+    shares = [share for share in cut.values() if share is not None]
+    long = f" ({np.mean(shares):.0%} of the documents are cut at {max_tokens} tokens)" if shares else ""
+    return [
+        f"BM25 is {-behind[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
+        "more. What helps:",
+        f"  longer texts: a larger max_tokens{long}",
+        "  more steps: a larger num_steps in the file of runs",
+        "  a larger scale: `repro data plan NAME --scale lab` for a corpus of your own, `--scale lab` elsewhere",
+    ]

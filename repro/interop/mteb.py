@@ -1,0 +1,25 @@
+"""Models from anywhere for mteb: a run's id, a folder or a hub id, ours or the authors'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from repro.evaluate.mteb.model import MtebModel
+from repro.interop.official.folder import RELEASES
+from repro.interop.opening import open_model
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+
+
+def load_for_mteb(model_name: str, revision: str | None = None, device: str | None = None, **options: Any) -> MtebModel:
+    """Load a run's id, a folder or a hub id, ours or the authors', for mteb; `options` are those of `MtebModel`."""
+    model = open_model(model_name, revision=revision).model
+    if not isinstance(model, Biencoder | ContextualModel):
+        raise ValueError(f"{model_name} is a model of another library: mteb opens it without our wrapper")
+    options.pop("num_contexts", None)  # part of the identity, but the model's own
+    if "context" in options:
+        options["method"] = options.pop("context")
+    name = model_name if model_name in RELEASES else f"cde-repro/{Path(model_name).name}"
+    told = {"name": name, "revision": RELEASES.get(model_name), "loader": load_for_mteb}
+    return MtebModel(model.to(device or "cpu"), **(told | options))

@@ -1,0 +1,195 @@
+"""The authors' config.json and ours: which of its fields decide what a model computes, their defaults, and back.
+
+Their file keeps whatever the training command was given; only the fields below are read. `base_model` and `forward` are
+ours: they stand in a file we wrote for a model whose sizes or forward pass the two releases do not imply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from repro.model.config import ModelConfig
+
+FORWARDS = ("t1", "t2", "h1")
+NUM_SOFT_PROMPTS = 8
+SEQUENCE_DROPOUT = 0.005  # of the paper, for weights with a null vector and a config without the probability
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """A pretrained model that both stages start from."""
+
+    backbone: str
+    num_layers: int = 12
+    hidden_size: int = 768
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    vocab_size: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+BASES: Mapping[str, Base] = {
+    "nomic-ai/nomic-bert-2048": Base(
+        backbone="nomic",
+        vocab_size=30528,
+        settings={
+            "layer_norm_eps": 1e-12,
+            "max_position_embeddings": 2048,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+            "type_vocab_size": 2,
+        },
+    ),
+    "answerdotai/ModernBERT-base": Base(
+        backbone="modernbert",
+        num_layers=22,
+        intermediate_size=1152,
+        vocab_size=50368,
+        settings={
+            "local_attention": 128,
+            "max_position_embeddings": 8192,
+            "norm_eps": 1e-5,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 160_000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            },
+        },
+    ),
+}
+MUST_BE: Mapping[str, tuple[Any, ...]] = {
+    "architecture": ("transductive", "contextual", None),
+    "autoregressive_backbone": (False, None),
+    "embedding_output_dim": (None, 768),
+    "pooling_strategy": ("mean", None),
+    "transductive_tie_token_embeddings": (False, None),
+    "transductive_tokens_per_document": (1, None),
+}
+"""Fields with the only values that can be computed here."""
+
+
+def read_official_config(
+    values: Mapping[str, Any],
+    *,
+    has_null_vector: bool,
+    forward: str | None,
+    tokenizer: str,
+    instruction_end: int | None,
+) -> ModelConfig:
+    """Return our config for their config.json and a forward pass; ValueError for what cannot be computed here."""
+    _check_supported(values)
+    base, chosen = base_of(values), choose_forward(values, forward)
+    dropout = values.get("transductive_sequence_dropout_prob") or SEQUENCE_DROPOUT
+    return ModelConfig(
+        architecture="contextual",
+        backbone=base.backbone,
+        num_layers=values.get("limit_layers") or base.num_layers,
+        num_first_stage_layers=values.get("limit_layers_first_stage") or base.num_layers,
+        hidden_size=base.hidden_size,
+        num_heads=base.num_heads,
+        intermediate_size=base.intermediate_size,
+        vocab_size=base.vocab_size,
+        backbone_settings=base.settings,
+        num_contexts=values.get("transductive_corpus_size") or 1,
+        num_soft_prompts=NUM_SOFT_PROMPTS,
+        sequence_dropout=dropout if has_null_vector else 0.0,
+        residual=chosen == "t2",
+        text_normalised_twice=base.backbone == "modernbert",
+        instruction_end=instruction_end if drops_instruction(values, forward) else None,
+        prefix_is_pooled=chosen == "t2" and values.get("pool_ignore_contextual_tokens") is False,
+        tokenizer=tokenizer,
+        max_tokens=values.get("max_seq_length") or 512,
+        prompts="task",
+    )
+
+
+def write_official_config(config: ModelConfig) -> dict[str, Any]:
+    """Return their config.json for one of our models; ValueError when their format cannot say it."""
+    if config.architecture != "contextual" or config.num_soft_prompts != NUM_SOFT_PROMPTS:
+        raise ValueError(
+            f"architecture={config.architecture!r} with {config.num_soft_prompts} soft prompts: the authors' format "
+            f"holds contextual models with {NUM_SOFT_PROMPTS}; use save_pretrained for this one"
+        )
+    if config.tokens_per_document != 1 or config.text_normalised_twice != (config.backbone == "modernbert"):
+        raise ValueError(
+            f"tokens_per_document={config.tokens_per_document}, text_normalised_twice={config.text_normalised_twice}: "
+            "the authors' format cannot say this; use save_pretrained"
+        )
+    names = {base.backbone: name for name, base in BASES.items()}
+    if config.backbone not in names:
+        raise ValueError(f"backbone={config.backbone!r}: the authors' format has only {sorted(names)}")
+    base = Base(
+        backbone=config.backbone,
+        num_layers=max(config.num_layers, config.num_first_stage_layers),
+        hidden_size=config.hidden_size,
+        num_heads=config.num_heads,
+        intermediate_size=config.intermediate_size,
+        vocab_size=config.vocab_size,
+        settings=config.backbone_settings,
+    )
+    ours = {} if base == BASES[names[config.backbone]] else {"base_model": asdict(base)}
+    return ours | _their_fields(config, names[config.backbone])
+
+
+def base_of(values: Mapping[str, Any]) -> Base:
+    """Return the pretrained model that a config.json names; ValueError lists the known ones."""
+    if "base_model" in values:
+        try:
+            return Base(**values["base_model"])
+        except TypeError as error:
+            raise ValueError(f"base_model={values['base_model']!r} in config.json is malformed: {error}") from error
+    name = str(values.get("embedder"))
+    if name not in BASES:
+        raise ValueError(f"embedder={name!r} in config.json is unknown; known are {list(BASES)}")
+    return BASES[name]
+
+
+def choose_forward(values: Mapping[str, Any], forward: str | None) -> str:
+    """Return `forward`, else the file's own, else what the release was trained with; ValueError when it does not fit"""
+    backbone = base_of(values).backbone
+    chosen = forward or values.get("forward") or ("t1" if backbone == "nomic" else "t2")
+    if chosen not in FORWARDS:
+        raise ValueError(f"forward={chosen!r} is unknown; choose one of {list(FORWARDS)}")
+    if backbone == "modernbert" and chosen != "t2":
+        raise ValueError(f"forward={chosen!r} is only defined for NomicBERT; ModernBERT checkpoints have 't2'")
+    return chosen
+
+
+def drops_instruction(values: Mapping[str, Any], forward: str | None) -> bool:
+    """Return whether the instruction stays out of the mean: as the file says, else as the release's card says."""
+    stated = values.get("pool_ignore_instruction_tokens")
+    is_modernbert = base_of(values).backbone == "modernbert"
+    return choose_forward(values, forward) == "t2" and bool(is_modernbert if stated is None else stated)
+
+
+def _their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
+    depth = max(config.num_layers, config.num_first_stage_layers)
+    return {
+        "architectures": ["ContextualDocumentEmbeddingTransformer"],
+        "architecture": "transductive",
+        "disable_dropout": True,
+        "disable_transductive_rotary_embedding": config.backbone == "nomic",
+        "embedder": embedder,
+        "forward": "t2" if config.residual else "t1",
+        "limit_layers": config.num_layers if config.num_layers != depth else None,
+        "limit_layers_first_stage": config.num_first_stage_layers if config.num_first_stage_layers != depth else None,
+        "logit_scale": 50,
+        "max_seq_length": config.max_tokens,
+        "pool_ignore_contextual_tokens": not config.prefix_is_pooled,
+        "pool_ignore_instruction_tokens": config.instruction_end is not None,
+        "pooling_strategy": "mean",
+        "transductive_corpus_size": config.num_contexts,
+        "transductive_sequence_dropout_prob": config.sequence_dropout,
+        "transductive_tokens_per_document": 1,
+    }
+
+
+def _check_supported(values: Mapping[str, Any]) -> None:
+    wrong = {name: values[name] for name, valid in MUST_BE.items() if name in values and values[name] not in valid}
+    if values.get("dataset_backbone") not in (None, values.get("embedder")):
+        wrong["dataset_backbone"] = values["dataset_backbone"]
+    is_nomic = base_of(values).backbone == "nomic"
+    if is_nomic and values.get("disable_transductive_rotary_embedding") is False:
+        wrong["disable_transductive_rotary_embedding"] = False
+    if wrong:
+        raise ValueError(f"config.json asks for {wrong}, which is not computed here")

@@ -1,0 +1,118 @@
+"""The authors' checkpoints, cde-small-v1 and cde-small-v2, in and out: no remote code, no pickle.
+
+Forward passes: "t1" pools the text, no residual (v1); "t2" adds the pooled vector to the output and leaves the
+instruction out of the mean where the config says so (v2); "h1" is the published twin of v1, for comparing only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from repro.data.tokens import load_tokenizer
+from repro.interop.official.config import (
+    base_of,
+    choose_forward,
+    drops_instruction,
+    read_official_config,
+    write_official_config,
+)
+from repro.interop.official.head_axis import HeadAxisModel
+from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
+from repro.interop.safe_weights import read_safetensors
+from repro.model.contextual import ContextualModel
+from repro.model.encoding import WEIGHTS_FILE, write_tensors
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import json_object
+
+RELEASES = {
+    "jxm/cde-small-v1": "e151df18af0d7f1d1c37b074fee58406ececf19f",
+    "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
+}
+"""Hub ids and the revisions that are meant when none is named."""
+PARAMETERS = {"jxm/cde-small-v1": 281_140_992, "jxm/cde-small-v2": 305_706_240}
+"""Their sizes without the null vector, which adds 768."""
+FILES = ("config.json", WEIGHTS_FILE, "tokenizer.json")
+INSTRUCTION_END = ": "  # its first token ends an instruction
+
+
+def load_official(
+    source: str | Path, *, forward: str | None = None, revision: str | None = None, tokenizer: str | None = None
+) -> ContextualModel:
+    """Load a checkpoint from a folder or hub id, in eval mode, float32.
+
+    `forward` is "t1", "t2" or "h1" (default: what the release was trained with). `tokenizer` is a folder, a hub id or
+    "minilm" (default: the folder's own, else "minilm", which has v1's vocabulary, else the base model's).
+    ValueError in one line for whatever is missing, damaged, or cannot be computed here.
+    """
+    folder = find_folder(source, revision)
+    values = _read_json(folder / "config.json")
+    weights = read_safetensors(folder / WEIGHTS_FILE)
+    chosen, words = choose_forward(values, forward), tokenizer or _tokenizer_of(folder, values)
+    end = (
+        load_tokenizer(words).encode(INSTRUCTION_END, add_special_tokens=False).ids[0]
+        if (drops_instruction(values, forward))
+        else None
+    )
+    config = read_official_config(
+        values, has_null_vector=NULL_VECTOR in weights, forward=forward, tokenizer=words, instruction_end=end
+    )
+    ours = to_ours(weights, config, folder / WEIGHTS_FILE)
+    model = (HeadAxisModel if chosen == "h1" else ContextualModel)(config)
+    model.load_state_dict(ours)
+    return model.eval()
+
+
+def export_official(model: ContextualModel, folder: str | Path) -> None:
+    """Write config.json and model.safetensors in the authors' format; ValueError when it cannot hold this model."""
+    values = write_official_config(model.config)
+    write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
+    with whole_file(Path(folder) / "config.json") as part:
+        part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def is_official(source: str | Path) -> bool:
+    """Return whether a folder or id is in the authors' format rather than ours."""
+    path = Path(source) / "config.json"
+    return str(source) in RELEASES or (path.is_file() and "embedder" in _read_json(path))
+
+
+def find_folder(source: str | Path, revision: str | None = None) -> Path:
+    """Return the local folder of a folder or hub id: the hub's cache if it is there, else a download.
+
+    ValueError when it is neither a folder nor reachable.
+    """
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted: dict[str, Any] = {"revision": revision or RELEASES.get(str(source)), "allow_patterns": list(FILES)}
+    try:
+        return Path(snapshot_download(str(source), local_files_only=True, **wanted))
+    except HFValidationError as error:
+        raise ValueError(f"{source} is neither a folder nor a hub id") from error
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        return Path(snapshot_download(str(source), **wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{source} is no folder, not in the hub's cache, and could not be downloaded ({reason}); fetch it on a "
+            f"machine with internet (`hf download {source}`) and give its folder"
+        ) from error
+
+
+def _tokenizer_of(folder: Path, values: dict[str, Any]) -> str:
+    if (folder / "tokenizer.json").is_file():
+        return str(folder)
+    # MiniLM has the vocabulary of bert-base-uncased, which v1 was trained with
+    return "minilm" if base_of(values).backbone == "nomic" else str(values.get("embedder"))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: a checkpoint is a folder with config.json and {WEIGHTS_FILE}")
+    return json_object(path)

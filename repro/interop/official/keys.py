@@ -1,0 +1,120 @@
+"""The key table between the authors' checkpoints and our models: one row for each of their tensors.
+
+Theirs keep queries, keys and values of NomicBERT in one matrix; ours keep three. Nothing else is reshaped, so reading
+and writing are exact. The public specification: reference implementation `jxmorris12/cde`, classes of `cde/model.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+
+NULL_VECTOR = "second_stage_model.sequence_dropout_null_embedding"
+HEADS = (
+    *(f"first_stage_model.mlp.{layer}" for layer in (0, 2)),
+    *(f"second_stage_model.{head}.{layer}" for head in ("prompt_projection", "output_projection") for layer in (0, 2)),
+)
+NOMIC_LAYER = {  # fc12 is the gate, fc11 what it gates
+    "attn.Wqkv.weight": ("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"),
+    "attn.out_proj.weight": ("self_attn.o_proj.weight",),
+    "mlp.fc11.weight": ("mlp.up_proj.weight",),
+    "mlp.fc12.weight": ("mlp.gate_proj.weight",),
+    "mlp.fc2.weight": ("mlp.down_proj.weight",),
+    "norm1.weight": ("post_attention_layernorm.weight",),
+    "norm1.bias": ("post_attention_layernorm.bias",),
+    "norm2.weight": ("post_mlp_layernorm.weight",),
+    "norm2.bias": ("post_mlp_layernorm.bias",),
+}
+MODERNBERT_LAYER = (
+    *("attn_norm.weight", "attn.Wqkv.weight", "attn.Wo.weight"),
+    *("mlp_norm.weight", "mlp.Wi.weight", "mlp.Wo.weight"),
+)
+
+
+class Row(NamedTuple):
+    """One of their tensors and those of ours that it holds, stacked along its first axis."""
+
+    theirs: str
+    ours: tuple[str, ...]
+
+
+def key_table(config: ModelConfig) -> tuple[Row, ...]:
+    """Return the rows of a contextual model over NomicBERT or ModernBERT; ValueError for another backbone."""
+    if config.backbone not in ("nomic", "modernbert"):
+        raise ValueError(f"backbone={config.backbone!r}: the authors' format has only 'nomic' and 'modernbert'")
+    rows: list[Row] = []
+    stages = (
+        ("first_stage_model.embedder.", config.num_first_stage_layers),
+        ("second_stage_model.backbone.", config.num_layers),
+    )
+    backbone_rows = _nomic_rows if config.backbone == "nomic" else _modernbert_rows
+    for stage, num_layers in stages:
+        rows += [Row(stage + row.theirs, tuple(stage + name for name in row.ours)) for row in backbone_rows(num_layers)]
+    names = [f"{head}.{part}" for head in HEADS for part in ("weight", "bias")]
+    names += [NULL_VECTOR] if config.sequence_dropout > 0 else []
+    return tuple(rows + [Row(name, (name,)) for name in names])
+
+
+def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
+    """Return our names; ValueError lists what `source` lacks, has too much of, or holds in another shape."""
+    table, wanted = key_table(config), _shapes(config)
+    shapes = {row.theirs: _stacked(wanted, row) for row in table}
+    missing, extra = sorted(set(shapes) - set(weights)), sorted(set(weights) - set(shapes))
+    odd = [
+        f"{name} is {list(weights[name].shape)}, not {list(shape)}"
+        for name, shape in sorted(shapes.items())
+        if name in weights and tuple(weights[name].shape) != shape
+    ]
+    if missing or extra or odd:
+        counts = f"{len(missing)} missing, {len(extra)} extra, {len(odd)} of another shape"
+        raise ValueError(
+            f"{source} does not fit its config: {counts}; first of each: {missing[:3]} {extra[:3]} {odd[:3]}"
+        )
+    parts = {row: weights[row.theirs].chunk(len(row.ours)) for row in table}
+    return {name: part.clone() for row, split in parts.items() for name, part in zip(row.ours, split, strict=True)}
+
+
+def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
+    """Return a model's weights under their names, in the order of the table."""
+    ours = model.state_dict()
+    return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in key_table(model.config)}
+
+
+def num_parameters(config: ModelConfig) -> int:
+    """Count the numbers of a checkpoint, without making one."""
+    return sum(torch.Size(shape).numel() for shape in _shapes(config).values())
+
+
+def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    with torch.device("meta"):
+        model = ContextualModel(config)
+    return {name: tuple(value.shape) for name, value in model.state_dict().items()}
+
+
+def _stacked(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:
+    first, *rest = shapes[row.ours[0]]
+    return (first * len(row.ours), *rest)
+
+
+def _nomic_rows(num_layers: int) -> Iterator[Row]:
+    for kind in ("word", "token_type"):
+        name = f"embeddings.{kind}_embeddings.weight"
+        yield Row(name, (f"model.{name}",))
+    for part in ("weight", "bias"):
+        yield Row(f"emb_ln.{part}", (f"model.embeddings.LayerNorm.{part}",))
+    for layer in range(num_layers):
+        for theirs, ours in NOMIC_LAYER.items():
+            yield Row(f"encoder.layers.{layer}.{theirs}", tuple(f"model.layers.{layer}.{name}" for name in ours))
+
+
+def _modernbert_rows(num_layers: int) -> Iterator[Row]:
+    names = ["embeddings.tok_embeddings.weight", "embeddings.norm.weight", "final_norm.weight"]
+    for layer in range(num_layers):
+        names += [f"layers.{layer}.{name}" for name in MODERNBERT_LAYER if layer or name != "attn_norm.weight"]
+    return (Row(name, (f"model.{name}",)) for name in names)

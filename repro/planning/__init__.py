@@ -1,0 +1,1 @@
+"""What a set of runs would cost, and what this machine still lacks for it."""

@@ -1,0 +1,119 @@
+"""One claim told in a paragraph: what the paper says, what was compared, on which seeds, and what would decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from repro.claims.estimate import Estimate
+from repro.claims.judge import Judgement
+from repro.planning.power import needs_of_claims
+from repro.report.artefacts import judgements
+from repro.report.tables import INTERVAL_WORDS
+from repro.report.view import format_seconds, format_signed
+from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend
+from repro.spec.registry import experiments, suggestion
+
+WORDS = {
+    "HOLDS": "what the paper says holds here",
+    "DIFFERS": "here it is the other way round",
+    "NO EFFECT": "here there is no effect worth the name",
+    "UNDECIDED": "the records do not decide it",
+    "NOT RUN": "records that it needs are not there",
+    "WRONG SCALE": "this scale cannot say",
+}
+
+
+def claim_named(id: str) -> tuple[Experiment, Claim]:
+    """Return a claim and its experiment; ValueError names those that are spelt alike."""
+    found = {claim.id: (experiment, claim) for experiment in experiments() for claim in experiment.claims}
+    if id not in found:
+        raise ValueError(f"unknown claim {id!r}{suggestion(id, found, likeness=0.7)}; `repro check` lists them all")
+    return found[id]
+
+
+def explain_claim(id: str, scale: str) -> list[str]:
+    """Return the lines that tell a claim at a scale, from the published records."""
+    experiment, claim = claim_named(id)
+    judged = next(one for one in judgements(experiment, scale) if one.claim.id == id)
+    lines = [
+        f"{claim.id} at {scale}: {judged.verdict}: {WORDS[judged.verdict]}",
+        f"  the paper   {claim.says} ({claim.source})",
+        f"  the bar     holds if {claim.bar} {judged.unit.name}: {claim.because}".rstrip(),
+        *_compared(judged),
+        *_seeds(judged),
+        *([f"  note        {judged.note}"] if judged.note else []),
+        *_deciding(experiment, judged),
+        f"  look at it  python -m repro show {' '.join(experiment.artefacts)}",
+    ]
+    return [line for line in lines if line]
+
+
+def _compared(judged: Judgement) -> list[str]:
+    if not judged.estimates or judged.level is None:
+        return []
+    names = comparisons_of(judged.claim)
+    names += [""] * (len(judged.estimates) - len(names))
+    lines = [f"  {INTERVAL_WORDS}"]
+    for number, (name, one) in enumerate(zip(names, judged.estimates, strict=False), 1):
+        lines.append(f"  compared {number}  {name}: {_estimate_words(one, judged.level)}".replace(": :", ":"))
+    return lines
+
+
+def _estimate_words(one: Estimate, level: float) -> str:
+    factor, decimals = one.unit.factor, one.unit.decimals
+    interval = one.interval(level)
+    effect = format_signed(one.effect * factor, decimals)
+    if interval is None:
+        return f"{effect} {one.unit.name}, no interval"
+    low, high = (format_signed(end * factor, decimals) for end in interval)
+    return f"{effect} {one.unit.name} [{low}, {high}]"
+
+
+def comparisons_of(claim: Claim) -> list[str]:
+    """Return in words what each comparison of a claim is of; nothing for a kind that compares otherwise."""
+    if isinstance(claim, Order | Equivalence):
+        return [f"{_metric(pair[0])} of {_less(pair)}" for pair in claim.pairs]
+    if isinstance(claim, Interaction):
+        return [f"{_metric(claim.of[0])}: ({_less(claim.of)}) above ({_less(claim.above)})"]
+    if isinstance(claim, Trend):
+        within = f", at each {claim.within}" if claim.within else ""
+        return [f"{_metric(claim.over)} with each doubling of {claim.axis}{within}"]
+    return []
+
+
+def _metric(term: Term) -> str:
+    """Say a metric path in words where it is the usual one."""
+    return term.metric.replace("{suite}/mean/ndcg_at_10", "NDCG@10").replace("{suite}", "suite")
+
+
+def _less(pair: Sequence[Term]) -> str:
+    """Say two sides by what they differ in: their runs, or else their metrics."""
+    first, second = (dict(term.of.wanted) for term in pair)
+    apart = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    if not apart:
+        return f"the same runs, less {_metric(pair[1])}"
+    sides = (", ".join(f"{name}={side[name]}" for name in apart if name in side) for side in (first, second))
+    return " less ".join(side or "the others" for side in sides)
+
+
+def _seeds(judged: Judgement) -> list[str]:
+    if judged.num_seeds is None:
+        return []
+    claim = judged.claim
+    seen = f"; records of seeds {', '.join(map(str, claim.seen_seeds))} had been looked at" if claim.seen_seeds else ""
+    when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
+    judged_on = f"{judged.num_seeds} seed{'s' * (judged.num_seeds > 1)}, {judged.num_runs} runs"
+    return [f"  seeds       {judged_on}{when}{seen}{': judged post hoc' if judged.is_post_hoc else ''}"]
+
+
+def _deciding(experiment: Experiment, judged: Judgement) -> list[str]:
+    needs = needs_of_claims([judged], experiment.runs(judged.scale))
+    if not needs or needs[0].detectable is None:
+        return []
+    need, unit = needs[0], judged.unit
+    seen = f"{need.detectable * unit.factor:.{unit.decimals}f} {unit.name}" if need.detectable is not None else ""
+    more = f"{need.num_seeds} seeds" if need.num_seeds else "more than 64 seeds"
+    time = f", {format_seconds(need.seconds)} more" if need.seconds else ""
+    return [
+        f"  to decide   {more} at today's effect{time}; the present seeds see {seen} off the bar four times in five"
+    ]

@@ -1,0 +1,162 @@
+"""What a run will cost, in time, memory and disk: arithmetic of the model, times speeds taken from records.
+
+A run's arithmetic is counted in floating-point operations: 24 h² + 4 n h for a token of a text of n tokens in a layer
+of width h, three times over for the backward pass; both texts of a pair; the first stage once for each context document
+of a batch; and the context vectors as further tokens of every text. How many of these a machine does in a second is
+measured: the median over the records made on such a machine, of the same architecture where there are any. The error of
+an estimate is how far the same rule is off on those records, leaving each one out. What a run does beside training is
+taken from the records that measured the same thing, a context at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from repro.records.store import Record
+from repro.spec import TRAINED, Run, first_phase_of
+from repro.spec.identity import training_id
+
+TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
+NUM_PAIRS = {"nomic-unsupervised": 235_000_000, "nomic-supervised": 1_800_000, "desk": 65_536, "planted-tiny": 240}
+VOCABULARY = 30_528
+BYTES_A_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
+BASE_MEMORY_BYTES = 700 * 2**20  # Python, torch and libraries, before the first weight
+BYTES_AN_ACTIVATION = 160  # float32 values kept for the backward pass, a token, a layer, a unit of width: about 40
+
+ASSUMED_FLOPS_PER_SECOND = {"cpu": 4.0e10, "gpu": 1.0e14}
+"""One core, and an 80 GB GPU at a tenth of its bfloat16 peak: used, and said to be assumed, until there are records."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a run does, whatever the machine."""
+
+    num_pairs: int  # seen in training, repeats counted
+    num_tokens: int
+    flops: float
+    num_weights: int
+
+    def __add__(self, other: Arithmetic) -> Arithmetic:
+        """Return what both do, one after the other, with the larger one's weights."""
+        num_weights = max(self.num_weights, other.num_weights)
+        return Arithmetic(
+            self.num_pairs + other.num_pairs, self.num_tokens + other.num_tokens, self.flops + other.flops, num_weights
+        )
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a kind of machine does: operations a second in training, and the error."""
+
+    flops_per_second: float
+    num_records: int  # 0: assumed
+    relative_error: float | None  # median of |estimated / measured - 1|, each record estimated from the others
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will cost on one machine."""
+
+    seconds: float
+    memory_bytes: int
+    disk_bytes: int
+    arithmetic: Arithmetic
+    speed: Speed
+
+
+NOTHING = Arithmetic(0, 0, 0.0, 0)
+
+
+def arithmetic_of(run: Run) -> Arithmetic:
+    """Count what a run does in training; nothing for a reference system that is not trained."""
+    if run.architecture not in TRAINED:
+        return NOTHING
+    an_epoch = min(filter(None, (NUM_PAIRS.get(run.corpus), run.num_pairs)), default=0)
+    num_steps = run.num_steps or -(-an_epoch * (run.num_epochs or 0) // run.batch_size)
+    num_pairs = num_steps * run.batch_size
+    width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
+    contextual = run.architecture == "contextual"
+    length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
+    a_pair = 2 * _forward(length, width, run.num_layers)
+    a_batch = run.num_contexts * _forward(text, width, run.num_first_stage_layers) if contextual else 0.0
+    num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
+    num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
+    flops = 3 * (num_pairs * a_pair + num_steps * a_batch)
+    return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights)
+
+
+def _forward(num_tokens: float, width: int, num_layers: int) -> float:
+    return num_tokens * num_layers * (24 * width * width + 4 * num_tokens * width)
+
+
+def machine_kind(device: str) -> str:
+    """Return "gpu" or "cpu" for a device's name as records have it."""
+    return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
+
+
+def measure_speed(records: Iterable[Record], like: Run, kind: str) -> Speed:
+    """Return the speed of a kind of machine for runs like this one, from the nearest records there are.
+
+    Nearest: of the same scale and architecture, else of the same architecture, else any that was trained there.
+    """
+    there = [record for record in records if _kind_of(record) == kind]
+    trained = [record for record in there if record.provenance["training"].get("seconds")]
+    same = [record for record in trained if record.run.architecture == like.architecture]
+    for group in ([record for record in same if record.run.scale == like.scale], same, trained):
+        if group:
+            return _speed_of(group)
+    return Speed(ASSUMED_FLOPS_PER_SECOND[kind], 0, None)
+
+
+def _speed_of(records: Sequence[Record]) -> Speed:
+    rates = [arithmetic_of(record.run).flops / record.provenance["training"]["seconds"] for record in records]
+    errors = [
+        abs(rate / median(rates[:number] + rates[number + 1 :]) - 1)
+        for number, rate in enumerate(rates)
+        if len(rates) > 1
+    ]
+    return Speed(median(rates), len(records), median(errors) if errors else None)
+
+
+def estimate(
+    run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1, trained: Collection[str] = ()
+) -> Estimate:
+    """Return what a run will cost, less the trainings that are there; several devices share a training without loss."""
+    known = list(records)
+    does = sum((arithmetic_of(phase) for phase in phases_of(run) if training_id(phase) not in trained), NOTHING)
+    speed = measure_speed(known, run, kind)
+    seconds = does.flops / speed.flops_per_second / num_devices + _other_seconds(run, known, kind)
+    chunk = min(run.batch_size, 64 if kind == "cpu" else 512)
+    activations = chunk * run.max_tokens * run.hidden_size * run.num_layers * BYTES_AN_ACTIVATION
+    memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights + (activations if does.num_pairs else 0)
+    return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed)
+
+
+def phases_of(run: Run) -> Iterator[Run]:
+    """Return the run, then the training that its own goes on from, where there is one."""
+    phase: Run | None = run
+    while phase is not None:
+        yield phase
+        phase = first_phase_of(phase)
+
+
+def _other_seconds(run: Run, records: Sequence[Record], kind: str) -> float:
+    same = [
+        record
+        for record in records
+        if _kind_of(record) == kind
+        and (record.run.architecture, record.run.suite, record.run.measure)
+        == (run.architecture, run.suite, run.measure)
+    ]
+    each = [record.provenance["evaluation_seconds"] / _num_contexts(record.run) for record in same]
+    return median(each) * _num_contexts(run) if each else 0.0
+
+
+def _num_contexts(run: Run) -> int:
+    return len(run.test_contexts.split("+")) if run.architecture == "contextual" else 1
+
+
+def _kind_of(record: Record) -> str:
+    return machine_kind(record.provenance["machine"]["device"])

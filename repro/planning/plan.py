@@ -1,0 +1,138 @@
+"""What a set of runs asks for: shared, recorded and missing runs, the stages they need, what the missing would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.inputs.stages import stages_of
+from repro.planning.cost import Estimate, estimate, phases_of
+from repro.records.store import Record, readable_record, split_recorded
+from repro.report.view import format_seconds
+from repro.spec import Run
+from repro.spec.identity import difference_in_words, run_id, training_id
+from repro.storage.paths import published_records
+from repro.storage.stages import Stage
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs an artefact asks for, sorted by what is still to do, with the cost of that on one kind of machine."""
+
+    num_asked: int
+    recorded: tuple[Run, ...]
+    missing: tuple[Run, ...]
+    stages: tuple[Stage, ...]  # that the missing need and that are not built
+    lacks: tuple[str, ...]  # data that is not here, and how to get it
+    estimates: tuple[Estimate, ...]  # of the missing, in their order
+    num_gpus: int  # of each run; 0: CPU
+    num_at_once: int
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Return the cost of all missing runs; memory is the largest of any."""
+        seconds = sum(one.seconds for one in self.estimates)
+        errors = [one.speed.relative_error for one in self.estimates if one.speed.relative_error is not None]
+        return {
+            "hours_one_after_another": round(seconds / 3600, 3),
+            "hours": round(
+                max(seconds / self.num_at_once, max((e.seconds for e in self.estimates), default=0)) / 3600, 3
+            ),
+            "gpu_hours": round(seconds / 3600 * self.num_gpus, 3),
+            "num_pairs": sum(one.arithmetic.num_pairs for one in self.estimates),
+            "num_tokens": sum(one.arithmetic.num_tokens for one in self.estimates),
+            "memory_gib": round(max((one.memory_bytes for one in self.estimates), default=0) / GIB, 1),
+            "disk_gib": round(sum(one.disk_bytes for one in self.estimates) / GIB, 2),
+            "num_measured": sum(one.speed.num_records > 0 for one in self.estimates),
+            "relative_error": round(max(errors), 2) if errors else None,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return {
+            "num_asked": self.num_asked,
+            "num_unique": len(self.recorded) + len(self.missing),
+            "recorded": [run_id(run) for run in self.recorded],
+            "missing": [{"id": run_id(run), **asdict(run)} for run in self.missing],
+            "stages": [f"{stage.name}/{stage.path.name}" for stage in self.stages],
+            "lacks": list(self.lacks),
+            "seconds": {
+                run_id(run): round(one.seconds, 1) for run, one in zip(self.missing, self.estimates, strict=True)
+            },
+            "cost": self.totals,
+        }
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines for a reader."""
+        unique = len(self.recorded) + len(self.missing)
+        asked = f"{self.num_asked} runs asked for, {unique} different"
+        counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
+        pairs = zip(self.missing, self.estimates, strict=True)
+        runs = [f"  {run_id(run)}  {format_seconds(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
+        stages = [f"  stage {stage.name}/{stage.path.name}" for stage in self.stages]
+        return [counts, *(f"not here: {lack}" for lack in self.lacks), *stages, *runs, *self._cost_lines()]
+
+    def _cost_lines(self) -> list[str]:
+        if not self.missing:
+            return []
+        cost, machine = self.totals, f"{self.num_gpus} GPU a run" if self.num_gpus else "CPU"
+        time = f"{format_seconds(3600 * cost['hours_one_after_another'])} one after another"
+        if self.num_at_once > 1:
+            time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} at once"
+        gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
+        sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
+        work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
+        return [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", self._trust()]
+
+    def _trust(self) -> str:
+        measured = self.totals["num_measured"]
+        if not measured:
+            return "no run was measured on such a machine yet: the times are assumed, and may be several times off"
+        error = self.totals["relative_error"]
+        off = "one record each" if error is None else f"on those records the estimate is {100 * error:.0f} % off"
+        return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
+
+
+def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0, num_at_once: int = 1) -> Plan:
+    """Return the plan for these runs; a run is recorded when one of the folders has its record.
+
+    Speeds come from the published records and from those in the folders.
+    """
+    places = list(folders)
+    recorded, missing = split_recorded(runs, places)
+    known = _readable_records(dict.fromkeys([published_records(), *places]))
+    kind = "gpu" if num_gpus else "cpu"
+    estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
+    stages, lacks = _stages(missing)
+    return Plan(len(runs), tuple(recorded), tuple(missing), stages, lacks, estimates, num_gpus, num_at_once)
+
+
+def _estimates(
+    missing: Iterable[Run], recorded: Iterable[Run], known: Sequence[Record], *, kind: str, num_devices: int
+) -> Iterator[Estimate]:
+    """Return the cost of each run; a training that several runs share is counted with the first of them."""
+    trained = {training_id(phase) for run in recorded for phase in phases_of(run)}
+    for run in missing:
+        yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
+        trained |= {training_id(phase) for phase in phases_of(run)}
+
+
+def _readable_records(folders: Iterable[Path]) -> list[Record]:
+    # a record of other days tells no speed, and is no reason not to plan
+    paths = (path for folder in folders for path in sorted(folder.glob("*.json")))
+    return [record for record in map(readable_record, paths) if record is not None]
+
+
+def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
+    found: dict[Path, Stage] = {}
+    lacks: dict[str, None] = {}
+    for run in runs:
+        try:
+            found |= {stage.path: stage for stage in stages_of(run) if not stage.is_built}
+        except ValueError as error:
+            lacks[str(error)] = None
+    return tuple(found.values()), tuple(lacks)

@@ -1,0 +1,114 @@
+"""Which runs are meant by the words of a command line: artefacts, `all`, or a file of runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from repro.records.store import readable_record
+from repro.spec import Run, base
+from repro.spec.identity import run_from_record, run_id
+from repro.spec.registry import experiment_of, experiments
+from repro.spec.scales import ORDER, scale_named
+from repro.storage.json_files import read_json, short
+from repro.storage.paths import corpora_folder, local_records, published_records, sweeps_folder
+
+RECORDS = (local_records, published_records)
+MOST_RUNS = 50_000
+
+
+def runs_asked(
+    what: Sequence[str] | None, scale: str, *, seeds: Sequence[int] | None = None, all_seeds: bool = False
+) -> list[Run]:
+    """Return the runs, an asked one as often as it is asked for.
+
+    Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one.
+    A word that ends in .json is a file of runs. ValueError names an unknown artefact, scale or field.
+    """
+    scale_named(scale)
+    files = [word for word in what or () if word.endswith(".json")]
+    names = [word for word in what or () if word not in files]
+    found = [run for path in files for run in read_runs(Path(path))]
+    asked = experiments() if names == ["all"] or not what else map(experiment_of, names)
+    for experiment in {one.number: one for one in asked}.values():
+        allowed = tuple(seeds) if seeds else experiment.local_seeds
+        found += [run for run in experiment.runs(scale) if all_seeds or run.seed in allowed]
+    if not found:
+        raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r} with seed {list(seeds or [])}")
+    return found
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Read a file of runs: a list of objects that each name a scale and the fields that differ from it.
+
+    What `plan --json` prints is such a file too: its missing runs are meant.
+    """
+    content = read_json(path)
+    rows = content.get("missing") if isinstance(content, Mapping) else content
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and "scale" in row for row in rows):
+        raise ValueError(
+            f'{short(path)}: expected a list of objects like {{"scale": "desk", "seed": 1, …}}, each with its scale'
+        )
+    if len(rows) > MOST_RUNS:
+        raise ValueError(f"{path} lists {len(rows)} runs; at most {MOST_RUNS} go into one file: cut it into several")
+    return [_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)]
+
+
+def run_of_id(beginning: str) -> Run:
+    """Return a run by the beginning of its id, wherever it is known.
+
+    That is: recorded here or published, launched in a sweep, planned for an imported corpus, or declared at any scale.
+
+    ValueError when there is none, or more than one.
+    """
+    found: dict[str, Run] = {}
+    for known in (_recorded, _launched, _planned, _declared):
+        found |= {identifier: run for identifier, run in known(beginning) if identifier.startswith(beginning)}
+    if len(found) != 1:
+        why = f"it begins the ids of {sorted(found)[:5]}" if found else "no run is known by it"
+        raise ValueError(f"run {beginning!r}: {why}; `repro plan` and `repro status` show the ids")
+    return next(iter(found.values()))
+
+
+Known = Iterator[tuple[str, Run]]
+
+
+def _recorded(beginning: str) -> Known:
+    for folder in RECORDS:
+        found = map(readable_record, sorted(folder().glob(f"{beginning}*.json")))
+        yield from ((record.id, record.run) for record in found if record is not None)
+
+
+def _launched(beginning: str) -> Known:
+    for path in sorted(sweeps_folder().glob("*/submissions/*.json")):
+        runs = read_json(path).get("runs", {})
+        for identifier, values in runs.items():
+            if identifier.startswith(beginning):
+                yield identifier, run_from_record(values, identifier)
+
+
+def _planned(beginning: str) -> Known:
+    for path in sorted(corpora_folder().glob("*/*-*.json")):
+        yield from ((run_id(run), run) for run in read_runs(path))
+
+
+def _declared(beginning: str) -> Known:
+    for experiment in experiments():
+        for scale in ORDER:
+            yield from ((run_id(run), run) for run in experiment.runs(scale))
+
+
+def _run(row: Mapping[str, Any], where: str) -> Run:
+    try:
+        scale_named(row["scale"])
+        return base(row["scale"], **{name: value for name, value in row.items() if name not in ("scale", "id")})
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def sweep_name(what: Sequence[str] | None, scale: str) -> str:
+    """Return the name of the folder in which these words are swept."""
+    stems = [Path(word).stem if word.endswith(".json") else word for word in what or ("all",)]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*stems, scale]))[:100]

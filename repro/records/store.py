@@ -1,0 +1,182 @@
+"""Records: one JSON file for each run that ended, its per-query scores beside it; written once, by rename."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repro.records.checks import check_digest, check_means, check_types, content_digest
+from repro.spec import Run, first_phase_of
+from repro.spec.identity import run_from_record, run_id, training_id
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import read_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a run that ended: the whole run, its metrics, how it came about, and where its arrays lie."""
+
+    id: str
+    run: Run
+    metrics: Mapping[str, float]
+    provenance: Mapping[str, Any]
+    path: Path
+    exhibits: Mapping[str, Any] = field(default_factory=dict)  # rows of text by name
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The per-query (or per-step) values behind the metrics.
+
+        ValueError when the file is not the recorded one, or when a metric is not the mean of its values.
+        """
+        arrays = self._stored_arrays()
+        check_means(self.path, self.metrics, arrays, self.provenance.get("suite", {}).get("datasets", []))
+        return arrays
+
+    def check_arrays(self) -> None:
+        """ValueError when the arrays are not the recorded ones, or the metrics not their means."""
+        assert self.arrays is not None
+
+    def _stored_arrays(self) -> dict[str, np.ndarray]:
+        path = self.path.with_suffix(".npz")
+        expected = self.provenance["arrays_sha256"]
+        if not path.is_file():
+            raise ValueError(f"record {self.id}: its scores {path} are missing; restore the file or run it again")
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != expected:
+            raise ValueError(f"record {self.id}: {path} is not the file the record names (sha256 {found[:12]}…)")
+        import numpy as np
+
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+            raise ValueError(f"record {self.id}: {path} is damaged ({error}); restore it") from error
+
+
+def write_record(
+    folder: Path,
+    run: Run,
+    *,
+    metrics: Mapping[str, float],
+    arrays: Mapping[str, np.ndarray],
+    provenance: Mapping[str, Any],
+    exhibits: Mapping[str, Any] | None = None,
+) -> Record:
+    """Write a run's record once, arrays first, each by rename; ValueError when a metric is no finite number."""
+    import numpy as np
+
+    odd = {name: value for name, value in metrics.items() if not math.isfinite(value)}
+    if odd:
+        raise ValueError(f"run {run_id(run)}: metrics {odd} are not finite; nothing was recorded")
+    path = folder / f"{run_id(run)}.json"
+    with whole_file(path.with_suffix(".npz"), lasts=True) as part:
+        with part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{k: np.asarray(v, np.float32) for k, v in arrays.items()})
+        digest = hashlib.sha256(part.read_bytes()).hexdigest()
+    full = {**provenance, "arrays_sha256": digest}
+    shown = dict(exhibits or {})
+    content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
+    content |= {"exhibits": shown} if shown else {}
+    content["sha256"] = content_digest(json.loads(json.dumps(content)))  # of what will be read: names become text
+    with whole_file(path, lasts=True) as part:
+        part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    return Record(run_id(run), run, dict(metrics), full, path, shown)
+
+
+def read_record(path: Path) -> Record:
+    """Read one record.
+
+    ValueError names the file when it is not a record, was changed since it was written, or its fields have moved.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
+    return replace(_read(path, found.st_mtime_ns, found.st_size))  # a fresh one: it holds no arrays yet
+
+
+@lru_cache(maxsize=1024)  # a verb asks for the same record once for each artefact that shows it
+def _read(path: Path, changed: int, size: int) -> Record:
+    try:
+        content = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a record ({error}); remove it or restore it") from error
+    check_types(path, content)
+    identifier, values = content["id"], content["run"]
+    if content.get("format") != FORMAT or path.stem != identifier:
+        found = f"format {content.get('format')} and id {identifier}"
+        raise ValueError(f"{path} has {found}; expected format {FORMAT} and id {path.stem}")
+    try:
+        run, shown = run_from_record(values, identifier), content.get("exhibits", {})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    _check_first_phase(path, run, content["provenance"].get("training", {}))
+    record = Record(identifier, run, content["metrics"], content["provenance"], path, shown)
+    if not check_digest(path, path.read_bytes(), content):
+        record.check_arrays()
+    return record
+
+
+def readable_record(path: Path) -> Record | None:
+    """Return a record, None for one that cannot be read: it is named on stderr, once, and counts as missing."""
+    try:
+        return read_record(path)
+    except (ValueError, OSError) as error:
+        if path not in _NAMED:
+            _NAMED.add(path)
+            print(f"counted as missing: {error}", file=sys.stderr)
+        return None
+
+
+_NAMED: set[Path] = set()
+"""Records that were named as unreadable by this process."""
+
+
+def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
+    """Return the records there are of these runs in a folder, each once; what cannot be read counts as missing."""
+    there = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs) if has_record(folder, run))
+    return [record for record in map(readable_record, there) if record is not None]
+
+
+def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> None:
+    """ValueError when a second phase went on from another first phase than its run has today."""
+    first = first_phase_of(run)
+    if first is not None and training and training.get("first_phase") != training_id(first):
+        was = training.get("first_phase", "none that is known")
+        raise ValueError(
+            f"{path} went on from the first phase {was}, today's is {training_id(first)}; remove it and run again"
+        )
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Read every record of a folder, by id; a folder that is not there holds none."""
+    return [read_record(path) for path in sorted(folder.glob("*.json"))]
+
+
+def has_record(folder: Path, run: Run) -> bool:
+    """Return whether a run has ended, without reading its record."""
+    return (folder / f"{run_id(run)}.json").is_file()
+
+
+def split_recorded(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[Run], list[Run]]:
+    """Return (recorded, missing) of the runs, each once, in order; a run counts as recorded when any folder has it."""
+    places = list(folders)
+    unique = list(dict.fromkeys(runs))
+    recorded = {run for run in unique if any(records_in(place, [run]) for place in places)}
+    return [run for run in unique if run in recorded], [run for run in unique if run not in recorded]

@@ -1,0 +1,1 @@
+"""Records for a reader: tables, pages and the HTML report."""

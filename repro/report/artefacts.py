@@ -1,0 +1,66 @@
+"""What a reader is shown of an artefact: its table, its figure's data or its texts, and the verdict on each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from repro.claims.judge import Judgement, judge_all
+from repro.claims.variance import Pool
+from repro.records.store import Record, readable_record, records_in
+from repro.report.figure_data import figure_view
+from repro.report.tables import exhibit_view, table_view
+from repro.report.view import View
+from repro.spec import Exhibit, Experiment, Figure, Run, Table
+from repro.storage.paths import local_records, published_records
+
+RECORDS = {"published": published_records, "yours": local_records}
+RECORD_WORDS = {"published": "published records", "yours": "your records"}
+
+
+def records_of(runs: Sequence[Run], whose: str) -> list[Record]:
+    """Return the records there are of these runs, published or made on this machine."""
+    return records_in(RECORDS[whose](), runs)
+
+
+def wanted_runs(experiment: Experiment, scale: str, whose: str) -> tuple[Run, ...]:
+    """Return the runs that make a record set complete: every seed for the published, the local seeds for yours."""
+    runs = experiment.runs(scale)
+    return runs if whose == "published" else tuple(run for run in runs if run.seed in experiment.local_seeds)
+
+
+def judgements(experiment: Experiment, scale: str, whose: str = "published") -> list[Judgement]:
+    """Judge an experiment's claims from the published records, or from this machine's.
+
+    How much seeds move a number is known from the published records, whosever are judged.
+    """
+    wanted = wanted_runs(experiment, scale, whose)
+    return judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=published_pool(scale))
+
+
+def published_pool(scale: str) -> Pool:
+    """Return the published records of a scale, read once as long as none is added or removed."""
+    folder = RECORDS["published"]()
+    return _pool(folder, scale, tuple(sorted(folder.glob("*.json"))))
+
+
+@lru_cache(maxsize=4)
+def _pool(folder: Path, scale: str, paths: tuple[Path, ...]) -> Pool:
+    found = (record for record in map(readable_record, paths) if record is not None)
+    return Pool([record for record in found if record.run.scale == scale])
+
+
+def artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:
+    """Return what an experiment shows as tables of text, by artefact; `with_yours` False: of published records alone"""
+    runs = experiment.runs(scale)
+    published, yours = records_of(runs, "published"), records_of(runs, "yours") if with_yours else []
+    return {shown.name: _view(shown, runs, published, yours) for shown in experiment.shows}
+
+
+def _view(shown: Table | Figure | Exhibit, runs: Sequence[Run], published: list[Record], yours: list[Record]) -> View:
+    if isinstance(shown, Table):
+        return table_view(shown, runs, published, yours)
+    if isinstance(shown, Figure):
+        return figure_view(shown, runs, published, yours)
+    return exhibit_view(shown, runs, [*published, *yours])

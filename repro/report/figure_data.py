@@ -1,0 +1,233 @@
+"""What a figure plots, from records alone: a row for each record, or for each of its metrics that fits a pattern."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from repro.records.store import Record
+from repro.report.names import heading_of
+from repro.report.tables import metric_path
+from repro.report.view import View, format_mean
+from repro.spec import FIELDS, Figure, Pick, Row, Run
+from repro.spec.artefact import ABSENT
+from repro.spec.identity import run_id
+
+REFERENCES = ("bm25", "surrogate")
+"""Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
+PLACEHOLDER = re.compile(r"\*|\{family\}")
+METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
+
+
+def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return what a figure plots: a column for each of its axes, by the axis's name, and "series", "seed", "record" and
+    "setting", an id that runs share which differ in nothing but the seed.
+
+    An axis is a field of the run, a metric path, or, for a figure with `points`, one of part1, part2, …, "value". A
+    path may contain {suite} and {part1}. A record whose partner (`x_of`, `minus`) has no record gives no row.
+    ValueError names a metric that a record lacks.
+    """
+    have = {record.run: record for record in records}
+    rows: list[dict[str, Any]] = []
+    for series in series_at(figure, runs):
+        for record in (have[run] for run in dict.fromkeys(runs) if series.of.matches(run) and run in have):
+            partners = [_partner(pick, record, have.values()) for pick in (figure.x_of, figure.minus)]
+            if None not in partners:
+                rows += _rows_of(figure, series, record, *partners)
+    return rows
+
+
+def _partner(pick: Pick | None, record: Record, records: Iterable[Record]) -> Record | None:
+    """Return the record that a pick means beside another: of its seed when there is one; the record itself for None."""
+    if pick is None:
+        return record
+    found = [one for one in records if pick.matches(one.run)]
+    return next((one for one in found if one.run.seed == record.run.seed), found[0] if found else None)
+
+
+def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
+    """Return the series of a figure at the scale of these runs."""
+    scale = runs[0].scale if runs else ""
+    return [series for series in figure.series if not series.scales or scale in series.scales]
+
+
+def _rows_of(
+    figure: Figure, series: Row, record: Record, x_record: Record | None, minus: Record | None
+) -> Iterator[dict[str, Any]]:
+    assert x_record is not None and minus is not None, "a record without its partners gives no row"
+    setting = run_id(replace(record.run, seed=0))
+    end = {"setting": setting, "seed": record.run.seed, "record": record.id}
+    for point in _points(figure, series, record):
+        row: dict[str, Any] = {"series": series.label}
+        for name in axes_of(figure):
+            row[name] = _value(figure, name, series, x_record if name == figure.x else record, point)
+        if figure.minus:
+            row[number_of(figure)] -= _value(figure, number_of(figure), series, minus, _point_of(figure, minus, point))
+        parts = {name: value for name, value in point.items() if name not in row and name != "value"}
+        yield {**row, **parts, **_named(figure, record, point), **end}
+
+
+def _named(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, str]:
+    """Return the words that a record has for part1; nothing where it has none."""
+    if not figure.named_by:
+        return {}
+    pairs = [tuple(row.values())[:2] for row in record.exhibits.get(figure.named_by, ())]
+    names = {str(part): str(words) for part, words in pairs}
+    return {"name": names.get(point["part1"], point["part1"])}
+
+
+def _point_of(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, Any]:
+    """Return the same point of another record; ValueError when it has none."""
+    parts = {name: value for name, value in point.items() if name != "value"}
+    for other in _points(figure, Row(label="", of=Pick(())), record):
+        if all(other[name] == value for name, value in parts.items()):
+            return other
+    raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {parts}: run it again")
+
+
+def axes_of(figure: Figure) -> tuple[str, ...]:
+    """Return the names of the columns that a figure plots, the number it is about last."""
+    return tuple(dict.fromkeys(name for name in (figure.hue, figure.mark, figure.x, figure.y, figure.cell) if name))
+
+
+def number_of(figure: Figure) -> str:
+    """Return the column that a figure is about: what stands in its cells, or on its y axis."""
+    return figure.cell or figure.y
+
+
+def _points(figure: Figure, series: Row, record: Record) -> list[dict[str, Any]]:
+    if not figure.points:
+        return [{}]
+    fits = re.compile(_pattern(figure.points, series, record))
+    found = [(fits.fullmatch(path), value) for path, value in sorted(record.metrics.items())]
+    return [
+        {f"part{number}": part for number, part in enumerate(match.groups(), 1)} | {"value": value}
+        for match, value in found
+        if match
+    ]
+
+
+def _pattern(points: str, series: Row, record: Record) -> str:
+    """Return a pattern whose `*` is any one name but those of means over datasets, and `{family}` one of those."""
+    families = {d["family"] for d in record.provenance.get("suite", {}).get("datasets", ()) if "family" in d}
+    path = metric_path(points, record.run, series.context)
+    any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
+    family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
+    known = {"*": any_name, "{family}": family}
+    return "".join(known.get(part, re.escape(part)) for part in re.split(f"({PLACEHOLDER.pattern})", path))
+
+
+def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
+    """Return the value of one axis; the number a figure is about comes times its factor."""
+    factor = figure.factor if name == number_of(figure) else 1.0
+    if name in point:
+        return point[name] * factor if name == "value" else point[name]
+    if name in FIELDS:
+        return None if record.run.architecture in REFERENCES else getattr(record.run, name)
+    if figure.points and (name == figure.points or name == figure.points.rpartition("*")[2].lstrip("/")):
+        return point["value"] * factor
+    path = metric_path(name, record.run, series.context)
+    for part, value in point.items():
+        path = path.replace(f"{{{part}}}", str(value))
+    if path not in record.metrics:
+        raise ValueError(f"{figure.name} asks record {record.id} for {path!r}, which it lacks: run it again")
+    return record.metrics[path] * factor
+
+
+def figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
+    """Return a figure as a table: means over seeds at each place of the axes; a scatter as its dots.
+
+    A place whose runs have no record has a dash.
+    """
+    header = (*_labels(figure), "whose", "seeds", column_label(figure, number_of(figure)))
+    lines: list[tuple[str, ...]] = []
+    asked = _asked(figure, runs)
+    for whose, records in (("published", published), ("yours", yours)):
+        if not records:
+            continue
+        cells: dict[tuple[str, ...], list[tuple[int, float]]] = {place: [] for place in asked}
+        for row in figure_rows(figure, runs, records):
+            place = (row["series"], *(axis_text(row[name]) for name in _places(figure)))
+            cells.setdefault(place, []).append((row["seed"], row[number_of(figure)]))
+        lines += [(*place, whose, *_counted(figure, cells[place], asked.get(place))) for place in _in_order(cells)]
+    title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
+    return View(title, header, tuple(lines), align="l" * (len(header) - 2) + "rr")
+
+
+def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | None) -> tuple[str, str]:
+    num_seeds = len({seed for seed, _ in found})
+    seeds = str(num_seeds) if num_asked is None else f"{num_seeds}/{num_asked}"
+    by_seed: dict[int, list[float]] = {}
+    for seed, value in found:
+        by_seed.setdefault(seed, []).append(value)
+    means = [sum(values) / len(values) for values in by_seed.values()]
+    whole = all(float(mean).is_integer() for mean in means)
+    return seeds, format_mean(means, 1 if figure.factor >= 100 else 0 if whole else 3)
+
+
+def _places(figure: Figure) -> tuple[str, ...]:
+    """Return the axes that say where a number stands."""
+    return tuple(name for name in axes_of(figure) if name != number_of(figure))
+
+
+def _in_order(places: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Sort places by one axis after the other."""
+    orders = [_order(axis) for axis in zip(*places, strict=True)]
+    return sorted(places, key=lambda place: [order[text] for order, text in zip(orders, place, strict=True)])
+
+
+def _order(texts: Iterable[str]) -> dict[str, int]:
+    """Return each text its place: numbers by size and none last, words as they first appear."""
+    different = list(dict.fromkeys(texts))
+    with suppress(ValueError):
+        different = sorted(different, key=lambda text: math.inf if text == ABSENT else float(text))
+    return {text: place for place, text in enumerate(different)}
+
+
+def _asked(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
+    """Return the number of seeds asked for at each place, where fields of the runs alone say which places there are."""
+    if not all(name in FIELDS for name in _places(figure)):
+        return {}
+    seeds: dict[tuple[str, ...], set[int]] = {}
+    for series in series_at(figure, runs):
+        for run in filter(series.of.matches, runs):
+            values = [None if run.architecture in REFERENCES else getattr(run, name) for name in _places(figure)]
+            seeds.setdefault((series.label, *map(axis_text, values)), set()).add(run.seed)
+    return {place: len(each) for place, each in seeds.items()}
+
+
+def axis_text(value: Any) -> str:
+    """Return a value of an axis as text; numbers with up to four digits that count."""
+    if value is None:
+        return ABSENT
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def subtitle_of(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the small line under a picture's title: which figure, scale, whose records, how many seeds."""
+    count = len({row["seed"] for row in rows})
+    seeds = f"{count} seed{'s' * (count > 1)}" if count else ""
+    return ", ".join(filter(None, (heading_of(figure.name), f"scale {scale}", whose, seeds)))
+
+
+def _labels(figure: Figure) -> tuple[str, ...]:
+    return ("series", *(column_label(figure, name) for name in _places(figure)))
+
+
+def column_label(figure: Figure, name: str) -> str:
+    """Return the words for an axis: the figure's own, or the metric's name."""
+    if name == figure.x:
+        return figure.x_label
+    if name == figure.y:
+        return figure.y_label
+    if name == figure.hue and figure.hue_label:
+        return figure.hue_label
+    if name.startswith("part"):
+        return "family" if PLACEHOLDER.findall(figure.points)[int(name[4:]) - 1] == "{family}" else "dataset"
+    last = (figure.points if name in ("value", "") else name).rpartition("/")[2]
+    unit = " (points)" if figure.factor == 100 and name == number_of(figure) else ""
+    return METRIC_WORDS.get(last, last.replace("_", " ")) + unit

@@ -1,0 +1,79 @@
+"""What is known, before all detail: verdicts counted in words, and the rows of a forest plot of all claims."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+from repro.claims.judge import Judgement
+from repro.spec import Claim, Directed, Equivalence, Value
+
+ForestPainter = Callable[[Sequence[Mapping[str, Any]], str], Path | None]
+"""Draws a forest plot of rows at a scale; gives the vector file, None when there is nothing."""
+LETTERS = 62
+"""Of a claim's words over its row."""
+SAID = {
+    "HOLDS": ("holds", "hold"),
+    "DIFFERS": ("differs", "differ"),
+    "NO EFFECT": ("has no effect", "have no effect"),
+    "UNDECIDED": ("is undecided", "are undecided"),
+    "NOT RUN": ("lacks records", "lack records"),
+    "WRONG SCALE": ("cannot be judged at this scale", "cannot be judged at this scale"),
+}
+"""Each verdict in words, of one claim and of several, in the order of the sentence."""
+
+
+def known_sentence(judgements: Sequence[Judgement]) -> str:
+    """Return one sentence with the number of claims of each verdict, in words; "" for no claims."""
+    counts = Counter(judged.verdict for judged in judgements)
+    told = [f"{counts[verdict]} {words[counts[verdict] > 1]}" for verdict, words in SAID.items() if counts[verdict]]
+    if not told:
+        return ""
+    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    return f"Of {len(judgements)} claims, {listed}."
+
+
+def forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
+    """Return a row for each claim with an effect: name, words, unit, effect, low, high, bar_low, bar_high, verdict.
+
+    Numbers are in the unit they are printed in; one that is not there is nan. Claims of one unit stand together, the
+    unit of most claims first.
+    """
+    judged = [one for one in judgements if one.effect is not None]
+    sizes = Counter(one.unit.name for one in judged)
+    judged.sort(key=lambda one: (-sizes[one.unit.name], one.unit.name))
+    return [_row(one) for one in judged]
+
+
+def _row(judged: Judgement) -> dict[str, Any]:
+    low, high = bar_of(judged.claim)
+    numbers = {"effect": judged.effect, "low": judged.low, "high": judged.high, "bar_low": low, "bar_high": high}
+    scaled = {name: math.nan if value is None else value * judged.unit.factor for name, value in numbers.items()}
+    words = textwrap.shorten(judged.claim.says, LETTERS, placeholder=" …")
+    return {"name": judged.claim.id, "words": words, "unit": judged.unit.name, **scaled, "verdict": judged.verdict}
+
+
+@singledispatch
+def bar_of(claim: Claim) -> tuple[float | None, float | None]:
+    """Return what the effect must be above and below for the claim to hold, in the metric's own unit; None: no bar."""
+    return 0.0, None
+
+
+@bar_of.register
+def _(claim: Directed) -> tuple[float | None, float | None]:
+    return (claim.margin, None) if claim.sign > 0 else (None, -claim.margin)
+
+
+@bar_of.register
+def _(claim: Equivalence) -> tuple[float | None, float | None]:
+    return -claim.delta, claim.delta
+
+
+@bar_of.register
+def _(claim: Value) -> tuple[float | None, float | None]:
+    return -claim.margin, claim.margin

@@ -1,0 +1,62 @@
+"""The parts of the pages that the program writes, each between `<!-- name -->` and `<!-- name end -->`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from repro.claims.judge import Judgement
+from repro.report.artefacts import artefact_views
+from repro.report.contents import artefact_table, file_map, folder_table, notes_table
+from repro.report.formats import as_markdown
+from repro.report.tables import claims_view
+from repro.spec.registry import experiment_of
+from repro.storage.paths import CHECKOUT
+
+LEDGER = ("claims", "RESULTS.md")
+TABLES = {
+    "table1": "README.md",
+    "recipes": "RESULTS.md",
+    "context_use": "RESULTS.md",
+    "context_headroom_table": "RESULTS.md",
+}
+"""Which page shows an artefact whole."""
+TABLE_SCALE = "desk"
+"""The scale of those tables; claims are written at any."""
+CONTENTS = {
+    ("artefacts", "README.md"): artefact_table,
+    ("folders", "README.md"): folder_table,
+    ("files", "ARCHITECTURE.md"): file_map,
+    ("not_judged", "RESULTS.md"): lambda folder: notes_table("not_judged"),
+    ("contradictions", "ERRATA.md"): lambda folder: notes_table("contradictions"),
+    ("deviations", "REPRODUCING.md"): lambda folder: notes_table("deviations"),
+}
+"""What is read from the source alone."""
+
+
+def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKOUT) -> dict[Path, str]:
+    """Return the pages as source and published records would have them today.
+
+    ValueError when there are no pages (an installed copy), or when a marker is not there once.
+    """
+    if not (folder / LEDGER[1]).is_file():
+        raise ValueError(f"{folder} has no {LEDGER[1]}: pages are renewed in a checkout, not in an installed copy")
+    claims = as_markdown(claims_view(judged, f"Claims at scale `{scale}`, from the published records"))
+    blocks = {LEDGER: claims, **{place: write(folder) for place, write in CONTENTS.items()}}
+    for name, page in TABLES.items() if scale == TABLE_SCALE else ():
+        view = artefact_views(experiment_of(name), scale, with_yours=False)[name]
+        blocks[name, page] = as_markdown(view)
+    pages: dict[Path, str] = {}
+    for (name, page), block in blocks.items():
+        path = folder / page
+        pages[path] = replace_block(path, pages.get(path) or path.read_text(), name, block)
+    return pages
+
+
+def replace_block(path: Path, text: str, name: str, block: str) -> str:
+    """Return a page's text with another block between a name's markers; ValueError unless each is there once."""
+    start, end = f"<!-- {name} -->", f"<!-- {name} end -->"
+    if text.count(start) != 1 or text.count(end) != 1:
+        raise ValueError(f"{path} must have {start!r} and {end!r} once each; put them where the block goes")
+    before, rest = text.split(start)
+    return f"{before}{start}\n\n{block}\n{end}{rest.split(end)[1]}"

@@ -1,0 +1,18 @@
+"""An artefact's name as the paper writes it: "Figure 6 (sizes)" for figure6_sizes."""
+
+from __future__ import annotations
+
+import re
+
+
+def split_name(name: str) -> tuple[str, int, str]:
+    """Return kind, number and the words behind it, ("Figure", 6, "sizes"); what the paper lacks is words alone."""
+    found = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*))?", name)
+    words = (found[3] or "" if found else name).replace("_", " ").replace("-", " ")
+    return (found[1].title(), int(found[2]), words) if found else ("", 0, words)
+
+
+def heading_of(name: str) -> str:
+    """Return the artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
+    kind, number, rest = split_name(name)
+    return f"{kind} {number}" + (f" ({rest})" if rest else "") if number else rest[:1].upper() + rest[1:]

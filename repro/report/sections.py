@@ -1,0 +1,202 @@
+"""What the report says of each artefact: claims, views, pictures, the runs behind them, their time and machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.claims.judge import Judgement
+from repro.records.store import Record
+from repro.report.artefacts import RECORDS, artefact_views, judgements, records_of
+from repro.report.names import heading_of, split_name
+from repro.report.tables import claims_view, exhibit_rows
+from repro.report.view import View
+from repro.spec import Exhibit, Experiment, Figure, Table
+from repro.spec.artefact import ABSENT
+from repro.spec.scales import scale_named
+
+Painter = Callable[[Figure, str, str], Path | None]
+"""Draws a figure at a scale from published records or yours; gives the vector file, None when there is nothing."""
+PAPER_SCALE = "small"
+"""The scale whose values are the paper's own; the others differ from it."""
+LETTERS = {"T": "table", "F": "figure"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One claim as the ledger prints it, and the artefact it is of."""
+
+    judged: Judgement
+    effect: str
+    interval: str
+    bar: str
+    seeds: str
+    text: str
+    artefact: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure: whose records, the vector file, its data beside it."""
+
+    whose: str
+    svg: Path
+
+    @property
+    def data(self) -> Path:
+        """The plotted data."""
+        return self.svg.with_suffix(".csv")
+
+
+@dataclass(frozen=True)
+class Section:
+    """All that the report says of one artefact."""
+
+    name: str
+    title: str
+    caption: str
+    lines: tuple[Line, ...]
+    view: View
+    is_figure: bool
+    pictures: tuple[Picture, ...]
+    problem: str  # why there is no picture, where that is no matter of missing records
+    texts: tuple[View, ...]  # rows of text that its records carry and no exhibit shows, such as a batch
+    records: tuple[tuple[str, Record], ...]  # with whose they are
+    num_asked: int
+    num_published: int
+
+    @property
+    def num_yours(self) -> int:
+        """Record of this machine."""
+        return len(self.records) - self.num_published
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether its table has a ± of seeds."""
+        return "seeds" in self.view.header and any("±" in cell for row in self.view.rows for cell in row)
+
+    @property
+    def heading(self) -> str:
+        """The artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
+        return heading_of(self.name)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The place in the report: tables, figures, then what the paper lacks."""
+        kind, number, _ = split_name(self.name)
+        return (("Table", "Figure").index(kind) if number else 2, number)
+
+
+def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
+    """Return a section for each artefact of an experiment."""
+    runs = tuple(dict.fromkeys(experiment.runs(scale)))
+    kept = {whose: records_of(runs, whose) for whose in RECORDS}
+    views, lines = artefact_views(experiment, scale), ledger_lines(experiment, scale)
+    declared = {one.rows or one.name for one in experiment.shows if isinstance(one, Exhibit)}
+    sections = []
+    for shown in experiment.shows:
+        own = [run for run in runs if _shows(shown, run)] or list(runs)
+        records = [(whose, record) for whose, those in kept.items() for record in those if record.run in own]
+        pictures, problem = _pictures(shown, scale, paint)
+        sections.append(
+            Section(
+                name=shown.name,
+                title=experiment.title,
+                caption=shown.caption,
+                lines=tuple(line for line in lines if line.artefact == shown.name),
+                view=views[shown.name],
+                is_figure=isinstance(shown, Figure),
+                pictures=pictures,
+                problem=problem,
+                texts=tuple(view for _, record in records for view in _texts(record, declared)),
+                records=tuple(records),
+                num_asked=len(own),
+                num_published=sum(whose == "published" for whose, _ in records),
+            )
+        )
+    return sections
+
+
+def _shows(shown: Table | Figure | Exhibit, run: Any) -> bool:
+    if isinstance(shown, Exhibit):
+        return shown.of.matches(run)
+    rows = shown.rows if isinstance(shown, Table) else shown.series
+    return any(row.of.matches(run) for row in rows)
+
+
+def _pictures(shown: Table | Figure | Exhibit, scale: str, paint: Painter) -> tuple[tuple[Picture, ...], str]:
+    """Return the pictures of a figure; one that cannot be drawn says why and spoils no other."""
+    if not isinstance(shown, Figure):
+        return (), ""
+    drawn, problems = [], []
+    for whose in RECORDS:
+        try:
+            svg = paint(shown, scale, whose)
+        except ValueError as error:
+            problems.append(f"{whose} records: {error}")
+            continue
+        if svg is not None:
+            drawn.append(Picture(whose, svg))
+    return tuple(drawn), "; ".join(problems)
+
+
+def _texts(record: Record, declared: set[str]) -> list[View]:
+    """Return the rows of text of a record that are no artefact of their own, such as a batch under the microscope."""
+    names = sorted(set(record.exhibits) - declared)
+    return [
+        exhibit_rows(f"{name} of run {record.id}", record.exhibits[name]) for name in names if record.exhibits[name]
+    ]
+
+
+def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
+    """Return the verdict on each claim of an experiment, from the published records."""
+    judged = judgements(experiment, scale)
+    rows = claims_view(judged).rows
+    artefacts = [artefact_of(one.claim.id, experiment.artefacts) for one in judged]
+    return [
+        Line(one, *(row[2], row[3], row[4], row[5], row[6]), artefact)
+        for one, row, artefact in zip(judged, rows, artefacts, strict=True)
+    ]
+
+
+def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
+    """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
+    found = re.match(r"([TF])(\d+)\.", claim)
+    name = f"{LETTERS[found[1]]}{found[2]}" if found else ""
+    return name if name in artefacts else artefacts[0]
+
+
+def deviations(scale: str) -> View:
+    """Return what a scale sets otherwise than the paper's small setting."""
+    here, paper = scale_named(scale).fields, scale_named(PAPER_SCALE).fields
+    rows = [(name, _word(here[name]), _word(paper[name])) for name in here if here[name] != paper[name]]
+    return View(f"What {scale} sets otherwise than the paper", ("field", scale, "paper"), tuple(rows), align="lrr")
+
+
+def _word(value: Any) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def seconds_of(records: Iterable[Record]) -> tuple[float, float]:
+    """Return seconds of training and of measuring; a training that several runs share counts once."""
+    trained, measured = {}, 0.0
+    for record in records:
+        training = record.provenance.get("training") or {}
+        trained[training.get("id", record.id)] = float(training.get("seconds", 0.0))
+        measured += float(record.provenance.get("evaluation_seconds", 0.0))
+    return sum(trained.values()), measured
+
+
+def machines_of(records: Iterable[Record]) -> list[str]:
+    """Return the different machines that records were made on, in words."""
+    found: dict[str, None] = {}
+    for record in records:
+        machine, versions = record.provenance.get("machine", {}), record.provenance.get("versions", {})
+        if machine:
+            threads = machine.get("num_threads", ABSENT)
+            words = f"{machine.get('device', ABSENT)}, {machine.get('dtype', ABSENT)}, threads: {threads}"
+            found[f"{words}, torch {versions.get('torch', ABSENT)}, Python {versions.get('python', ABSENT)}"] = None
+    return list(found)

@@ -1,0 +1,55 @@
+"""A table ready to be shown, every cell text, and the only place that formats numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repro.spec.artefact import ABSENT
+
+
+@dataclass(frozen=True)
+class View:
+    """A table ready to be printed: every cell is text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    align: str = ""  # l or r for each column; empty: two of words, then numbers
+
+    @property
+    def alignment(self) -> str:
+        """Return l or r for each column."""
+        return self.align or "ll"[: len(self.header)] + "r" * (len(self.header) - 2)
+
+
+NARROW_SPACE = "\u202f"
+
+
+def format_number(value: float | None, decimals: int = 1) -> str:
+    """Return a number with its decimals, thousands apart; a dash where there is none."""
+    return ABSENT if value is None else f"{value:,.{decimals}f}".replace(",", NARROW_SPACE)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Return a duration for a reader: 45 s, 12 min, 3.5 h; nothing where it is not known."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{format_number(seconds / 3600)} h"
+
+
+def format_mean(values: Sequence[float], decimals: int) -> str:
+    """Return mean ± standard deviation over seeds; the mean alone for one; a dash for none."""
+    if not values:
+        return ABSENT
+    mean = format_number(statistics.fmean(values), decimals)
+    return mean if len(values) < 2 else f"{mean} ± {format_number(statistics.stdev(values), decimals)}"
+
+
+def format_signed(value: float, decimals: int = 2) -> str:
+    """Return a number with its sign and its decimals."""
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}"  # plus zero, lest a loss of next to nothing reads "-0.00"

@@ -1,0 +1,70 @@
+"""The words an experiment is declared with: Run, grid, pick, Claim, Table, Figure, Experiment; all frozen."""
+
+from __future__ import annotations
+
+from repro.spec.artefact import Column, Exhibit, Experiment, Figure, Row, Table
+from repro.spec.claim import (
+    Claim,
+    Correlation,
+    Directed,
+    Equivalence,
+    Identity,
+    Interaction,
+    Order,
+    Trend,
+    Value,
+    Varies,
+)
+from repro.spec.run import (
+    CHOICES,
+    EVALUATION_FIELDS,
+    FIELDS,
+    MEASURES,
+    TRAINED,
+    Run,
+    base,
+    check_fields,
+    first_phase_of,
+    grid,
+    is_random,
+    training_of,
+)
+from repro.spec.term import ByScale, Pick, Term, Unit, by_scale, pick, term
+
+__all__ = [
+    "CHOICES",
+    "EVALUATION_FIELDS",
+    "FIELDS",
+    "MEASURES",
+    "TRAINED",
+    "ByScale",
+    "Claim",
+    "Column",
+    "Correlation",
+    "Directed",
+    "Equivalence",
+    "Exhibit",
+    "Experiment",
+    "Figure",
+    "Identity",
+    "Interaction",
+    "Order",
+    "Pick",
+    "Row",
+    "Run",
+    "Table",
+    "Term",
+    "Trend",
+    "Unit",
+    "Value",
+    "Varies",
+    "base",
+    "by_scale",
+    "check_fields",
+    "first_phase_of",
+    "grid",
+    "is_random",
+    "pick",
+    "term",
+    "training_of",
+]

@@ -1,0 +1,57 @@
+"""A run's id: twelve hex digits of what differs from the values its scale fixes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from repro.spec.run import FIELDS, Run, training_of
+from repro.spec.scales import scale_named
+
+
+def difference(run: Run) -> dict[str, Any]:
+    """Return the fields whose value is not the scale's own (scale and seed always)."""
+    fixed = scale_named(run.scale).fields
+    # vars, not asdict: a run is flat, and copying its values takes ten times as long
+    return {name: value for name, value in vars(run).items() if name in ("scale", "seed") or value != fixed[name]}
+
+
+def difference_in_words(run: Run) -> str:
+    """Return what differs from the scale's values as a line for a reader, the scale left out: seed=0, sampler=domain"""
+    changes = {name: value for name, value in difference(run).items() if name != "scale"}
+    return ", ".join(f"{name}={'–' if value is None else value}" for name, value in changes.items())
+
+
+def run_id(run: Run) -> str:
+    """Return the id of a run: the same on every machine, unmoved by a new field."""
+    text = json.dumps(difference(run), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def training_id(run: Run) -> str:
+    """Return the id of the training a run uses: its own, unless it differs from another run in evaluation only."""
+    return run_id(training_of(run))
+
+
+def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
+    """Return the run of a record as it is understood today.
+
+    A field the record does not know takes its scale's value. ValueError when a field was renamed, or when the id no
+    longer follows from the values because a scale's value has moved: it names the field, then and now.
+    """
+    unknown = sorted(set(recorded) - set(FIELDS))
+    if unknown:
+        raise ValueError(f"record {recorded_id}: field {unknown} is not a field of a run today; was it renamed?")
+    fixed = scale_named(recorded.get("scale", "")).fields
+    run = Run(**{**fixed, **recorded})
+    if run_id(run) != recorded_id:
+        moved = {name: value for name, value in recorded.items() if name in fixed and value != fixed[name]}
+        was = ", ".join(
+            f"{name} was {value!r}, is {fixed[name]!r} at scale {run.scale!r}" for name, value in moved.items()
+        )
+        raise ValueError(
+            f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved; differing: {was}"
+        )
+    return run

@@ -1,0 +1,213 @@
+"""A run: one training and its evaluation as plain values, and what follows from them; `repro.spec` offers it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+from repro.spec.scales import scale_named
+from repro.spec.values import check_value
+from repro.storage.json_files import short
+
+MEASURES: Mapping[str, str] = MappingProxyType(
+    {
+        "retrieval": "scores of the model on the suite, under each context",
+        "batches": "how hard the run's batches are for the surrogate, and what the filter would leave out; no training",
+        "counts": "how many pairs each training source has, how many queries and documents each evaluation set",
+        "neighbours": "the nearest documents of training documents under the surrogate, and how many may be positives",
+        "cluster": "the pairs of one cluster, and how alike the pairs of clusters are; no training",
+        "shape": "the sizes of the run's contextual model, from its own configuration; no training",
+        "divergence": "how far the word statistics of each evaluation set are from those of the training text",
+        "spread": "vectors of a few documents, each under many contexts",
+        "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
+        "cross": "scores on each of some domains under the context of each other",
+        "calibration": "false verdicts of the judge of claims on simulated records; no training",
+        "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
+    }
+)
+"""What a run can measure; each is a module of `repro.measures`."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "domain_column": ("source", "domain"),
+        "sampler": ("random", "domain", "cluster"),
+        "packing": ("random", "greedy"),
+        "filter": ("none", "surrogate"),
+        "mined_negatives": ("below", "any"),
+        "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
+        "heads": ("random", "identity", "both-identity"),
+        "backbone": ("nomic", "bert", "modernbert"),
+        "prompts": ("none", "task"),
+        "protocol": ("full", "rerank", "rerank-bm25"),
+        "measure": tuple(MEASURES),
+    }
+)
+
+CONTEXTS = ("own", "wrong", "null")
+"""Contexts that a contextual model is scored under."""
+
+TRAINED = ("biencoder", "contextual")
+"""Architectures that are trained; the others are references that take their place in a table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training and its evaluation, as plain values; nothing in it that cannot change a result.
+
+    Build it with `base(scale, **changes)`, which fills every field from `repro.spec.scales`.
+    """
+
+    scale: str
+    seed: int = 0
+    # data
+    corpus: str  # which training pairs
+    sources: str | None  # only of these sources of the corpus, "a+b"; None: all
+    num_pairs: int | None  # how many of them, drawn fairly over domains; None: all
+    domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
+    # batches (§4.1)
+    sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
+    batch_size: int
+    cluster_size: int | None  # pairs a cluster, on average; only for sampler "cluster"
+    packing: str  # how clusters are put in a row before the row is cut into batches
+    surrogate: str  # the fixed encoder behind clusters, filter and difficulty
+    filter: str  # false-negative filter, eq. 4
+    filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
+    filter_margin: float  # added to f(q, d) before the comparison of eq. 4
+    num_hard_negatives: int
+    mined_negatives: str  # of which documents: below the query's own under the surrogate, or any
+    # model (§4.2)
+    architecture: str
+    backbone: str
+    start: str  # random, words (word vectors only), minilm, or a hub id
+    num_layers: int
+    num_first_stage_layers: int
+    hidden_size: int
+    num_contexts: int  # context documents
+    tokens_per_document: int  # vectors each context document gives
+    num_soft_prompts: int
+    sequence_dropout: float
+    residual: bool
+    prompts: str
+    max_tokens: int
+    heads: str  # how output heads start: random (as the official code), or letting the pooled states through
+    # training (§5)
+    num_steps: int | None  # exactly one of num_steps and num_epochs
+    num_epochs: int | None
+    learning_rate: float
+    first_stage_rate: float  # of the learning rate: how fast the first stage of a contextual model learns
+    num_warmup_steps: int
+    weight_decay: float
+    temperature: float
+    max_grad_norm: float
+    pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
+    num_pretraining_steps: int | None
+    # evaluation
+    suite: str
+    protocol: str  # search all documents, or rank what a first stage found: the surrogate, or BM25
+    rerank_depth: int | None  # candidates a query; only for a protocol that reranks
+    context_seed: int
+    num_test_contexts: int | None  # context documents when scored; None: as many as in training
+    test_contexts: str  # which contexts a contextual model is scored under, joined by +: own, wrong, null
+    measure: str
+
+    def __post_init__(self) -> None:
+        """ValueError for a value outside its choices or a combination that means nothing."""
+        for name, declared in self.__annotations__.items():
+            check_value(name, getattr(self, name), declared)
+        scale_named(self.scale)
+        for name, valid in CHOICES.items():
+            if getattr(self, name) not in valid:
+                raise ValueError(f"{name}={short(repr(getattr(self, name)))} is unknown; choose one of {list(valid)}")
+        kinds = self.test_contexts.split("+")
+        if len(set(kinds)) < len(kinds) or set(kinds) - set(CONTEXTS):
+            raise ValueError(f"test_contexts={short(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
+        if (self.cluster_size is None) == (self.sampler == "cluster"):
+            raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
+        if (self.num_steps is None) == (self.num_epochs is None):
+            raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
+        if (self.pretraining_corpus is None) != (self.num_pretraining_steps is None):
+            raise ValueError(
+                f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
+                f"{self.num_pretraining_steps}: give both or neither"
+            )
+        if (self.rerank_depth is None) != (self.protocol == "full"):
+            raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
+
+
+FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
+EVALUATION_FIELDS = (
+    "suite",
+    "protocol",
+    "rerank_depth",
+    "context_seed",
+    "num_test_contexts",
+    "test_contexts",
+    "measure",
+)
+"""Fields that cannot change a training: runs that differ in nothing else share theirs."""
+
+
+DRAWS = ("batches", "neighbours", "cluster", "calibration")
+"""Measures that draw with the run's seed; the others depend on it only through a training."""
+
+
+def is_random(run: Run) -> bool:
+    """Return whether a run's numbers depend on its seed."""
+    return run.architecture in TRAINED or run.measure in DRAWS
+
+
+def training_of(run: Run) -> Run:
+    """Return the run whose training `run` uses: the same with its scale's own evaluation."""
+    fixed = scale_named(run.scale).fields
+    return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
+
+
+PHASE_FIELDS = (
+    "num_pairs",
+    "sources",
+    "num_hard_negatives",
+    "mined_negatives",
+    "learning_rate",
+    "num_warmup_steps",
+)
+"""Fields that speak of a run's own phase: the phase before it has its scale's own values."""
+
+
+def first_phase_of(run: Run) -> Run | None:
+    """Return the training that a two-phase run starts from: the same run at the scale's own `PHASE_FIELDS`, as long and
+    on the corpus that `run` says; None for a run of one phase.
+    """
+    if run.pretraining_corpus is None:
+        return None
+    fixed = scale_named(run.scale).fields
+    one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
+    one_phase |= {"pretraining_corpus": None, "num_pretraining_steps": None}
+    steps: dict[str, Any] = {
+        "corpus": run.pretraining_corpus,
+        "num_steps": run.num_pretraining_steps,
+        "num_epochs": None,
+    }
+    return training_of(replace(run, **one_phase, **steps))
+
+
+def check_fields(names: Iterable[str], where: str) -> None:
+    """ValueError when a name is not a field of Run; lists the valid ones."""
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        raise ValueError(f"unknown axis {unknown} in {where}; a Run has {list(FIELDS)}")
+
+
+def base(scale: str, /, **changes: Any) -> Run:
+    """Return the run that a scale fixes, with `changes`; ValueError names an unknown scale or field."""
+    check_fields(changes, "base()")
+    return Run(**{"scale": scale, **scale_named(scale).fields, **changes})
+
+
+def grid(run: Run, /, **axes: Any) -> tuple[Run, ...]:
+    """Return `run` with every combination of the axes; a value that is no tuple holds for all."""
+    check_fields(axes, "grid()")
+    values = [value if isinstance(value, tuple) else (value,) for value in axes.values()]
+    return tuple(replace(run, **dict(zip(axes, combination, strict=True))) for combination in product(*values))

@@ -1,0 +1,196 @@
+"""The one place that says what a scale fixes: every value an experiment does not name, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from repro.storage.json_files import short
+
+ORDER = ("smoke", "desk", "lab", "small", "large")
+"""From cheapest to dearest. Order and trend claims are judged from `desk` on; a dearer scale outranks a cheaper one."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one scale is for, what it asks of the machine, and the value of every field of a run at that scale."""
+
+    name: str
+    purpose: str
+    hardware: str
+    fields: Mapping[str, Any]
+    judges_orders: bool
+    judges_values: bool
+
+
+SMOKE: dict[str, Any] = {
+    "corpus": "planted-tiny",
+    "sources": None,
+    "num_pairs": None,
+    "domain_column": "domain",
+    "sampler": "random",
+    "batch_size": 16,
+    "cluster_size": None,
+    "packing": "random",
+    "surrogate": "minilm-words",
+    "filter": "none",
+    "filter_model": None,
+    "filter_margin": 0.0,
+    "num_hard_negatives": 0,
+    "mined_negatives": "below",
+    "architecture": "biencoder",
+    "backbone": "nomic",
+    "start": "random",
+    "num_layers": 1,
+    "num_first_stage_layers": 1,
+    "hidden_size": 32,
+    "num_contexts": 8,
+    "tokens_per_document": 1,
+    "num_soft_prompts": 2,
+    "sequence_dropout": 0.005,
+    "residual": False,
+    "prompts": "none",
+    "max_tokens": 16,
+    "heads": "random",
+    "num_steps": 12,
+    "num_epochs": None,
+    "learning_rate": 5e-3,
+    "first_stage_rate": 1.0,
+    "num_warmup_steps": 2,
+    "weight_decay": 0.01,
+    "temperature": 0.02,
+    "max_grad_norm": 1.0,
+    "pretraining_corpus": None,
+    "num_pretraining_steps": None,
+    "suite": "planted",
+    "protocol": "full",
+    "rerank_depth": None,
+    "context_seed": 0,
+    "num_test_contexts": None,
+    "test_contexts": "own+wrong+null",
+    "measure": "retrieval",
+}
+"""A corpus made from a seed and a tiny model: proves that the code runs, says nothing of the paper."""
+
+DESK: dict[str, Any] = SMOKE | {
+    "corpus": "desk",
+    "num_pairs": 65536,
+    "batch_size": 128,
+    "surrogate": "minilm-words",
+    "start": "words",
+    "num_layers": 2,
+    "num_first_stage_layers": 2,
+    "hidden_size": 128,
+    "num_contexts": 16,
+    "num_soft_prompts": 2,
+    "max_tokens": 40,
+    "heads": "identity",
+    "num_steps": 240,
+    "learning_rate": 2e-3,
+    "first_stage_rate": 0.02,
+    "num_warmup_steps": 24,
+    "suite": "desk",
+}
+"""Real text mined from installed wheels; the whole of Table 1 for one seed in a quarter of an hour on two cores."""
+
+LAB: dict[str, Any] = DESK | {
+    "corpus": "lab",
+    "num_pairs": None,
+    "batch_size": 512,
+    "surrogate": "minilm",
+    "backbone": "bert",
+    "start": "minilm",
+    "num_layers": 6,
+    "num_first_stage_layers": 6,
+    "hidden_size": 384,
+    "num_contexts": 64,
+    "num_soft_prompts": 8,
+    "prompts": "task",
+    "max_tokens": 64,
+    "num_steps": 4000,
+    "learning_rate": 1e-4,
+    "num_warmup_steps": 200,
+}
+"""The same real text, more views of it, more layers and several thousand steps: one GPU, or a night on CPU."""
+
+SMALL: dict[str, Any] = {
+    "corpus": "nomic-unsupervised",  # §5: 24+ sources of Nussbaum et al., Table 5
+    "sources": None,
+    "num_pairs": None,
+    "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
+    "sampler": "random",
+    "batch_size": 512,  # §5.1: best of 256 … 4096
+    "cluster_size": None,
+    "packing": "greedy",  # appendix "TSP Packing": "for our main model"
+    "surrogate": "sentence-transformers/gtr-t5-base",  # §5: GTR embeds pairs for clustering
+    "filter": "surrogate",  # eq. 4
+    "filter_model": "nomic-ai/nomic-embed-text-v1",  # §5
+    "filter_margin": 0.0,  # eq. 4: S(q, d) = {d' : f(q, d') >= f(q, d)}
+    "num_hard_negatives": 0,  # unsupervised phase
+    "mined_negatives": "below",  # the paper does not say; eq. 4 leaves likely positives out
+    "architecture": "biencoder",
+    "backbone": "nomic",  # §5: NomicBERT
+    "start": "nomic-ai/nomic-bert-2048",  # §5: first stage and second stage from the pretrained backbone
+    "num_layers": 6,  # §5 small setting
+    "num_first_stage_layers": 6,
+    "hidden_size": 768,
+    "num_contexts": 64,  # §5 small setting
+    "tokens_per_document": 1,
+    "num_soft_prompts": 8,  # official code; the paper does not mention them
+    "sequence_dropout": 0.005,  # §5
+    "residual": False,  # paper; the code of the second release adds one
+    "prompts": "task",  # §5 and appendix "Task prefixes"
+    "max_tokens": 64,  # §5 small setting
+    "heads": "random",  # official code
+    "num_steps": None,
+    "num_epochs": 3,  # §5
+    "learning_rate": 2e-5,  # §5
+    "first_stage_rate": 1.0,  # the paper knows one learning rate
+    "num_warmup_steps": 1000,  # §5
+    "weight_decay": 0.01,  # official code's default; the paper says "Adam"
+    "temperature": 0.02,  # §3, fixed
+    "max_grad_norm": 1.0,  # official code, the default of its trainer
+    "pretraining_corpus": None,
+    "num_pretraining_steps": None,
+    "suite": "beir",  # §5: truncated BEIR
+    "protocol": "rerank",
+    "rerank_depth": 1024,  # §5: top 1024 by GTR
+    "context_seed": 0,
+    "num_test_contexts": None,
+    "test_contexts": "own+wrong+null",
+    "measure": "retrieval",
+}
+"""The paper's small setting: six layers, 64 tokens, 64 context documents, truncated BEIR."""
+
+LARGE: dict[str, Any] = SMALL | {
+    "num_layers": 12,
+    "num_first_stage_layers": 12,
+    "num_contexts": 512,  # §5 large setting
+    "max_tokens": 512,  # §5 large setting
+    "suite": "mteb",
+    "protocol": "full",
+    "rerank_depth": None,
+}
+"""The paper's large setting: NomicBERT 137 M for each stage, 512 tokens, 512 context documents, MTEB."""
+
+SCALES: Mapping[str, Scale] = MappingProxyType(
+    {
+        scale.name: scale
+        for scale in (
+            Scale("smoke", "proves that the code runs", "seconds on any machine", SMOKE, False, False),
+            Scale("desk", "first numbers on real text", "2 CPU cores, 15 minutes for Table 1", DESK, True, False),
+            Scale("lab", "a fair chance for the architecture", "one GPU, or a night on CPU", LAB, True, False),
+            Scale("small", "the paper's small setting", "one 80 GB GPU a run", SMALL, True, True),
+            Scale("large", "the paper's large setting", "8 GPUs of 80 GB a run", LARGE, True, True),
+        )
+    }
+)
+
+
+def scale_named(name: str) -> Scale:
+    """Return a scale by name; ValueError lists the valid names."""
+    if not isinstance(name, str) or name not in SCALES:
+        raise ValueError(f"unknown scale {short(repr(name))}; choose one of {list(ORDER)}")
+    return SCALES[name]

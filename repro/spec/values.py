@@ -1,0 +1,80 @@
+"""Which values a field of a run may have: its type as `Run` declares it, and its range; checked for every run made."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from repro.storage.json_files import short
+
+MANY = 10**12
+RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "seed": (0, 2**32 - 1),
+        "num_pairs": (1, MANY),
+        "batch_size": (1, 10**7),
+        "cluster_size": (1, MANY),
+        "filter_margin": (-2, 2),  # of a difference of cosines
+        "num_hard_negatives": (0, 10_000),
+        "num_layers": (1, 512),
+        "num_first_stage_layers": (1, 512),
+        "hidden_size": (1, 2**16),
+        "num_contexts": (1, 10**6),
+        "tokens_per_document": (1, 10**4),
+        "num_soft_prompts": (0, 10**4),
+        "sequence_dropout": (0, 1),
+        "max_tokens": (1, 10**6),
+        "num_steps": (1, MANY),
+        "num_epochs": (1, 10**6),
+        "learning_rate": (0, 1000),
+        "first_stage_rate": (0, 1000),
+        "num_warmup_steps": (0, MANY),
+        "weight_decay": (0, 1000),
+        "temperature": (1e-6, 1000),
+        "max_grad_norm": (1e-9, 1e9),
+        "num_pretraining_steps": (1, MANY),
+        "rerank_depth": (1, 10**9),
+        "context_seed": (0, 2**32 - 1),
+        "num_test_contexts": (0, 10**6),
+    }
+)
+"""The least and the most that a number may be; what no machine could carry out is a slip of the pen."""
+
+NAMES = ("corpus", "suite", "pretraining_corpus")
+"""Fields that name a folder of ours."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+LONGEST_TEXT = 300
+KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+
+
+def check_value(name: str, value: Any, declared: str) -> None:
+    """ValueError when a field's value is not of the type it is declared with ("int | None"), or out of its range."""
+    kinds = declared.split(" | ")
+    if value is None and "None" in kinds:
+        return
+    kind = kinds[0]
+    allowed: Any = KINDS[kind]
+    if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
+        expected = WORDS[kind] + (" or null" if "None" in kinds else "")
+        raise ValueError(f"{name}={short(repr(value))}: expected {expected}")
+    if isinstance(value, str):
+        _check_text(name, value)
+    elif not isinstance(value, bool):
+        _check_number(name, value)
+
+
+def _check_number(name: str, value: Any) -> None:
+    least, most = RANGES[name]
+    if not (math.isfinite(value) and least <= value <= most):
+        raise ValueError(f"{name}={short(value)}: must be at least {least} and at most {most}")
+
+
+def _check_text(name: str, value: str) -> None:
+    if not value or len(value) > LONGEST_TEXT or not value.isprintable():
+        raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {LONGEST_TEXT} printable characters")
+    if name in NAMES and not NAME.fullmatch(value):
+        raise ValueError(f"{name}={short(repr(value))}: a name has a-z, A-Z, 0-9, '.', '_', '@', '+' and '-' only")

@@ -1,0 +1,72 @@
+"""Files appear whole or not at all: write beside, then rename; what must last is on disk before it has its name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
+    """Return a temporary path beside `path`; renames it into place when the block ends well, removes it when not.
+
+    `lasts`: file and folder are synced, so that after a power loss there is the whole file or the one before.
+    ValueError where a folder, FIFO, socket or device has the name: a rename would put a file in its place.
+    """
+    check_replaceable(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.part")
+    try:
+        yield part
+        if lasts:
+            sync(part)
+        part.replace(path)
+        if lasts:
+            sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder, always synced; when another process was first, its folder stays and ours is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part.mkdir()
+    try:
+        yield part
+        for made in [*part.rglob("*"), part]:
+            sync(made)
+        try:
+            part.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        sync(path.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """ValueError where something that is no regular file has this name."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a FIFO, socket or device"
+        raise ValueError(f"{path} is {kind}: nothing was written; choose the name of a file")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk; a disk that cannot sync folders is let be."""
+    if path.is_symlink():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,82 @@
+"""Where things lie on disk: what is published lies beside the code, all else under one folder that REPRO_HOME names.
+
+In a checkout the four folders lie side by side. An installed copy is one package: its experiments/, figures/ and slurm/
+lie inside `repro` (setup.py puts them there), so that no name as common as these lands in a user's site-packages.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+CHECKOUT = PACKAGE.parent
+"""The root of the repository; meaningless in an installed copy, where nothing may be written or looked for there."""
+INSIDE = PACKAGE / "beside"
+IS_INSTALLED = INSIDE.is_dir()
+SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
+"""The folder in which experiments/, figures/ and slurm/ lie."""
+
+
+def home() -> Path:
+    """Return the folder of everything the program makes.
+
+    REPRO_HOME names it; otherwise it is out/ in a checkout, and cde-repro/ in the user's data folder when installed.
+    """
+    named = os.environ.get("REPRO_HOME")
+    return Path(named or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")).resolve()
+
+
+def _user_data() -> Path:
+    """Return XDG_DATA_HOME, or its default when it is unset or, as its specification asks, not absolute."""
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return named if named.is_absolute() else Path.home() / ".local" / "share"
+
+
+def import_environment() -> dict[str, str]:
+    """Return what a process started as `python -m slurm.…` needs to find our folders, wherever it is started.
+
+    PYTHONSAFEPATH keeps a folder called slurm or experiments in the working directory from being taken for ours.
+    """
+    paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
+    return {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+
+
+def published_records() -> Path:
+    """Return the folder of the records that are published with the code."""
+    return SOURCES / "experiments" / "records"
+
+
+def figures_folder() -> Path:
+    """Return the folder to which pictures are drawn."""
+    return home() / "figures"
+
+
+def local_records() -> Path:
+    """Return the folder of the records made on this machine."""
+    return home() / "records"
+
+
+def run_folder(run_id: str) -> Path:
+    """Return the folder in which one run works: metrics, checkpoints, TREC runs."""
+    return home() / "runs" / run_id
+
+
+def sweeps_folder() -> Path:
+    """Return the folder that holds a folder for each sweep."""
+    return home() / "sweeps"
+
+
+def stage_folder() -> Path:
+    """Return the folder of the shared stages."""
+    return home() / "stages"
+
+
+def corpora_folder() -> Path:
+    """Return the folder of the corpora that readers have imported."""
+    return home() / "corpora"
+
+
+def data_folder() -> Path:
+    """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
+    return Path(os.environ.get("REPRO_DATA", home() / "data")).resolve()

@@ -1,0 +1,110 @@
+"""Shared artefacts (corpora, tokens, embeddings, clusters): folders named by their origin, each built once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.storage.atomic import whole_folder
+from repro.storage.digests import check_digests, digests_of
+from repro.storage.json_files import read_json
+from repro.storage.lease import acquire, look
+from repro.storage.paths import stage_folder
+
+STAGE_FILE = "stage.json"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One shared artefact: what kind it is, what decides its content, how it is made, and what must be there first."""
+
+    name: str
+    key: dict[str, Any]
+    make: Callable[[Path], None]
+    needs: tuple[Stage, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The folder: the kind, then twelve hex digits of the key and of the keys of all it needs."""
+        text = json.dumps([self.key, [str(need.path.name) for need in self.needs]], sort_keys=True)
+        return stage_folder() / self.name / hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the folder is complete; its key file is written last."""
+        return (self.path / STAGE_FILE).is_file()
+
+    def all(self) -> tuple[Stage, ...]:
+        """Return the stage and everything it needs, in the order of building, each once."""
+        found: dict[Path, Stage] = {}
+        for need in self.needs:
+            found |= {stage.path: stage for stage in need.all()}
+        return (*found.values(), self)
+
+    def build(self, progress: Callable[[str], None] = lambda line: None) -> Path:
+        """Return the folder, building it and what it needs when they are not there.
+
+        `make` fills an empty folder; it appears under its name by rename when it is complete, so a killed build leaves
+        nothing that could be mistaken for a stage. Two processes that want the same stage build it once.
+        """
+        for stage in self.all():
+            if not stage.is_built:
+                stage._build_alone(progress)
+            stage.check()
+        return self.path
+
+    def check(self, *, deep: bool = False) -> None:
+        """ValueError naming the file when a built stage is not what was made; each machine compares once, or `deep`.
+
+        Stages of before digests were kept have none, and are believed.
+        """
+        told = read_json(self.path / STAGE_FILE)
+        files = told.get("files", {}) if isinstance(told, dict) else None
+        if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+            raise ValueError(f"{self.path / STAGE_FILE} tells of no stage: remove the folder and it is built again")
+        check_digests(self.path, files, self.building_folder, deep=deep)
+
+    @property
+    def building_folder(self) -> Path:
+        """The folder, beside the stage, that says who is building it and how that went."""
+        return self.path.with_name(f"{self.path.name}.building")
+
+    def _build_alone(self, progress: Callable[[str], None]) -> None:
+        said = ""
+        while not self.is_built:
+            lease = acquire(self.building_folder / "owner")
+            if lease is None:
+                said = self._say_who_builds(progress, said)
+                time.sleep(1.0)
+                continue
+            with lease:
+                if self.is_built:
+                    return
+                self._move_aside(progress)
+                progress(f"building {self.name} {self.key}")
+                with whole_folder(self.path) as part:
+                    self.make(part)
+                    told = {"name": self.name, "key": self.key, "files": digests_of(part)}
+                    (part / STAGE_FILE).write_text(json.dumps(told, indent=1))
+                if not self.is_built:
+                    raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")
+
+    def _move_aside(self, progress: Callable[[str], None]) -> None:
+        """Make room where a folder without its key file lies; `repro prune` removes it later."""
+        if self.path.exists():
+            aside = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}.part")
+            progress(f"{self.path} has no {STAGE_FILE}: it is incomplete, and moved to {aside.name}")
+            self.path.rename(aside)
+
+    def _say_who_builds(self, progress: Callable[[str], None], said: str) -> str:
+        owner = look(self.building_folder / "owner")
+        line = f"waiting for {self.name}: {owner.host} process {owner.pid} is building it" if owner else said
+        if line != said:
+            progress(line)
+        return line

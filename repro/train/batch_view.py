@@ -1,0 +1,90 @@
+"""One batch as the surrogate and the false-negative filter see it: training and the microscope look through the same.
+
+Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents: the positives, then
+the hard negatives of the first pair, of the second, …; D dimensions of the surrogate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives
+from repro.batches.surrogate import load_surrogate
+from repro.data.pairs import Side
+from repro.inputs.inputs import Inputs
+
+Vectors = dict[Side, np.ndarray | None]
+"""Stored vectors (N, D) of queries and of documents, memory-mapped; None where a run stores none."""
+
+
+@dataclass(frozen=True)
+class BatchView:
+    """Scores of a batch's queries with its documents (None: this run has no surrogate), and what the filter removes."""
+
+    pairs_B: np.ndarray
+    rows_M: np.ndarray
+    keys_M: np.ndarray
+    scores_BM: np.ndarray | None
+    masked_BM: np.ndarray
+
+    @property
+    def difficulty(self) -> float | None:
+        """The mean surrogate similarity of a query to the other documents; None without scores."""
+        return None if self.scores_BM is None else batch_difficulty(self.scores_BM, np.arange(len(self.pairs_B)))
+
+
+@dataclass(frozen=True)
+class BatchViewer:
+    """Gives the view of any batch of a run (eq. 4).
+
+    `always_scores`: also for a run whose batches do not depend on a surrogate, which then embeds the batch's texts; the
+    filter sees those scores only where the run has one.
+    """
+
+    inputs: Inputs
+    always_scores: bool = False
+
+    def __call__(self, pairs_B: np.ndarray) -> BatchView:
+        """Return the view of the batch of these pairs, int64 (B,)."""
+        run, rows_M = self.inputs.run, pairs_B
+        if self.inputs.negatives is not None:
+            rows_M = np.concatenate([pairs_B, self.inputs.negatives[pairs_B].reshape(-1)])
+        scores_BM = filtering_BM = self._scores(self._stored, pairs_B, rows_M)
+        if run.filter == "surrogate" and run.filter_model:
+            filtering_BM = self._scores(self._of_filter, pairs_B, rows_M)
+        masked_BM = mask_false_negatives(
+            np.arange(len(pairs_B)),
+            self._keys[rows_M],
+            scores_QM=filtering_BM if run.filter == "surrogate" else None,
+            margin=run.filter_margin,
+            num_hard_negatives=run.num_hard_negatives,
+        )
+        return BatchView(pairs_B, rows_M, self._keys[rows_M], scores_BM, masked_BM)
+
+    @cached_property
+    def _keys(self) -> np.ndarray:
+        return content_keys(self.inputs.pairs.texts("document", np.arange(len(self.inputs.pairs))))
+
+    @cached_property
+    def _stored(self) -> Vectors:
+        return {"query": self.inputs.embeddings("query"), "document": self.inputs.embeddings("document")}
+
+    @cached_property
+    def _of_filter(self) -> Vectors:
+        return {"query": self.inputs.filter_embeddings("query"), "document": self.inputs.filter_embeddings("document")}
+
+    def _scores(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> np.ndarray | None:
+        queries_BD = self._vectors(stored["query"], "query", pairs_B)
+        documents_MD = self._vectors(stored["document"], "document", rows_M)
+        return None if queries_BD is None or documents_MD is None else queries_BD @ documents_MD.T
+
+    def _vectors(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
+        run = self.inputs.run
+        if stored_ND is not None:
+            return np.asarray(stored_ND[rows], np.float32)
+        if not self.always_scores:
+            return None
+        return load_surrogate(run.surrogate).embed(self.inputs.pairs.texts(side, rows), run.max_tokens)

@@ -1,0 +1,203 @@
+"""Trains the model of one run from its inputs, and sums the training up for the record."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from repro.batches.sampler import BatchSampler
+from repro.data.tokens import load_tokenizer
+from repro.inputs.inputs import Inputs
+from repro.inputs.stages import domain_codes, tokenizer_of
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model, fit_to_start
+from repro.spec import Run
+from repro.spec.identity import training_id
+from repro.storage.lease import acquire
+from repro.storage.paths import run_folder
+from repro.train.batch_view import BatchViewer
+from repro.train.feed import Filtered, TrainData
+from repro.train.loop import TrainSettings, train
+from repro.train.metrics import read_metrics
+from repro.train.parallel import join_processes, num_processes
+
+Model = Biencoder | ContextualModel
+Progress = Callable[[str], None]
+TAIL_SHARE = 0.1  # of the steps, at the end: what "train loss" means
+REPORT_EVERY = 50
+SMALL_HEAD, LARGE_HEAD = 32, 64  # MiniLM's head size; NomicBERT's, from hidden size 512 on
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a record keeps of a training."""
+
+    metrics: dict[str, float]
+    arrays: dict[str, np.ndarray]
+    provenance: dict[str, Any]
+
+
+def train_run(
+    inputs: Inputs, *, should_stop: Callable[[], bool] = lambda: False, progress: Progress = print
+) -> tuple[Model, Summary]:
+    """Return a run's model in eval mode, and the summary of its training, which goes on from where it was left.
+
+    Runs that differ in evaluation only share a training, and so its folder: one process trains, the others wait.
+    """
+    join_processes(device())
+    folder = run_folder(training_id(inputs.run))
+    if num_processes() > 1:  # a job of several processes has its own queue to keep others out
+        return _train(inputs, folder, should_stop, progress)
+    while (lease := acquire(folder / "training")) is None:
+        time.sleep(1.0)
+    with lease:
+        return _train(inputs, folder, should_stop, progress)
+
+
+def trained_model(run: Run, progress: Progress = print) -> Model:
+    """Return the trained model of a run in eval mode, training it when it is not there."""
+    inputs = Inputs(run)
+    inputs.build(progress)
+    return train_run(inputs, progress=progress)[0]
+
+
+def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
+    run = inputs.run
+    sampler = build_sampler(inputs)
+    settings = settings_of(run, len(sampler))
+    model = start_model(inputs, should_stop, progress).to(device())
+    documents = inputs.tokens("document", model.config.vocab_size)
+    data = TrainData(
+        inputs.tokens("query", model.config.vocab_size),
+        documents,
+        sampler,
+        build_filter(inputs),
+        negatives=documents if run.num_hard_negatives else None,
+        negative_rows_NH=inputs.negatives,
+    )
+
+    def tell(line: dict[str, Any]) -> None:
+        if line["step"] % REPORT_EVERY == 0 or line["step"] == settings.num_steps:
+            progress(
+                f"  step {line['step']}/{settings.num_steps}: loss {line['loss']:.3f}, "
+                f"accuracy {line['accuracy']:.3f}, {line['pairs_per_second']:.0f} pairs/s"
+            )
+
+    state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=tell)
+    left_out = sampler.left_out
+    provenance = {
+        "num_steps": settings.num_steps,
+        "num_batches_an_epoch": len(sampler),
+        "id": settings.run_id,
+        "num_pairs": len(inputs.pairs),
+        "num_pairs_in_tails": left_out.num_in_tails,
+        "num_pairs_in_small_domains": left_out.num_in_small_domains,
+        "num_parameters": sum(weight.numel() for weight in model.parameters()),
+        "seconds": round(state.seconds, 1),
+    }
+    if inputs.first_phase is not None:
+        provenance["first_phase"] = training_id(inputs.first_phase.run)
+    return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
+
+
+def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Model:
+    """Return the model a training starts from: fresh, or what the first phase has left."""
+    run, first = inputs.run, inputs.first_phase
+    model = build_model(config_of(run), start=run.start, seed=run.seed, heads=run.heads)
+    if first is not None:
+        model.load_state_dict(train_run(first, should_stop=should_stop, progress=progress)[0].state_dict())
+    return model
+
+
+def device() -> torch.device:
+    """Return this process's GPU if there is one, else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(own)
+    return own
+
+
+def config_of(run: Run) -> ModelConfig:
+    """Return the model a run asks for, with the sizes its start weights dictate."""
+    head = LARGE_HEAD if run.hidden_size >= 512 else SMALL_HEAD
+    shared = {
+        name: getattr(run, name)
+        for name in (
+            *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
+            *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "residual", "prompts", "max_tokens"),
+        )
+    }
+    num_heads = max(1, run.hidden_size // head)
+    shared |= {"num_heads": num_heads, "intermediate_size": 4 * run.hidden_size, "tokenizer": tokenizer_of(run)}
+    return fit_to_start(ModelConfig(**shared), run.start)
+
+
+def check_model(run: Run) -> None:
+    """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together."""
+    config = config_of(run)
+    num_words = load_tokenizer(config.tokenizer).get_vocab_size()
+    if num_words > config.vocab_size:
+        raise ValueError(
+            f"start={run.start!r} has {config.vocab_size} word vectors, its tokenizer {config.tokenizer!r} {num_words} "
+            "words: the model would read ids that it does not have; start from a checkpoint with its own tokenizer"
+        )
+
+
+def build_sampler(inputs: Inputs) -> BatchSampler:
+    """Return the run's batches."""
+    run = inputs.run
+    clusters = inputs.clusters if run.sampler == "cluster" else None
+    codes = domain_codes(run, inputs.pairs)
+    return BatchSampler(
+        run.sampler, codes, batch_size=run.batch_size, seed=run.seed, clusters=clusters, packing=run.packing
+    )
+
+
+def settings_of(run: Run, num_batches: int) -> TrainSettings:
+    """Return the training settings; epochs become steps. Several processes share each batch: as one process would."""
+    num_steps = run.num_steps if run.num_steps is not None else (run.num_epochs or 0) * num_batches
+    fields = (
+        "seed",
+        "learning_rate",
+        "first_stage_rate",
+        "num_warmup_steps",
+        "weight_decay",
+        "max_grad_norm",
+        "temperature",
+    )
+    values: dict[str, Any] = {name: getattr(run, name) for name in fields}
+    return TrainSettings(run_id=training_id(run), num_steps=num_steps, global_negatives=num_processes() > 1, **values)
+
+
+def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
+    """Return what says which entries of a batch are no negatives (eq. 4), and how hard it is for the surrogate."""
+    view_of = BatchViewer(inputs)
+
+    def judge(pairs_B: np.ndarray) -> Filtered:
+        view = view_of(pairs_B)
+        return Filtered(view.masked_BM, view.difficulty)
+
+    return judge
+
+
+def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
+    """Return the means over the last tenth of the steps, the values behind them, and the speed."""
+    tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
+    arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}
+    metrics = {name: float(values.mean()) for name, values in arrays.items()}
+    metrics["train/masked_fraction"] = float(np.mean([line["masked_fraction"] for line in tail]))
+    metrics["train/pairs_per_second"] = float(np.median([line["pairs_per_second"] for line in lines]))
+    difficulties = [line["difficulty"] for line in lines if line["difficulty"] is not None]
+    if difficulties:
+        metrics["train/difficulty"] = float(np.mean(difficulties))
+    return Summary(metrics, arrays, {**provenance, "memory_bytes": max(line["memory_bytes"] for line in lines)})

@@ -1,0 +1,58 @@
+"""`check --write` writes what is not current and makes only golden metrics that are missing; dry, it only says so."""
+
+from pathlib import Path
+
+import pytest
+
+from repro.cli import renew as renewing
+from repro.cli.renew import renew
+from repro.spec import Experiment
+from repro.spec.registry import experiment_of
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A page that is not current, a picture that is, and one experiment without golden metrics; those that are made."""
+    page, picture = tmp_path / "PAGE.md", tmp_path / "picture.svg"
+    page.write_text("old")
+    picture.write_text("<svg/>")
+    lacking = [experiment_of("figure14")]
+    done: list[str] = []
+
+    def make(experiment: Experiment) -> Path:
+        done.append(experiment.artefacts[0])
+        lacking.clear()
+        return tmp_path
+
+    monkeypatch.setattr("repro.report.markdown_pages.renewed_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr(renewing, "front_pictures", lambda: {picture: "<svg/>"})
+    monkeypatch.setattr(renewing, "without_golden", lambda: list(lacking))
+    monkeypatch.setattr(renewing, "make_golden", make)
+    return done
+
+
+def test_dry_it_says_what_would_change_and_changes_nothing(
+    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert renew([], "desk", dry_run=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "PAGE.md would change",
+        "figure14.json would be made by 6 runs at smoke",
+    ]
+    assert (tmp_path / "PAGE.md").read_text() == "old" and made == []
+
+
+def test_it_writes_what_is_not_current_once(
+    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert renew([], "desk", dry_run=False)
+    assert (tmp_path / "PAGE.md").read_text() == "fresh" and made == ["figure14"]
+    assert "picture.svg" not in capsys.readouterr().err, "what is current is left alone"
+    assert not renew([], "desk", dry_run=False) and capsys.readouterr().err == ""
+    assert made == ["figure14"]
+
+
+def test_a_smoke_run_that_fails_leaves_no_golden_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewing.sys, "executable", "false")
+    with pytest.raises(ValueError, match="`repro run figure14 --scale smoke` failed"):
+        renewing.make_golden(experiment_of("figure14"))

@@ -1,0 +1,65 @@
+"""Promises of imported evaluation sets: BEIR folders that judge nothing to train on are taken as what they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from repro.cli.main import app
+from repro.data.beir import write_beir_folder
+from repro.data.own.imported import bring, imported_named
+from repro.inputs.corpora import check_available
+from repro.interop.opening import open_suite
+from repro.spec import base
+from tests.interop.test_mteb import collection
+
+
+def typed(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of two BEIR folders with qrels/test.tsv only."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    for name in ("one", "two"):
+        write_beir_folder(tmp_path / "theirs" / name, collection())
+    return tmp_path / "theirs"
+
+
+@pytest.mark.parametrize(("what", "names"), [("one", ["one"]), ("", ["one", "two"])])
+def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folder_does(
+    theirs: Path, what: str, names: list[str]
+) -> None:
+    shown = typed("data", "import", str(theirs / what), "--name", "others")
+    assert f"evaluation set of {len(names)} collections" in shown and "--suite others" in shown
+    assert [dataset.name for dataset in open_suite("others").datasets] == names
+    named, folder = (
+        json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
+        for suite in ("others", str(theirs / what))
+    )
+    assert list(named.values()) == list(folder.values()) and named["others/mean/ndcg_at_10"] > 0
+
+
+def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: Path) -> None:
+    corpus = bring(theirs / "one", name="others")
+    assert imported_named("others").only_evaluates
+    for action in (
+        lambda: typed("data", "plan", "others"),
+        lambda: typed("data", "show", "others"),
+        lambda: check_available([base("smoke", corpus=corpus.corpus, suite="others")]),
+        lambda: bring(theirs / "two", name="more", hold_out=["x"]),
+    ):
+        with pytest.raises(ValueError, match="to train on"):
+            action()
+    check_available([base("smoke", suite="others", corpus="planted-tiny")])
+
+
+def test_a_folder_with_pairs_to_train_on_is_still_a_corpus(theirs: Path) -> None:
+    write_beir_folder(theirs / "one", collection(), split="train")
+    with pytest.raises(ValueError, match="gave no pair"):  # all of them are evaluated, too
+        bring(theirs / "one", name="others")

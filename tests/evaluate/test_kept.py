@@ -1,0 +1,98 @@
+"""Promises of kept results: a stopped evaluation goes on, and nothing is taken for what it is not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.data.beir import Suite, load_suite
+from repro.evaluate.kept import Kept
+from repro.evaluate.suites import Ended, Keeping, Setting, evaluate_bm25, evaluate_setting
+from repro.model.config import ModelConfig
+from repro.model.start import build_model
+from tests.evaluate.test_suites import FakeEncoder, suite
+
+assert suite, "a fixture"
+SETTING = Setting(contexts=("own", "wrong", "null"), num_contexts=4, seed=1)
+
+
+class Counting(FakeEncoder):
+    """Counts what it encodes, and is killed when it was asked for too much."""
+
+    def __init__(self, dies_after: int = 10**6) -> None:
+        super().__init__()
+        self.calls, self.dies_after = 0, dies_after
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        self.calls += 1
+        if self.calls > self.dies_after:
+            raise KeyboardInterrupt
+        return super().encode(texts, prompt)
+
+
+def keeping(folder: Path, told: list[Ended] | None = None, **system: Any) -> Keeping:
+    return Keeping(runs=folder / "trec", kept=Kept(folder / "kept", {"model": "x", **system}),
+                   tell=(told if told is not None else []).append)  # fmt: skip
+
+
+def test_a_killed_evaluation_goes_on_behind_the_last_result_and_ends_the_same(suite: Suite, tmp_path: Path) -> None:
+    whole = evaluate_setting(FakeEncoder(), suite, SETTING)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_setting(Counting(dies_after=9), suite, SETTING, keeping(tmp_path / "a"))
+    again, told = Counting(), []
+    found = evaluate_setting(again, suite, SETTING, keeping(tmp_path / "a", told))
+    assert again.calls == 18 - 8, "four of nine results were there"
+    assert found.metrics == whole.metrics and found.provenance == whole.provenance
+    for name, values in whole.per_query.items():
+        np.testing.assert_array_equal(found.per_query[name], values)
+    assert [(one.dataset, one.was_kept) for one in told] == [("ants", True), ("bees", False), ("oaks", False)]
+
+
+@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged"])
+def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, change: str) -> None:
+    evaluate_setting(FakeEncoder(), suite, SETTING, keeping(tmp_path / "a"))
+    setting, system, path = SETTING, {}, suite.datasets[0].path / "corpus.jsonl"
+    if change in ("seed", "num_contexts"):
+        setting, system = replace(SETTING, **{change: 2}), {change: 2}
+    if change == "model":
+        system = {"model": "y"}
+    if change == "text":
+        path.write_text(path.read_text().replace("document ants 3", "document ants 4"))
+    if change == "run":
+        for run in (tmp_path / "a" / "trec").rglob("ants*"):
+            run.write_bytes(b"another run")
+    if change == "damaged":
+        for kept in (tmp_path / "a" / "kept").glob("ants*"):
+            kept.write_text(kept.read_text()[:40])
+    encoder = Counting()
+    found = evaluate_setting(encoder, suite, setting, keeping(tmp_path / "a", **system))
+    # a changed text is also the wrong context of another collection
+    assert encoder.calls == {"text": 8, "run": 6, "damaged": 6}.get(change, 18)
+    assert found.metrics == evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting).metrics
+
+
+def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
+    whole = evaluate_bm25(suite)
+    for _ in range(2):
+        told = []
+        found = evaluate_bm25(suite, keeping=keeping(tmp_path, told))
+        assert found.metrics == whole.metrics and found.provenance == whole.provenance
+    assert all(one.was_kept for one in told)
+
+
+def test_texts_are_tokenised_once_for_all_contexts(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4}
+    model = build_model(ModelConfig(architecture="contextual", **sizes)).eval()
+    alone = {kind: evaluate_setting(model, suite, replace(SETTING, contexts=(kind,))) for kind in SETTING.contexts}
+    calls, real = [], type(model).tokenize
+    monkeypatch.setattr(
+        type(model), "tokenize", lambda self, texts, role: (calls.append(len(texts)), real(self, texts, role))[1]
+    )
+    found = evaluate_setting(model, suite, SETTING)
+    collections, contexts = 2 * 3, 2 * 3  # queries and documents; own and wrong
+    assert len(calls) == collections + contexts
+    for one in alone.values():
+        assert one.metrics.items() <= found.metrics.items()

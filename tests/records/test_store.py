@@ -1,0 +1,96 @@
+"""Records appear whole or not at all, and are never taken for another's."""
+
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.records import store
+from repro.records.store import read_record, read_records, split_recorded, write_record
+from repro.spec import Run, base
+from repro.spec.identity import run_id, training_id
+
+RUN = base("desk")
+
+
+def write(folder: Path, run: Run = RUN, **metrics: float) -> store.Record:
+    arrays = {"desk": np.arange(5, dtype=np.float32)}
+    return write_record(folder, run, metrics=metrics or {"a": 1.0}, arrays=arrays, provenance={"seconds": 1.0})
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    read = read_record(written.path)
+    assert (read.id, read.run, dict(read.metrics)) == (run_id(RUN), RUN, {"a": 1.0})
+    assert np.array_equal(read.arrays["desk"], np.arange(5))
+    assert [record.id for record in read_records(tmp_path)] == [run_id(RUN)]
+
+
+def test_a_half_written_record_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: Path, text: str) -> int:
+        path.write_bytes(text.encode()[: len(text) // 2])
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space left"):
+        patched.setattr(Path, "write_text", fails)
+        write(tmp_path)
+    assert read_records(tmp_path) == []
+    assert split_recorded([RUN], [tmp_path]) == ([], [RUN])
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_file_that_is_no_record_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "abc.json"
+    path.write_text('{"id": "abc", ')
+    with pytest.raises(ValueError, match=r"abc\.json is not a record"):
+        read_records(tmp_path)
+
+
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    moved = written.path.rename(tmp_path / "000000000000.json")
+    with pytest.raises(ValueError, match="expected format 1 and id 000000000000"):
+        read_record(moved)
+
+
+def test_swapped_or_missing_scores_are_refused(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    np.savez(written.path.with_suffix(".npz"), desk=np.zeros(5, np.float32))
+    with pytest.raises(ValueError, match="is not the file the record names"):
+        _ = read_record(written.path).arrays
+    written.path.with_suffix(".npz").unlink()
+    with pytest.raises(ValueError, match="are missing"):
+        _ = read_record(written.path).arrays
+
+
+def test_a_metric_that_is_no_number_is_not_recorded(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        write(tmp_path, loss=float("nan"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_record_tampered_with_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path).path
+    content = json.loads(path.read_text())
+    content["run"]["learning_rate"] = 9.9
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"learning_rate was 9\.9"):
+        read_record(path)
+
+
+def test_a_second_phase_that_went_on_from_another_first_phase_is_refused(tmp_path: Path) -> None:
+    run = base("desk", learning_rate=1e-4, pretraining_corpus="desk", num_pretraining_steps=50)
+    training = {"seconds": 1.0, "first_phase": training_id(base("desk", num_steps=50))}
+    path = write_record(tmp_path, run, metrics={}, arrays={}, provenance={"training": training}).path
+    assert read_record(path).run == run
+    path.write_text(path.read_text().replace(training["first_phase"], "0123456789ab"))
+    with pytest.raises(ValueError, match="went on from the first phase 0123456789ab, today's is"):
+        read_record(path)
+
+
+def test_runs_are_counted_once(tmp_path: Path) -> None:
+    other = base("desk", seed=1)
+    write(tmp_path)
+    assert split_recorded([RUN, other, RUN, other], [tmp_path]) == ([RUN], [other])

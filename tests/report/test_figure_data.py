@@ -1,0 +1,115 @@
+"""What a figure plots is what the records say, point by point; what is missing has no value."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.records.store import Record, write_record
+from repro.report.figure_data import column_label, figure_rows, figure_view
+from repro.spec import Figure, Row, Run, base, grid, pick
+
+NDCG = "{suite}/mean/ndcg_at_10"
+LINES = Figure(
+    name="figureX",
+    caption="a caption",
+    kind="lines",
+    x="batch_size",
+    y=NDCG,
+    x_label="batch size (pairs)",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    series=(
+        Row(label="own", of=pick(sampler="random")),
+        Row(label="null", of=pick(sampler="random"), context="null"),
+        Row(label="BM25", of=pick(architecture="bm25")),
+        Row(label="lab only", of=pick(sampler="random"), scales=("lab",)),
+    ),
+)
+POINTS = replace(LINES, points="{suite}/*/ndcg_at_10", x="part1", y="value", series=LINES.series[:1])
+DATASETS = [{"name": name, "family": "f", "num_queries": 1} for name in ("a", "b")]
+RUNS = (base("desk", architecture="bm25", sampler="domain"), *grid(base("desk"), batch_size=(64, 128), seed=(0, 1)))
+
+
+def record(folder: Path, run: Run, **more: float) -> Record:
+    score = run.batch_size / 1000 + run.seed / 100
+    metrics = {f"desk/{name}/ndcg_at_10": score + n for n, name in enumerate(("mean", "f", "a", "b"))}
+    metrics |= {"desk+null/mean/ndcg_at_10": score / 2, "train/loss": 1.0 + run.seed}
+    provenance = {"suite": {"datasets": DATASETS}}
+    return write_record(folder, run, metrics={**metrics, **more}, arrays={}, provenance=provenance)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> list[Record]:
+    return [record(tmp_path, run) for run in RUNS]
+
+
+def test_a_row_for_each_record_of_each_series_of_the_scale(records: list[Record]) -> None:
+    rows = figure_rows(LINES, RUNS, records)
+    own = [row for row in rows if row["series"] == "own"]
+    assert [(row["batch_size"], row["seed"], row[NDCG]) for row in own] == [
+        (64, 0, pytest.approx(6.4)),
+        (64, 1, pytest.approx(7.4)),
+        (128, 0, pytest.approx(12.8)),
+        (128, 1, pytest.approx(13.8)),
+    ]
+    assert [row[NDCG] for row in rows if row["series"] == "null"] == pytest.approx([3.2, 3.7, 6.4, 6.9])
+    assert {row["series"] for row in rows} == {"own", "null", "BM25"}
+    assert own[0]["record"] == records[1].id
+
+
+def test_a_reference_system_has_no_place_on_an_axis_of_training(records: list[Record]) -> None:
+    (bm25,) = [row for row in figure_rows(LINES, RUNS, records) if row["series"] == "BM25"]
+    assert bm25["batch_size"] is None
+
+
+def test_points_are_the_datasets_without_their_means(records: list[Record]) -> None:
+    rows = figure_rows(POINTS, RUNS, records[:2])
+    assert [(row["part1"], row["value"]) for row in rows] == [("a", pytest.approx(206.4)), ("b", pytest.approx(306.4))]
+    families = figure_rows(replace(POINTS, points="{suite}/{family}/ndcg_at_10"), RUNS, records[:2])
+    assert [row["part1"] for row in families] == ["f"]
+
+
+def test_an_axis_may_be_another_metric_of_the_same_point_or_of_another_record(tmp_path: Path) -> None:
+    far = record(tmp_path, RUNS[0], **{"desk/a/far": 0.25, "desk/b/far": 0.75})
+    near = record(tmp_path, RUNS[1])
+    figure = replace(POINTS, x="{suite}/{part1}/far", x_of=pick(architecture="bm25"), minus=pick(architecture="bm25"))
+    rows = figure_rows(figure, RUNS, [far, near])
+    assert [row[figure.x] for row in rows] == [0.25, 0.75]
+    expected = 100 * (near.metrics["desk/a/ndcg_at_10"] - far.metrics["desk/a/ndcg_at_10"])
+    assert [row["value"] for row in rows] == pytest.approx([expected, expected])
+    assert figure_rows(figure, RUNS, [near]) == []
+
+
+def test_a_missing_metric_is_named(records: list[Record]) -> None:
+    with pytest.raises(ValueError, match=f"figureX asks record {records[1].id} for 'train/pace', which it lacks"):
+        figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
+
+
+def test_a_figure_as_a_table_has_a_dash_where_no_record_is(records: list[Record]) -> None:
+    figure = replace(LINES, series=LINES.series[:1])
+    view = figure_view(figure, RUNS, records[:3], [])
+    assert view.header == ("series", "batch size (pairs)", "whose", "seeds", "NDCG@10 (points)")
+    assert view.rows == (("own", "64", "published", "2/2", "6.9 ± 0.7"), ("own", "128", "published", "0/2", "–"))
+    assert figure_view(figure, RUNS, [], []).rows == ()
+
+
+def test_a_number_in_the_cells_is_named_after_its_metric() -> None:
+    heatmap = replace(LINES, kind="heatmap", x="cluster_size", y="batch_size", cell=NDCG)
+    assert column_label(heatmap, NDCG) == "NDCG@10 (points)"
+    assert column_label(replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value"), "value") == "NDCG@10 (points)"
+
+
+def test_numbers_of_a_table_stand_by_size_words_as_they_come_and_no_run_counts_twice(records: list[Record]) -> None:
+    backwards = (*reversed(RUNS), *RUNS)
+    assert figure_rows(LINES, backwards, records) == figure_rows(LINES, tuple(reversed(RUNS)), records)
+    places = [row[:2] for row in figure_view(LINES, backwards, records, []).rows]
+    assert places == [("own", "64"), ("own", "128"), ("null", "64"), ("null", "128"), ("BM25", "–")]
+    words = [row[1] for row in figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows]
+    assert words == ["a", "b"]
+
+
+def test_a_hue_of_parts_is_named_after_what_they_are() -> None:
+    assert column_label(replace(LINES, points="{suite}/{family}/ndcg_at_10", hue="part1"), "part1") == "family"
+    assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part1"), "part1") == "dataset"
+    assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part2"), "part2") == "family"

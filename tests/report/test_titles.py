@@ -1,0 +1,59 @@
+"""Each figure of the paper says what is seen and what its marks are; no bar of it is missing."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from experiments.e16_contexts_of_a_document import draw_documents
+from experiments.e17_number_of_contexts import FIGURE_DRAWS
+from figures.draw import Picture, plot
+from repro.report.figure_data import subtitle_of
+from repro.spec import Figure
+from repro.spec.registry import experiments
+
+FIGURES = [shown for experiment in experiments() for shown in experiment.shows if isinstance(shown, Figure)]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_a_figure_has_a_title_of_its_own_and_a_caption_that_says_what_is_drawn(figure: Figure) -> None:
+    assert figure.title and figure.name not in figure.title
+    has_interval = figure.kind in ("lines", "bars", "dots", "crossed") and figure.name != "calibration"
+    assert not has_interval or ("95 %" in figure.caption and " n " in figure.caption)
+
+
+def test_the_small_line_says_which_figure_scale_whose_records_and_how_many_seeds() -> None:
+    figure = next(one for one in FIGURES if one.name == "figure6_sizes")
+    rows = [{"seed": 0}, {"seed": 2}, {"seed": 2}]
+    assert subtitle_of(figure, "desk", "your records", rows) == "Figure 6 (sizes), scale desk, your records, 2 seeds"
+    assert subtitle_of(figure, "lab", "", []) == "Figure 6 (sizes), scale lab"
+
+
+def test_a_score_that_does_not_move_is_a_dot_and_a_dataset_may_lack_a_size() -> None:
+    moved = {("a", 1): (1.0, 3.0), ("b", 1): (2.0, 2.0), ("a", 4): (5.0, 5.5)}
+    rows = [
+        {"series": "s", "part1": name, "num_test_contexts": size, "value": value, "seed": 0}
+        for (name, size), values in moved.items()
+        for value in values
+    ]
+    own = FIGURE_DRAWS.draw
+    (axes,) = plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=own))[0].axes
+    bars = [part[:, 0].tolist() for lines in axes.collections for part in lines.get_segments()]
+    assert sorted(bars) == [[-1.0, 1.0], [-0.25, 0.25], [0.0, 0.0]]
+    assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == 1
+    plt.close("all")
+
+
+def test_documents_are_drawn_alone_on_one_scale_under_their_names() -> None:
+    path = "pca/{part1}/{part2}/"
+    rows = [
+        {"part1": f"document {n}", "name": f"words of number {n}", "seed": 0, f"{path}x": n + gap, f"{path}y": -n - gap}
+        for n in (1, 2)
+        for gap in np.array([0.0, 0.01 * n])
+    ]
+    picture = Picture(kind="own", x="", y="", x_label="", y_label="", own=draw_documents)
+    every, *alone = plot(rows, picture)[0].axes
+    drawn = [axes for axes in alone if axes.get_lines()]
+    assert len({axes.get_xlim() + axes.get_ylim() for axes in drawn}) == 1
+    assert [axes.get_title(loc="left") for axes in drawn] == ["1: words of number 1", "2: words of number 2"]
+    assert np.ptp(every.get_xlim()) > 10 * np.ptp(drawn[0].get_xlim())
+    plt.close("all")

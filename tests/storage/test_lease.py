@@ -1,0 +1,220 @@
+"""A lease has one owner at a time, outlives none that died, and is taken over only once."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import repro.storage.lease
+from repro.storage.lease import EXIT_LOST, Owner, acquire, look, owners
+from repro.storage.paths import CHECKOUT
+from repro.storage.stages import Stage
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from repro.storage.lease import acquire
+lease = acquire(Path(sys.argv[1]))
+print("held" if lease else "refused", flush=True)
+time.sleep(60)
+"""
+
+
+def holder(folder: Path, dead_after_seconds: float = 60) -> subprocess.Popen[str]:
+    """Starts a process that holds the lease."""
+    env = os.environ | {"REPRO_DEAD_AFTER_SECONDS": str(dead_after_seconds), "PYTHONPATH": str(CHECKOUT)}
+    started = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], env=env, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    assert started.stdout.readline() == "held\n"
+    return started
+
+
+def test_a_held_lease_is_refused_and_a_released_one_is_given(tmp_path: Path) -> None:
+    first = acquire(tmp_path)
+    assert first is not None
+    assert acquire(tmp_path) is None
+    first.release("done")
+    second = acquire(tmp_path)
+    assert second is not None
+    assert second.number == 2
+    second.release()
+    assert [owner.outcome for owner in owners(tmp_path)] == ["done", ""]
+
+
+def test_the_owner_of_a_killed_process_is_taken_over_at_once_on_the_same_machine(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    assert acquire(tmp_path) is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    lease = acquire(tmp_path)
+    assert lease is not None
+    lease.release()
+
+
+def make_foreign(folder: Path, silent_seconds: float, dead_after_seconds: float = 60) -> None:
+    """Writes the owner file of a process on another machine whose last heart-beat is some time ago."""
+    found = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "since": 0.0}
+    path = folder / "000001.json"
+    path.write_text(json.dumps(found | {"dead_after_seconds": dead_after_seconds, "note": {}}))
+    os.utime(path, (time.time() - silent_seconds,) * 2)
+
+
+@pytest.mark.parametrize(("silent_seconds", "is_given"), [(50, False), (70, True)])
+def test_an_owner_elsewhere_is_dead_after_the_time_it_promised(
+    tmp_path: Path, silent_seconds: float, is_given: bool
+) -> None:
+    make_foreign(tmp_path, silent_seconds)
+    lease = acquire(tmp_path)
+    assert (lease is not None) == is_given
+    if lease:
+        lease.release()
+
+
+def test_an_owner_file_still_being_written_counts_as_alive(tmp_path: Path) -> None:
+    (tmp_path / "000001.json").touch()
+    assert acquire(tmp_path) is None
+
+
+def test_the_heart_beat_keeps_a_lease_longer_than_its_promise(tmp_path: Path) -> None:
+    process = holder(tmp_path, dead_after_seconds=0.6)
+    time.sleep(1.5)
+    owner = look(tmp_path)
+    assert owner is not None
+    assert owner.is_alive
+    assert owner.age_seconds < 0.6
+    process.kill()
+    process.wait()
+
+
+def test_a_suspended_owner_that_was_taken_over_ends_without_writing(tmp_path: Path) -> None:
+    process = holder(tmp_path, dead_after_seconds=0.5)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.8)
+    lease = acquire(tmp_path)
+    assert lease is not None
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=10) == EXIT_LOST
+    owner = look(tmp_path)
+    assert owner is not None
+    assert (owner.number, owner.is_alive) == (2, True)
+    lease.release()
+
+
+def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> None:
+    """Tries once; every racer has looked before any of them creates."""
+    seen = []
+
+    def look_and_wait(place: Path) -> Owner | None:
+        owner = look(place)
+        if not seen:
+            barrier.wait()
+        seen.append(owner)
+        return owner
+
+    repro.storage.lease.look = look_and_wait
+    lease = acquire(folder)
+    if lease is not None:
+        won.put(lease.number)
+        time.sleep(1.0)
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_of_many_racing_processes_exactly_one_wins(tmp_path: Path, takes_over: bool) -> None:
+    if takes_over:
+        make_foreign(tmp_path, silent_seconds=100)
+    context = multiprocessing.get_context("fork")
+    won: multiprocessing.Queue[int] = context.Queue()
+    barrier = context.Barrier(12)
+    racers = [context.Process(target=contend, args=(tmp_path, barrier, won)) for _ in range(12)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert won.get(timeout=1) == (2 if takes_over else 1)
+    assert won.empty()
+
+
+def test_a_folder_nobody_ever_wanted_has_no_owner(tmp_path: Path) -> None:
+    assert look(tmp_path / "never") is None
+    assert owners(tmp_path / "never") == []
+
+
+def build_counted(folder: Path, number: int) -> None:
+    """Builds one stage; each build leaves a file that counts it."""
+
+    def make(part: Path) -> None:
+        (folder / f"made-{number}").touch()
+        time.sleep(0.5)
+        (part / "value").write_text("whole")
+
+    Stage("counted", {"of": "test"}, make).build()
+
+
+def test_a_stage_that_many_want_at_once_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    context = multiprocessing.get_context("fork")
+    builders = [context.Process(target=build_counted, args=(tmp_path, number)) for number in range(8)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    assert [builder.exitcode for builder in builders] == [0] * 8
+    assert len(list(tmp_path.glob("made-*"))) == 1
+    assert len(list(tmp_path.glob("stages/counted/*/value"))) == 1
+
+
+def test_a_stage_whose_builder_was_killed_is_built_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    context = multiprocessing.get_context("fork")
+    first = context.Process(target=build_counted, args=(tmp_path, 1))
+    first.start()
+    while not list(tmp_path.glob("made-*")):
+        time.sleep(0.01)
+    os.kill(first.pid or 0, signal.SIGKILL)
+    first.join()
+    assert not list(tmp_path.glob("stages/counted/*/value"))
+    build_counted(tmp_path, 2)
+    assert len(list(tmp_path.glob("stages/counted/*/value"))) == 1
+
+
+FORGED = {
+    "far in the future": ({}, 10**9),
+    "patient for ever": ({"dead_after_seconds": 1e300}, -(10**5)),
+    "patient for a text": ({"dead_after_seconds": "long"}, -(10**5)),
+    "patient for nothing": ({"dead_after_seconds": None}, -(10**5)),
+    "of a process that is a text": ({"machine": 3, "pid": "x", "born": [], "note": 3}, -(10**5)),
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_a_forged_owner_is_not_waited_for(how: str, tmp_path: Path) -> None:
+    values, seconds = FORGED[how]
+    file = tmp_path / "000001.json"
+    file.write_text(json.dumps({"host": "elsewhere", "pid": 1, "dead_after_seconds": 60} | values))
+    os.utime(file, (time.time() + seconds, time.time() + seconds))
+    lease = acquire(tmp_path)
+    assert lease is not None and lease.number == 2
+    lease.release()
+
+
+@pytest.mark.parametrize("text", ["{}}", "[" * 50_000 + "}", "\x00}", "3", "null", '{"a": }'])
+def test_a_damaged_owner_file_is_an_owner_nobody_knows(text: str, tmp_path: Path) -> None:
+    (tmp_path / "000001.json").write_text(text)
+    (tmp_path / "12x.json").write_text(text)
+    found = look(tmp_path)
+    assert found is not None and (found.number, found.host) == (1, "?")
+    assert len(owners(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", "0", "1e9"])
+def test_a_patience_that_means_nothing_is_refused(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", value)
+    with pytest.raises(ValueError, match="REPRO_DEAD_AFTER_SECONDS="):
+        acquire(tmp_path)

@@ -1,0 +1,61 @@
+"""Outputs never replace what is not a file, and what must last is on disk before it has its name."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.records.store import write_record
+from repro.spec import base
+from repro.storage import atomic
+from repro.storage.atomic import whole_file, whole_folder
+
+
+def test_a_fifo_a_device_and_a_folder_are_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to(os.devnull)
+    for name in ("fifo", "folder", "null"):
+        with pytest.raises(ValueError, match="nothing was written"), whole_file(tmp_path / name) as part:
+            part.write_text("x")
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode) and (tmp_path / "null").is_symlink()
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was synced and what was renamed, in order."""
+    found: list[str] = []
+    sync, replace, rename = os.fsync, Path.replace, Path.rename
+
+    def noted_sync(descriptor: int) -> None:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        found.append(f"sync {'folder' if name.is_dir() else 'file'}")
+        sync(descriptor)
+
+    def noted(how: Any) -> Any:
+        def act(self: Path, target: Path) -> Path:
+            found.append("rename")
+            return how(self, target)
+
+        return act
+
+    monkeypatch.setattr(atomic.os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted(replace))
+    monkeypatch.setattr(Path, "rename", noted(rename))
+    return found
+
+
+def test_a_record_is_on_disk_before_it_has_its_name_and_its_name_before_it_is_told(
+    tmp_path: Path, events: list[str]
+) -> None:
+    write_record(tmp_path, base("smoke"), metrics={}, arrays={}, provenance={})
+    assert events == ["sync file", "rename", "sync folder"] * 2, "arrays, then the record"
+
+
+def test_a_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, events: list[str]) -> None:
+    with whole_folder(tmp_path / "made") as part:
+        (part / "a").write_text("a")
+    assert events == ["sync file", "sync folder", "rename", "sync folder"]

@@ -1,0 +1,148 @@
+"""Which records judge a claim, and what must change a verdict: seeds, labels, a model that ignores its context."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.claims.calibration import Cell, simulate
+from repro.claims.judge import judge_all
+from repro.claims.variance import Pool
+from repro.planning.power import needs_of_claims, seeds_needed
+from repro.records.store import Record, write_record
+from repro.spec import Claim, Run, base, grid, term
+
+NDCG = "{suite}/mean/ndcg_at_10"
+SAID = {"says": "as claimed", "source": "here", "because": "a test"}
+DOMAIN, RANDOM = term(NDCG, sampler="domain"), term(NDCG, sampler="random")
+ORDER = Claim.order("X.a", pairs=[(DOMAIN, RANDOM)], **SAID)
+CONTEXT = Claim.order(
+    "X.c", pairs=[(term("desk/mean/ndcg_at_10"), term("desk+wrong/mean/ndcg_at_10"))], stated="2026-11-22", **SAID
+)
+
+
+def record(folder: Path, run: Run, gain: float, wrong: float = 0.0) -> Record:
+    """A record whose scores are a level of the query, a gain and noise of the seed."""
+    level = np.random.default_rng(7).uniform(0.3, 0.7, 300)
+    own = np.random.default_rng([run.seed, run.num_warmup_steps, ord(run.sampler[0])])
+    scores = (level + gain + own.normal(0, 0.003) + own.normal(0, 0.02, 300)).astype(np.float32)
+    arrays = {"desk": scores, "desk+wrong": scores + np.float32(wrong)}
+    metrics = {f"{suite}/mean/ndcg_at_10": float(values.mean()) for suite, values in arrays.items()}
+    datasets = [{"name": "a", "family": "f", "num_queries": 300}]
+    return write_record(folder, run, metrics=metrics, arrays=arrays, provenance={"suite": {"datasets": datasets}})
+
+
+def two_samplers(folder: Path, gain: float, seeds: Sequence[int]) -> list[Record]:
+    runs = grid(base("desk"), sampler=("random", "domain"), seed=tuple(seeds))
+    return [record(folder, run, gain if run.sampler == "domain" else 0.0) for run in runs]
+
+
+def pool(folder: Path) -> Pool:
+    runs = grid(base("desk"), num_warmup_steps=tuple(range(1, 31)), seed=(0, 1, 2))
+    return Pool([record(folder, run, 0.0) for run in runs])
+
+
+def verdict(claim: Claim, made: Sequence[Record], **said: object) -> str:
+    (judged,) = judge_all([claim], "desk", [one.run for one in made], made, **said)  # type: ignore[arg-type]
+    return judged.verdict
+
+
+def test_one_seed_is_judged_with_the_published_spread_or_not_at_all(tmp_path: Path) -> None:
+    made, published = two_samplers(tmp_path / "mine", 0.05, [0]), pool(tmp_path)
+    (alone,) = judge_all([ORDER], "desk", [r.run for r in made], made)
+    assert (alone.verdict, alone.low) == ("UNDECIDED", None) and "one seed, and no published spread" in alone.note
+    (judged,) = judge_all([ORDER], "desk", [r.run for r in made], made, pool=published)
+    assert judged.verdict == "HOLDS" and "one seed, judged with the published spread" in judged.note
+    small = two_samplers(tmp_path / "small", 0.004, [0])
+    assert verdict(ORDER, small, pool=published) == "UNDECIDED", "a gain of one deviation is no verdict"
+
+
+def test_seeds_that_were_looked_at_do_not_judge(tmp_path: Path) -> None:
+    claim = replace(ORDER, seen_seeds=(0, 1, 2), version=2)
+    seen, fresh = two_samplers(tmp_path, 0.05, [0, 1, 2]), two_samplers(tmp_path, -0.05, [3, 4, 5])
+    wanted = [one.run for one in (*seen, *fresh)]
+    (before,) = judge_all([claim], "desk", wanted, seen)
+    assert (before.verdict, before.is_post_hoc, before.num_seeds) == ("HOLDS", True, 3)
+    assert before.note.startswith("post hoc")
+    (after,) = judge_all([claim], "desk", wanted, [*seen, *fresh])
+    assert (after.verdict, after.is_post_hoc, after.num_seeds) == ("DIFFERS", False, 3)
+    (without,) = judge_all([claim], "desk", wanted, fresh)
+    assert without.verdict == "DIFFERS", "seeds that do not judge need no records"
+    one_fresh = [one for one in fresh if one.run.seed == 3]
+    (early,) = judge_all([claim], "desk", wanted, [*seen, *one_fresh])
+    assert early.is_post_hoc, "one fresh seed is not enough"
+
+
+def test_a_seed_that_goes_makes_a_claim_not_run(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.05, [0, 1, 2])
+    assert verdict(ORDER, made) == "HOLDS"
+    (judged,) = judge_all([ORDER], "desk", [r.run for r in made], [r for r in made if r.run.seed != 1])
+    assert judged.verdict == "NOT RUN"
+
+
+def test_labels_that_are_exchanged_turn_the_verdict(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.05, [0, 1, 2])
+    other = {"random": "domain", "domain": "random"}
+    turned = [replace(one, run=replace(one.run, sampler=other[one.run.sampler])) for one in made]
+    assert (verdict(ORDER, made), verdict(ORDER, turned)) == ("HOLDS", "DIFFERS")
+    mixed = [one if one.run.seed != 1 else two for one, two in zip(made, turned, strict=True)]
+    assert verdict(ORDER, mixed) == "UNDECIDED"
+
+
+def test_a_model_that_ignores_its_context_holds_no_claim_about_context(tmp_path: Path) -> None:
+    runs = grid(base("desk"), seed=(0, 1, 2))
+    reads, ignores = (
+        [record(tmp_path / name, run, 0.0, wrong) for run in runs] for name, wrong in (("r", -0.05), ("i", 0.0))
+    )
+    assert (verdict(CONTEXT, reads), verdict(CONTEXT, ignores)) == ("HOLDS", "UNDECIDED")
+    assert verdict(replace(CONTEXT, delta=0.01), ignores) == "NO EFFECT"
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.0, "HOLDS"), (0.05, "DIFFERS"), (0.012, "UNDECIDED")])
+def test_equivalence_is_what_holds(tmp_path: Path, gain: float, expected: str) -> None:
+    claim = Claim.equivalence("X.e", pairs=[(DOMAIN, RANDOM)], delta=0.012, **SAID)
+    assert verdict(claim, two_samplers(tmp_path, gain, range(6))) == expected
+
+
+def test_a_trend_is_a_slope_a_doubling_and_only_where_it_is_meant(tmp_path: Path) -> None:
+    runs = grid(base("desk"), num_warmup_steps=(1, 2, 4, 8), seed=(0, 1, 2))
+    made = [record(tmp_path, run, 0.02 * np.log2(run.num_warmup_steps)) for run in runs]
+    claim = Claim.trend("X.t", over=term(NDCG), axis="num_warmup_steps", sign=1, **SAID)
+    (judged,) = judge_all([claim], "desk", runs, made)
+    assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(0.02, abs=0.005)
+    assert (judged.unit.name, claim.bar) == ("points/doubling", "> 0")
+    assert verdict(replace(claim, sign=-1), made) == "DIFFERS"
+    late = replace(claim, only=lambda run: run.num_warmup_steps > 4)
+    assert verdict(late, made) == "NOT RUN"
+
+
+def test_a_verdict_and_its_printed_interval_never_contradict(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.006, range(5))
+    claims = [replace(ORDER, id=f"X.{n}", margin=margin) for n, margin in enumerate((-0.02, 0.0, 0.003, 0.02))]
+    for judged in judge_all(claims, "desk", [r.run for r in made], made):
+        assert judged.low is not None and judged.high is not None and isinstance(judged.claim, type(ORDER))
+        assert judged.verdict != "HOLDS" or judged.low >= judged.claim.margin
+        assert judged.verdict != "DIFFERS" or judged.high <= judged.claim.margin
+        assert judged.level == pytest.approx(0.05 / 4)
+
+
+@pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence"])
+def test_false_verdicts_are_rare_where_seeds_dominate(kind: str) -> None:
+    """The committed experiment has every cell; here the one where the old judge was wrong in one of six trials."""
+    found = simulate(Cell(kind, "none", 5, 3), 60, seed=1)
+    assert found["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60) and found["covered"] >= 0.86
+
+
+def test_power_says_the_seeds_that_a_t_test_needs(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.002, [0, 1, 2])
+    judged = judge_all([ORDER], "desk", [r.run for r in made], made)
+    assert judged[0].verdict == "UNDECIDED"
+    (need,) = needs_of_claims(judged, [r.run for r in made])
+    found = judged[0].estimate
+    assert found is not None and need.detectable is not None
+    again = seeds_needed(need.detectable, replace(found, shared=0.0), judged[0].level or 0.05)
+    assert again is not None and again <= 3, "an effect that three seeds see takes no more than three"
+    plain = replace(found, deviation=0.62, shared=0.0, df=2)
+    assert [seeds_needed(gap, plain, 0.05) for gap in (0.5, 1.0, 1.4, 2.5)] == [15, 6, 4, 3]

@@ -1,0 +1,73 @@
+"""Whatever a verb raises is one line: a mistake or a missing thing exits 2, a bug exits 70 with a report on disk."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded
+from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
+
+
+def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["repro", "show", *words])
+
+    def act() -> int:
+        raise error
+
+    return guarded(act)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("seed=-1:\n  must be 0"), OSError(28, "No space left on device", "/x"), MemoryError(),
+     ModuleNotFoundError("no module named wandb"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")],
+)  # fmt: skip
+def test_what_is_no_bug_is_one_line_and_exit_code_2(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
+) -> None:
+    assert ends(error, monkeypatch) == EXIT_NOT_RUN
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and "Traceback" not in said
+    assert not (own_home / "bugs").exists()
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("name"), IndexError(3), TypeError("x"), RecursionError(), AssertionError("n")]
+)
+def test_a_bug_is_one_line_with_the_path_of_a_report(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
+) -> None:
+    assert ends(error, monkeypatch) == EXIT_BUG == 70
+    said, report = capsys.readouterr().err, next((own_home / "bugs").iterdir())
+    assert said.startswith(f"bug: {type(error).__name__}") and said.count("\n") == 1 and str(report) in said
+    told = report.read_text()
+    assert "Traceback (most recent call last)" in told and "'show'" in told and "test_net.py" in told
+
+
+def test_debug_shows_the_traceback_and_is_no_word_of_the_verb(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(ValueError("x"), monkeypatch, "--debug", "table1") == EXIT_NOT_RUN
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+    assert sys.argv == ["repro", "show", "table1"]
+
+
+def test_a_file_that_ends_too_early_is_not_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def verb() -> None:
+        raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+
+    monkeypatch.setattr(sys, "argv", ["repro"])
+    assert guarded(lambda: verb([], standalone_mode=False)) == EXIT_BUG
+    assert "stopped" not in capsys.readouterr().err
+    assert ends(KeyboardInterrupt(), monkeypatch) == EXIT_STOPPED
+
+
+def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as sink:
+        monkeypatch.setattr(sys, "stdout", sink)
+        assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE

@@ -1,0 +1,158 @@
+"""No changed record is believed: by its digest, by the committed list, and by the means of its arrays."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.execute import execute
+from repro.records.checks import DIGESTS_FILE, listed_digests, means_of
+from repro.records.digests import renew_digests
+from repro.records.store import read_record, readable_record, records_in, split_recorded
+from repro.spec import base
+from repro.storage.paths import local_records, published_records
+
+RUN = base("smoke", architecture="bm25")
+MEAN = "planted/mean/ndcg_at_10"
+Content = dict[str, Any]
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record as it is written, its arrays beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(tmp_path_factory.mktemp("genuine")))
+        return execute(RUN, progress=quiet).path
+
+
+@pytest.fixture
+def path(genuine: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    for file in (genuine, genuine.with_suffix(".npz")):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path / genuine.name
+
+
+def change(path: Path, edit: Callable[[Content], Any], *, digest: bool = True) -> None:
+    content = json.loads(path.read_text())
+    edit(content)
+    if not digest:
+        del content["sha256"]
+    path.write_text(json.dumps(content))
+
+
+CHANGES: dict[str, Callable[[Content], Any]] = {
+    "another mean": lambda c: c["metrics"].__setitem__(MEAN, 0.99),
+    "above one": lambda c: c["metrics"].__setitem__(MEAN, 42),
+    "not a number": lambda c: c["metrics"].__setitem__(MEAN, float("nan")),
+    "true": lambda c: c["metrics"].__setitem__(MEAN, True),
+    "a text": lambda c: c["metrics"].__setitem__(MEAN, "0.5"),
+    "null": lambda c: c["metrics"].__setitem__(MEAN, None),
+    "a metric less": lambda c: c["metrics"].pop(MEAN),
+    "no metrics": lambda c: c.pop("metrics"),
+    "metrics that are a list": lambda c: c.__setitem__("metrics", []),
+    "no provenance": lambda c: c.pop("provenance"),
+    "another provenance": lambda c: c.__setitem__("provenance", {"training": 3, "arrays_sha256": "x"}),
+    "no digest of the arrays": lambda c: c["provenance"].pop("arrays_sha256"),
+    "a run that is a list": lambda c: c.__setitem__("run", []),
+    "a run without a scale": lambda c: c["run"].pop("scale"),
+    "a run of an unknown scale": lambda c: c["run"].__setitem__("scale", ["smoke"]),
+    "another batch size": lambda c: c["run"].__setitem__("batch_size", "16"),
+}
+
+
+@pytest.mark.parametrize("edit", CHANGES)
+@pytest.mark.parametrize("digest", [True, False], ids=["digest", "no digest"])
+def test_a_changed_record_is_refused_with_and_without_a_digest_of_its_own(path: Path, edit: str, digest: bool) -> None:
+    change(path, CHANGES[edit], digest=digest)
+    if edit == "a metric less" and not digest:  # nothing false is left in it; whoever asks for the metric is told
+        assert MEAN not in read_record(path).metrics
+        return
+    with pytest.raises(ValueError, match=path.stem):
+        read_record(path)
+
+
+def test_any_change_is_seen_by_the_digest_and_none_by_layout_alone(path: Path) -> None:
+    before = read_record(path)
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=3))
+    assert read_record(path).metrics == before.metrics
+    change(path, lambda c: c["provenance"].__setitem__("commit", "0" * 40))
+    with pytest.raises(ValueError, match="was changed since it was written"):
+        read_record(path)
+
+
+def test_a_record_of_before_digests_is_believed_when_its_means_follow(path: Path) -> None:
+    change(path, lambda c: None, digest=False)
+    assert read_record(path).run == RUN
+    path.with_suffix(".npz").unlink()
+    path.write_text(path.read_text() + "\n")  # looked at again
+    with pytest.raises(ValueError, match="are missing"):
+        read_record(path)
+
+
+def test_means_are_those_of_numpy_over_datasets_and_families() -> None:
+    rows = [
+        {"name": "a", "family": "x", "num_queries": 2},
+        {"name": "b", "family": "x", "num_queries": 1},
+        {"name": "c", "family": "y", "num_queries": 3},
+    ]
+    values = np.array([0.0, 1.0, 0.25, 1.0, 1.0, 0.5], np.float32)
+    found = means_of({"train/loss": 2.0}, {"s": values, "train/loss": np.array([1.0, 3.0])}, rows)
+    per_dataset = [values[:2].mean(), values[2:3].mean(), values[3:].mean()]
+    assert found == pytest.approx(
+        {
+            "train/loss": 2.0,
+            "s/a/ndcg_at_10": per_dataset[0],
+            "s/b/ndcg_at_10": per_dataset[1],
+            "s/c/ndcg_at_10": per_dataset[2],
+            "s/x/ndcg_at_10": np.mean(per_dataset[:2]),
+            "s/y/ndcg_at_10": per_dataset[2],
+            "s/mean/ndcg_at_10": np.mean(per_dataset),
+        }
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", '"a"', "NaN", '{"id": 1e400}', "\x00", "\ud800"])
+def test_an_unreadable_record_is_named_once_and_counts_as_missing(
+    path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert split_recorded([RUN], [path.parent]) == ([], [RUN])
+    assert records_in(path.parent, [RUN]) == [] and readable_record(path) is None
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and str(path) in said[0] and "counted as missing" in said[0]
+
+
+def test_the_list_of_digests_holds_what_has_no_digest_of_its_own(path: Path) -> None:
+    change(path, lambda c: None, digest=False)
+    assert renew_digests(path.parent) == 1
+    assert set(listed_digests(path.parent)) == {path.name, f"{path.stem}.npz"}
+    change(path, lambda c: c["metrics"].__setitem__("planted/mean/recall_at_100", 0.5) or c.__setitem__("sha256", 0),
+           digest=False)  # fmt: skip
+    with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
+        read_record(path)
+    with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
+        renew_digests(path.parent)
+
+
+def test_every_committed_record_is_listed_as_it_is() -> None:
+    names = {path.name for path in published_records().glob("*.json")}
+    listed = set(listed_digests(published_records()))
+    assert listed >= names, "records were added: `python -m repro.records.digests` renews the list"
+    assert not {name for name in listed if name.endswith(".json")} - names
+
+
+def test_a_damaged_record_is_not_overwritten_by_running_again(genuine: Path) -> None:
+    local_records().mkdir(parents=True)
+    damaged = local_records() / genuine.name
+    damaged.write_text("{")
+    with pytest.raises(ValueError, match="remove it or restore it"):
+        execute(RUN, progress=quiet)
+    assert damaged.read_text() == "{"

@@ -1,0 +1,123 @@
+"""A file of runs is checked by type, range and meaning before anything starts; every complaint names file and run."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repro.records.lookup import MOST_RUNS, read_runs
+from repro.spec import FIELDS, Run
+from repro.spec.identity import run_id
+from repro.spec.registry import experiments
+from repro.spec.scales import ORDER
+from repro.spec.values import RANGES
+
+
+def written(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+BAD_VALUES: list[dict[str, Any]] = [
+    {"batch_size": "16"},
+    {"batch_size": None},
+    {"batch_size": True},
+    {"batch_size": 16.0},
+    {"batch_size": 10**30},
+    {"num_steps": -4},
+    {"num_steps": 0},
+    {"seed": -1},
+    {"seed": "0"},
+    {"learning_rate": -1.0},
+    {"learning_rate": [0.1]},
+    {"temperature": 0},
+    {"residual": 1},
+    {"residual": "false"},
+    {"sources": ["a"]},
+    {"sources": ""},
+    {"corpus": "../../x"},
+    {"corpus": "/tmp/x"},
+    {"corpus": "a\nb"},
+    {"suite": ".."},
+    {"surrogate": "x" * 10_000},
+    {"surrogate": "a\nb"},
+    {"num_layers": 10**5},
+    {"sequence_dropout": 2},
+    {"test_contexts": "own+own"},
+    {"test_contexts": "mine"},
+    {"scale": ["smoke"]},
+    {"scale": "mars"},
+    {"batchsize": 3},
+    {"sampler": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("values", BAD_VALUES, ids=lambda values: str(values)[:40])
+def test_a_run_that_cannot_be_meant_is_one_line_that_names_file_and_run(tmp_path: Path, values: dict[str, Any]) -> None:
+    path = written(tmp_path / "runs.json", [{"scale": "smoke"}, {"scale": "smoke", **values}])
+    with pytest.raises(ValueError, match=r"runs\.json, run 2: ") as caught:
+        read_runs(path)
+    assert len(str(caught.value)) < 1200 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "3", "null", "{}", '"x"', "[3]", "[[]]", '[{"seed": 1}]', "[" * 100_000, '[{"scale": "smoke", "seed": NaN}]',
+     '[{"scale": "smoke", "learning_rate": 1e400}]', '{"missing": 3}', "\x00", '[{"scale": "smoke"', "1" * 5000],
+    ids=lambda text: text[:30],
+)  # fmt: skip
+def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / ("a folder with a long name, " * 5)  # a path is named whole however long it is
+    folder.mkdir()
+    with pytest.raises(ValueError, match=r"runs\.json") as caught:
+        read_runs(written(folder / "runs.json", text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_fifo_a_folder_and_nothing_do_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "folder.json").mkdir()
+    for name, says in (("fifo", "FIFO"), ("folder", "folder"), ("none", "No such file")):
+        with pytest.raises(ValueError, match=says):
+            read_runs(tmp_path / f"{name}.json")
+
+
+def test_a_hundred_thousand_runs_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MOST_RUNS + 1))
+    with pytest.raises(ValueError, match=f"lists {MOST_RUNS + 1} runs"):
+        read_runs(path)
+
+
+def test_every_number_of_a_run_has_a_range() -> None:
+    numbers = {name for name in FIELDS if Run.__annotations__[name].split(" | ")[0] in ("int", "float")}
+    assert numbers == set(RANGES)
+
+
+def test_every_declared_run_passes() -> None:
+    for experiment in experiments():
+        for scale in ORDER:
+            assert all(isinstance(run, Run) for run in experiment.runs(scale))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(rows=st.lists(st.dictionaries(st.sampled_from([*FIELDS, "id", "x"]), anything, max_size=4), max_size=3))
+def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
+    rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = written(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
+    try:
+        found = read_runs(path)
+    except ValueError:
+        return
+    assert all(len(run_id(run)) == 12 for run in found)

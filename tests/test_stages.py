@@ -1,0 +1,138 @@
+"""A stage that is not what was built is one line that names the file: never another number, an IndexError or a loop."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.execute import execute
+from repro.inputs.inputs import Inputs
+from repro.planning.deep import examine_deeply
+from repro.spec import base
+from repro.spec.identity import run_id
+from repro.storage.paths import local_records, run_folder
+from repro.storage.stages import STAGE_FILE, Stage
+
+RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def made(text: str = "one") -> Stage:
+    def make(folder: Path) -> None:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "a.txt").write_text(text)
+
+    return Stage("thing", {"a": 1}, make)
+
+
+def test_a_file_that_changed_is_named(own_home: Path) -> None:
+    stage = made()
+    file = stage.build() / "sub" / "a.txt"
+    assert stage.build() == stage.path
+    for damage in (lambda: file.write_text("two"), file.unlink):
+        damage()
+        with pytest.raises(ValueError, match=r"a\.txt .*remove the folder"):
+            stage.build()
+    shutil.rmtree(stage.path)
+    assert (stage.build() / "sub" / "a.txt").read_text() == "one"
+
+
+def test_a_flipped_bit_under_the_old_time_is_found_on_another_machine_and_by_a_deep_look(own_home: Path) -> None:
+    import os
+
+    stage = made()
+    file = stage.build() / "sub" / "a.txt"
+    before = file.stat()
+    file.write_text("onf")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    stage.check()  # compared on this machine already, and nothing looks changed
+    with pytest.raises(ValueError, match=r"a\.txt is not the file"):
+        stage.check(deep=True)
+    for note in stage.building_folder.glob("compared.*"):
+        note.rename(note.with_name("compared.elsewhere.json"))
+    with pytest.raises(ValueError, match=r"a\.txt is not the file"):
+        stage.check()
+
+
+def test_the_deep_look_names_the_stage_and_the_record_that_do_not_hold(own_home: Path) -> None:
+    stage = made()
+    (stage.build() / "sub" / "a.txt").write_text("two")
+    local_records().mkdir(parents=True)
+    (local_records() / "0123456789ab.json").write_text("{")
+    bad = {finding.what: finding.says for finding in examine_deeply() if not finding.good}
+    assert set(bad) == {"stages", f"thing/{stage.path.name}", "your records", "0123456789ab.json"}
+    assert "a.txt is not the file" in bad[f"thing/{stage.path.name}"]
+
+
+def test_a_stage_of_before_digests_stays_usable(own_home: Path) -> None:
+    stage = made()
+    told = json.loads((stage.build() / STAGE_FILE).read_text())
+    del told["files"]
+    (stage.path / STAGE_FILE).write_text(json.dumps(told))
+    (stage.path / "sub" / "a.txt").write_text("two")
+    assert stage.build() == stage.path
+
+
+def test_a_folder_without_its_key_file_is_moved_aside_and_built_once(own_home: Path) -> None:
+    stage = made()
+    stage.path.mkdir(parents=True)
+    (stage.path / "half").write_text("x")
+    lines: list[str] = []
+    stage.build(lines.append)
+    assert [line.split()[0] for line in lines] == [str(stage.path), "building"]
+    assert [path.name for path in stage.path.parent.glob(".*.part/*")] == ["half"], "nothing is lost"
+
+
+@pytest.mark.parametrize("text", ["", "{", "3", '{"files": 3}', '{"files": {"a": 1}}', "[" * 99_999])
+def test_a_damaged_key_file_is_named(own_home: Path, text: str) -> None:
+    (made().build() / STAGE_FILE).write_text(text)
+    with pytest.raises(ValueError, match=r"stage\.json"):
+        made().build()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the stages of RUN, without the digests, as they were built in other days."""
+    home = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(home))
+        Inputs(RUN).build(quiet)
+        for stage in Inputs(RUN).graph.stages:
+            told = json.loads((stage.path / STAGE_FILE).read_text())
+            (stage.path / STAGE_FILE).write_text(json.dumps({"name": told["name"], "key": told["key"]}))
+    return home
+
+
+DAMAGE = {
+    "selection/rows.npy": lambda a: np.append(a, 10**9),
+    "tokens/document/ids.npy": lambda a: np.where(np.arange(len(a)) == 5, 99_999_999, a).astype(a.dtype),
+    "tokens/query/offsets.npy": lambda a: a[::-1].copy(),
+    "embeddings/query.npy": lambda a: a[:-1],
+    "clusters/assignment_N.npy": lambda a: a + 10_000,
+    "clusters/centroids_KD.npy": lambda a: a.astype(int),
+    "negatives/rows.npy": lambda a: a - 10**6,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("how", ["numbers", "cut"])
+def test_numbers_out_of_range_and_cut_files_are_named(
+    name: str, how: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "copy"))
+    shutil.copytree(built, tmp_path / "copy")
+    kind, _, file = name.partition("/")
+    path = next((tmp_path / "copy" / "stages" / kind).glob(f"[0-9a-f]*/{file}"))
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:90])
+    else:
+        np.save(path, DAMAGE[name](np.load(path)))
+    with pytest.raises(ValueError, match=file.replace(".", r"\.")):
+        execute(RUN, progress=quiet)
+    assert not (local_records() / f"{run_id(RUN)}.json").exists()
+    assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
