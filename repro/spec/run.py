@@ -40,6 +40,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
         "heads": ("random", "identity", "both-identity"),
         "backbone": ("nomic", "bert", "modernbert"),
+        "pooling": ("mean", "frequency"),
         "prompts": ("none", "task"),
         "protocol": ("full", "rerank", "rerank-bm25"),
         "measure": tuple(MEASURES),
@@ -89,6 +90,7 @@ class Run:
     tokens_per_document: int  # vectors each context document gives
     num_soft_prompts: int
     sequence_dropout: float
+    pooling: str  # of the second stage: the mean over a text's tokens, or weighted by frequency in the context (ours)
     residual: bool
     prompts: str
     max_tokens: int
@@ -133,6 +135,8 @@ class Run:
                 f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
                 f"{self.num_pretraining_steps}: give both or neither"
             )
+        if self.pooling != "mean" and self.architecture != "contextual":
+            raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
 
