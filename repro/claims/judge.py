@@ -22,7 +22,7 @@ from repro.claims.estimate import Estimate
 from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
-from repro.claims.varies import best_differs, interaction_test, table_of
+from repro.claims.varies import best_differs, interaction_test, query_noise_of, table_of
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Unit, Value, Varies
 from repro.spec.scales import scale_named
@@ -148,7 +148,7 @@ def _(claim: Correlation, evidence: Evidence, pool: Pool) -> Measured:
 @measure.register
 def _(claim: Varies, evidence: Evidence, pool: Pool) -> Measured:
     scores = table_of(claim, evidence)
-    size, p_value, words = interaction_test(scores)
+    size, p_value, words = interaction_test(scores, query_noise_of(claim, evidence))
     effect = Estimate(size, float("nan"), 0, claim.unit, len(evidence.seeds))
     if best_differs(scores):
         return Measured((effect,), {"HOLDS": p_value}, evidence, words)
@@ -195,7 +195,7 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
     if len(found.estimates) > 1:
         weakest = max(found.estimates, key=lambda one: p_values(claim, [one])["HOLDS"])
     assert judged.level is not None
-    low, high = weakest.interval(judged.level) or (None, None)
+    low, high = interval_of(weakest, judged.level, len(found.estimates) if isinstance(claim, Directed) else 1)
     if isinstance(claim, Directed) and low is not None and high is not None:
         bar = claim.sign * claim.margin
         is_above = (judged.verdict == "HOLDS") == (claim.sign > 0)
@@ -216,6 +216,17 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
         estimate=weakest,
         estimates=found.estimates,
     )
+
+
+def interval_of(weakest: Estimate, level: float, num_comparisons: int) -> tuple[float | None, float | None]:
+    """Return the interval of the weakest of several comparisons, which a claim of all of them is about.
+
+    It was chosen for being low, so its upper end is corrected for their number, as DIFFERS is; its lower end need not
+    be, as HOLDS need not (Berger & Hsu 1996, Statistical Science 11, 283-319).
+    """
+    low, _ = weakest.interval(level) or (None, None)
+    _, high = weakest.interval(level / num_comparisons) or (None, None)
+    return low, high
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
