@@ -15,8 +15,8 @@ from repro.spec.term import Unit
 class Estimate:
     """An effect with its standard error and degrees of freedom, in the metric's own unit.
 
-    `is_r`: a correlation of df + 2 units; its error is 1 / sqrt(df), of a gap over the two deviations that r and the bar
-    leave (Samiuddin, see `repro.claims.correlation`). An error that is not known is nan.
+    `is_r`: a correlation of df + 2 units; its error is 1 / sqrt(df), of a gap over what r and the bar leave (Samiuddin,
+    see `repro.claims.correlation`). An error that is not known is nan.
     """
 
     effect: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -159,6 +160,7 @@ def is_random(run: Run) -> bool:
     return run.architecture in TRAINED or run.measure in DRAWS
 
 
+@cache
 def training_of(run: Run) -> Run:
     """Return the run whose training `run` uses: the same with its scale's own evaluation."""
     fixed = scale_named(run.scale).fields
