@@ -9,8 +9,8 @@ from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 
 NUM_TRIALS = {"smoke": 4}
-MOST_TRIALS = 400
-"""Of each cell: a share of 5 % is then known to within 2.2 points, twice its standard error."""
+MOST_TRIALS = 250
+"""Of each cell: a share of 5 % is then known to within 2.8 points, twice its standard error."""
 
 
 def measure(inputs: Inputs, model: Any, folder: Path) -> Measured:
