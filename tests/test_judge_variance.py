@@ -94,9 +94,9 @@ def test_an_interaction_is_statsmodels_anova() -> None:
         for k in range(3)
     ]
     table = AnovaRM(pd.DataFrame(rows), "score", "seed", within=["dataset", "setting"]).fit().anova_table
-    _, p_value, words = interaction_test(scores)
-    assert words.endswith(f"= {table.loc['dataset:setting', 'F Value']:.2f}")
-    assert p_value >= table.loc["dataset:setting", "Pr > F"], "Box's epsilon only makes it stricter"
+    found = interaction_test(scores)
+    assert found.words.endswith(f"= {table.loc['dataset:setting', 'F Value']:.2f}")
+    assert found.p_value >= table.loc["dataset:setting", "Pr > F"], "Box's epsilon only makes it stricter"
 
 
 def test_what_setting_and_dataset_add_is_no_interaction() -> None:
@@ -118,8 +118,8 @@ def test_the_same_queries_again_are_no_interaction_of_dataset_and_setting() -> N
         parts = query_scores(rng, 5)
         table = np.stack([part.mean(axis=1) for part in parts], axis=1)
         noise = [query_noise(part, np.zeros(30)) for part in parts]
-        alone += interaction_test(table)[1] <= 0.05
-        beside += interaction_test(table, noise)[1] <= 0.05
+        alone += interaction_test(table).p_value <= 0.05
+        beside += interaction_test(table, noise).p_value <= 0.05
     assert alone > 100, "seeds alone take the noise of queries for a result"
     assert beside <= 200 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 200))
 

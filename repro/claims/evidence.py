@@ -34,6 +34,11 @@ class Evidence:
         """Return every record that judges, each once."""
         return list({record.id: record for each in self.records.values() for record in each.values()}.values())
 
+    def drawn_records(self) -> list[Record]:
+        """Return the records that a further seed would need again."""
+        systems = [system for system in self.records if not self.is_fixed(system)]
+        return list({record.id: record for one in systems for record in self.records[one].values()}.values())
+
     def is_fixed(self, system: Run) -> bool:
         """Return whether a system has no randomness: its one record stands for every seed."""
         return len({record.id for record in self.records[system].values()}) < len(self.seeds)

@@ -39,6 +39,28 @@ class QueryNoise:
         return float(np.trace(self.covariance_KK))
 
 
+@dataclass(frozen=True)
+class Interaction:
+    """What is known of an interaction: its deviation over the table, the p-value of none, and the test in words."""
+
+    size: float
+    p_value: float
+    words: str
+    beyond: float = 0.0  # its sum of squares beyond what noise puts there
+    of_seeds: float = 0.0  # the noise of one seed in that sum, which more seeds lower
+    of_queries: float = 0.0  # and that of queries, which they do not
+    df: float = 1.0
+
+    def is_seen_with(self, num_seeds: int, level: float, power: float) -> bool:
+        """Return whether so many seeds would see an interaction of this size, by the noncentral F."""
+        noise = self.of_seeds / num_seeds + self.of_queries
+        if not noise or not self.beyond:
+            return False
+        free = (self.df, self.df * (num_seeds - 1))
+        missed = special.ncfdtr(*free, self.df * self.beyond / noise, special.fdtri(*free, 1 - level))
+        return bool(missed <= 1 - power)
+
+
 def table_of(claim: Varies, evidence: Evidence) -> np.ndarray:
     """Return the scores of each seed, dataset and setting (S, D, K), averaged over what else the term picks."""
     columns = []
@@ -107,25 +129,27 @@ def interaction_of(scores_SDK: np.ndarray) -> np.ndarray:
     return scores_SDK - rows - columns + scores_SDK.mean(axis=(1, 2), keepdims=True)
 
 
-def interaction_test(scores_SDK: np.ndarray, queries_D: Sequence[QueryNoise] = ()) -> tuple[float, float, str]:
-    """Return the size of the interaction (its deviation over the table), the p-value of none, and the test in words."""
+def interaction_test(scores_SDK: np.ndarray, queries_D: Sequence[QueryNoise] = ()) -> Interaction:
+    """Test whether settings do on a dataset what they do not on others, beyond the noise of seeds and queries."""
     left_SDK = interaction_of(scores_SDK)
     num_seeds = len(scores_SDK)
     mean_DK = left_SDK.mean(axis=0)
     size = math.sqrt(float((mean_DK**2).mean()))
     noise_SC = (left_SDK - mean_DK).reshape(num_seeds, -1)
     if num_seeds < 2:
-        return size, 1.0, "one seed says nothing of an interaction"
+        return Interaction(size, 1.0, "one seed says nothing of an interaction")
     if not noise_SC.any():
-        return size, 1.0, "seeds do not vary"
+        return Interaction(size, 1.0, "seeds do not vary")
     of_seeds = noise_SC.T @ noise_SC / ((num_seeds - 1) * num_seeds)
     parts = [(float(np.trace(of_seeds)), free_of(of_seeds) * (num_seeds - 1))]
     parts += [((1 - 1 / len(mean_DK)) * one.size, free_of(one.covariance_KK) * one.df) for one in queries_D if one.size]
     total = of_seeds + _of_queries(queries_D, noise_SC.shape[1])
     variance = float(np.trace(total))
     free = (free_of(total), variance**2 / sum(part**2 / df for part, df in parts))
-    ratio = float((mean_DK**2).sum()) / variance
-    return size, float(special.fdtrc(*free, ratio)), f"F({free[0]:.1f}, {free[1]:.1f}) = {ratio:.2f}"
+    squares = float((mean_DK**2).sum())
+    words = f"F({free[0]:.1f}, {free[1]:.1f}) = {squares / variance:.2f}"
+    p_value, beyond = float(special.fdtrc(*free, squares / variance)), max(0.0, squares - variance)
+    return Interaction(size, p_value, words, beyond, parts[0][0] * num_seeds, variance - parts[0][0], free[0])
 
 
 def free_of(covariance: np.ndarray) -> float:
