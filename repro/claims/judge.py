@@ -24,7 +24,6 @@ from repro.claims.needs import Need, need_of, seeds_for_interaction
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
 from repro.claims.varies import Interaction, best_differs, interaction_test, query_noise_of, table_of
-from repro.records.spent import seconds_of
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Unit, Value, Varies
 from repro.spec.scales import scale_named
@@ -235,7 +234,7 @@ def _needing(judged: Judgement, found: Measured) -> Judgement:
     seconds = None
     if need.num_seeds is not None:
         more = need.num_seeds - (0 if judged.is_post_hoc else judged.estimate.num_seeds)
-        seconds = max(0, more) * sum(seconds_of(found.evidence.drawn_records())) / len(found.evidence.seeds)
+        seconds = max(0, more) * found.evidence.seconds_a_seed()
     return replace(
         judged,
         seeds_needed=need.num_seeds,

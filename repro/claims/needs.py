@@ -74,7 +74,7 @@ def least(first: int, last: int, is_enough: Callable[[int], bool]) -> int | None
 
 
 def power_of(gap: float, found: Estimate, num_seeds: int, level: float) -> float:
-    """Return the probability that a gap is seen with a number of seeds, on its own side."""
+    """Return the probability that a gap is seen with a number of seeds, on its own side: the other is a false one."""
     from scipy import special
 
     error = math.sqrt(found.deviation**2 / num_seeds + found.shared)
