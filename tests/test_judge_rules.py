@@ -133,11 +133,17 @@ def test_a_verdict_and_its_printed_interval_never_contradict(tmp_path: Path) -> 
         assert judged.level == pytest.approx(0.05 / 4)
 
 
-@pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence"])
+@pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence", "all", "family"])
 def test_false_verdicts_are_rare_where_seeds_dominate(kind: str) -> None:
     """The committed experiment has every cell; here the one where the old judge was wrong in one of six trials."""
     found = simulate(Cell(kind, "none", 5, 3), 60, seed=1)
     assert found["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60) and found["covered"] >= 0.86
+
+
+def test_false_verdicts_that_settings_differ_are_rare_where_queries_dominate() -> None:
+    """Eight seeds share their queries: a test over seeds alone was wrong in four of five trials."""
+    assert simulate(Cell("varies", "none", 0, 8), 60, seed=1)["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+    assert simulate(Cell("varies", "one-point", 0, 8), 60, seed=1)["decided"] >= 0.4
 
 
 def test_power_says_the_seeds_that_a_t_test_needs(tmp_path: Path) -> None:
