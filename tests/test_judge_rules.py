@@ -133,6 +133,47 @@ def test_a_verdict_and_its_printed_interval_never_contradict(tmp_path: Path) -> 
         assert judged.level == pytest.approx(0.05 / 4)
 
 
+def in_common(folder: Path, runs: Sequence[Run], metric: str) -> list[Record]:
+    """Records whose number is mostly the chance of a seed and its batches, and a little of the run's own."""
+    made = []
+    for run in runs:
+        common = np.random.default_rng([run.seed, run.batch_size, run.num_warmup_steps]).normal(0, 0.05)
+        own = np.random.default_rng([run.seed, run.num_first_stage_layers, run.num_epochs or 0]).normal(0, 0.0005)
+        is_deep = run.architecture == "contextual" and run.num_first_stage_layers == 2
+        gain = 0.01 * (is_deep or run.num_epochs == 8)
+        metrics = {metric: 0.5 + common + own + gain}
+        made.append(write_record(folder, run, metrics=metrics, arrays={}, provenance={}))
+    return made
+
+
+def test_measures_of_training_are_paired_where_models_see_the_same_batches(tmp_path: Path) -> None:
+    """Else the spread of easy and hard batches over seeds, which is in the pool, would hide any difference."""
+    many = grid(base("desk"), num_warmup_steps=tuple(range(1, 31)), seed=(0, 1, 2))
+    published = Pool(in_common(tmp_path, many, "train/accuracy"))
+    runs = grid(base("desk", architecture="contextual"), num_first_stage_layers=(1, 2), seed=(0, 1, 2))
+    made = in_common(tmp_path, runs, "train/accuracy")
+    deep, shallow = (term("train/accuracy", num_first_stage_layers=depth) for depth in (2, 1))
+    paired = Claim.order("X.a", pairs=[(deep, shallow)], **SAID)
+    assert verdict(paired, made, pool=published) == "HOLDS"
+    other = [
+        replace(one, run=replace(one.run, batch_size=64)) if one.run.num_first_stage_layers > 1 else one for one in made
+    ]
+    assert verdict(paired, other, pool=published) == "UNDECIDED", "other batches have nothing in common"
+
+
+def test_second_phases_are_paired_where_they_go_on_from_the_same_first(tmp_path: Path) -> None:
+    score = "desk/mean/ndcg_at_10"
+    many = grid(base("desk"), num_warmup_steps=tuple(range(1, 31)), seed=(0, 1, 2))
+    published = Pool(in_common(tmp_path, many, score))
+    first: dict[str, object] = {"pretraining_corpus": "wheels", "num_pretraining_steps": 100, "num_steps": None}
+    runs = grid(base("desk", **{**first, "num_epochs": 1}), num_epochs=(1, 8), seed=(0, 1, 2))
+    made = in_common(tmp_path, runs, score)
+    claim = Claim.order("X.a", pairs=[(term(score, num_epochs=8), term(score, num_epochs=1))], **SAID)
+    assert verdict(claim, made, pool=published) == "HOLDS"
+    alone = [replace(one, run=replace(one.run, pretraining_corpus=None, num_pretraining_steps=None)) for one in made]
+    assert verdict(claim, alone, pool=published) == "UNDECIDED"
+
+
 @pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence", "all", "family"])
 def test_false_verdicts_are_rare_where_seeds_dominate(kind: str) -> None:
     """The committed experiment has every cell; here the one where the old judge was wrong in one of six trials."""
