@@ -13,6 +13,8 @@ STATED: dict[str, Any] = {"stated": "2026-11-22"}
 wording changed."""
 ADDED: dict[str, Any] = STATED | {"seen_seeds": LOOKED_AT}
 RESTATED: dict[str, Any] = ADDED | {"version": 2}
+PAIRED: dict[str, Any] = ADDED | {"version": 3}
+"""Of a restated claim that has since been judged seed by seed, on what its runs do not have in common."""
 
 TABLE1 = tuple(range(3, 8))
 """More seeds of Table 1's contextual batches, with either architecture, at desk."""

@@ -180,16 +180,6 @@ def _word(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
-def seconds_of(records: Iterable[Record]) -> tuple[float, float]:
-    """Return seconds of training and of measuring; a training that several runs share counts once."""
-    trained, measured = {}, 0.0
-    for record in records:
-        training = record.provenance.get("training") or {}
-        trained[training.get("id", record.id)] = float(training.get("seconds", 0.0))
-        measured += float(record.provenance.get("evaluation_seconds", 0.0))
-    return sum(trained.values()), measured
-
-
 def machines_of(records: Iterable[Record]) -> list[str]:
     """Return the different machines that records were made on, in words."""
     found: dict[str, None] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -152,6 +153,23 @@ EVALUATION_FIELDS = (
     "measure",
 )
 """Fields that cannot change a training: runs that differ in nothing else share theirs."""
+MODEL_FIELDS = (
+    "architecture",
+    "backbone",
+    "start",
+    "num_layers",
+    "num_first_stage_layers",
+    "hidden_size",
+    "num_contexts",
+    "tokens_per_document",
+    "num_soft_prompts",
+    "sequence_dropout",
+    "residual",
+    "prompts",
+    "max_tokens",
+    "heads",
+)
+"""Fields that cannot change a batch: runs of one seed that differ in nothing else see the same pairs at each step."""
 
 
 DRAWS = ("batches", "neighbours", "cluster", "calibration")
@@ -163,10 +181,17 @@ def is_random(run: Run) -> bool:
     return run.architecture in TRAINED or run.measure in DRAWS
 
 
+@cache
 def training_of(run: Run) -> Run:
     """Return the run whose training `run` uses: the same with its scale's own evaluation."""
     fixed = scale_named(run.scale).fields
     return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
+
+
+@cache
+def batches_of(run: Run) -> tuple[object, ...]:
+    """Return what decides the batches of a run but for its seed, as values that can be compared."""
+    return tuple(getattr(run, name) for name in FIELDS if name not in ("seed", *MODEL_FIELDS, *EVALUATION_FIELDS))
 
 
 PHASE_FIELDS = (
