@@ -2,8 +2,8 @@
 
 1. Queries are paired. In each collection the difference is the mean over its queries; a family's and the suite's are
 means over their collections. 2. An interval is the middle 95 % of 2000 bootstrap resamples of the queries within each
-collection (`claims/bootstrap.py`). Collections are resampled by themselves, so a family's resamples are the means of its
-collections' resamples. It covers other queries, not another training seed or another draw of context documents.
+collection (`claims/bootstrap.py`). Collections are resampled by themselves, so a family's resamples are the means of
+its collections' resamples. It covers other queries, not another training seed or another draw of context documents.
 
 Shapes: Q queries of all collections, in the order of the collections; R resamples; G groups.
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -49,7 +50,7 @@ def _shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: i
     """Return the shares of one layer, (N, 3)."""
     paid_NSL = weights_NHLL.float().mean(1)[:, num_prefix:]
     bounds = (0, num_contexts, num_prefix, paid_NSL.shape[2])
-    summed = [paid_NSL[:, :, first:last].sum(2) for first, last in zip(bounds, bounds[1:], strict=False)]
+    summed = [paid_NSL[:, :, first:last].sum(2) for first, last in pairwise(bounds)]
     mask_NS1 = texts.mask_NS[:, :, None].float()
     return (torch.stack(summed, dim=2) * mask_NS1).sum(1) / mask_NS1.sum(1)
 

@@ -25,7 +25,14 @@ def test_a_familys_difference_is_the_mean_of_its_collections() -> None:
     assert found["insects"].difference == pytest.approx((own["ants"] + own["bees"]) / 2, abs=1e-6)
     assert found["trees"].difference == pytest.approx(own["oaks"], abs=1e-6)
     assert found["mean"].difference == pytest.approx(sum(own.values()) / 3, abs=1e-6)
-    assert groups_of(ROWS) == {"ants": [0], "oaks": [1], "bees": [2], "insects": [0, 2], "trees": [1], "mean": [0, 1, 2]}
+    assert groups_of(ROWS) == {
+        "ants": [0],
+        "oaks": [1],
+        "bees": [2],
+        "insects": [0, 2],
+        "trees": [1],
+        "mean": [0, 1, 2],
+    }
 
 
 def test_a_collections_interval_is_that_of_scipy() -> None:
@@ -41,7 +48,11 @@ def test_the_means_interval_is_that_of_resampling_within_collections() -> None:
     strata_Q = np.repeat(np.arange(3), [row["num_queries"] for row in ROWS])
     low, high = percentile_interval(paired_bootstrap([FIRST_Q], [SECOND_Q], strata_Q))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
-    assert found.as_metrics("x/mean") == {"x/mean/difference": found.difference, "x/mean/low": found.low, "x/mean/high": found.high}
+    assert found.as_metrics("x/mean") == {
+        "x/mean/difference": found.difference,
+        "x/mean/low": found.low,
+        "x/mean/high": found.high,
+    }
 
 
 def test_collections_of_equal_size_are_resampled_by_themselves() -> None:
