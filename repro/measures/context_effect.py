@@ -176,16 +176,28 @@ class Watched:
 
 
 def cosine_distance(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
-    """Return 1 − cosine of paired unit vectors, mean over them, at least 0."""
-    cosines_N = np.einsum("nd,nd->n", first_ND.astype(np.float64), second_ND.astype(np.float64))
-    return float(np.mean(np.maximum(1 - cosines_N, 0)))
+    """Return 1 − cosine of paired vectors, mean over them."""
+    return float(np.mean(cosine_distances(first_ND, second_ND)))
+
+
+def cosine_distances(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
+    """Return 1 − cosine of paired vectors, float64 (N,); exactly 0 for equal ones, precise for all but equal ones.
+
+    It is half the squared distance of the unit vectors. One first vector may stand for all.
+    """
+    return 0.5 * ((_unit(first_ND) - _unit(second_ND)) ** 2).sum(axis=1)
+
+
+def _unit(vectors_ND: np.ndarray) -> np.ndarray:
+    exact_ND = vectors_ND.astype(np.float64)
+    unit_ND: np.ndarray = exact_ND / np.maximum(np.linalg.norm(exact_ND, axis=1, keepdims=True), np.finfo(float).tiny)
+    return unit_ND
 
 
 def distinct_vectors(model: ContextualModel, num_documents: int) -> np.ndarray:
     """Return the unit context vectors that are set, (C, D), without repeats and null vectors that fill places."""
     assert model.context_CD is not None, "a context was set"
-    vectors_CD = model.context_CD[: num_documents * model.config.tokens_per_document].float().cpu().numpy()
-    return vectors_CD / np.maximum(np.linalg.norm(vectors_CD, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return _unit(model.context_CD[: num_documents * model.config.tokens_per_document].float().cpu().numpy())
 
 
 def mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:

@@ -26,7 +26,7 @@ from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.retrieval import ranked, score
 from repro.evaluate.suites import HEADLINE, Encoder
-from repro.measures.context_effect import cosine_distance
+from repro.measures.context_effect import cosine_distance, cosine_distances
 from repro.model.prompts import with_prompt
 
 WORD = re.compile(r"\w+")
@@ -187,7 +187,7 @@ class Look:
         read = part_read(encoder, self._text, self._role)
         self._words = words_of(read)
         vectors_ND = encoder.encode([read, *(without_word(read, word) for word in self._words)], self._role)
-        turned_W = turns(vectors_ND)
+        turned_W = cosine_distances(vectors_ND[:1], vectors_ND[1:])
         self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
         self._vectors[kind] = vectors_ND[:1]
 
@@ -210,12 +210,6 @@ def words_of(text: str) -> list[str]:
 def without_word(text: str, word: str) -> str:
     """Return a text without any occurrence of a word, whatever its case."""
     return " ".join(WORD.sub(lambda found: "" if found[0].lower() == word else found[0], text).split())
-
-
-def turns(vectors_ND: np.ndarray) -> np.ndarray:
-    """Return 1 − cosine of the first vector with each other one, at least 0, float64 (W,); vectors are unit vectors."""
-    exact_ND = vectors_ND.astype(np.float64)
-    return np.maximum(1 - exact_ND[1:] @ exact_ND[0], 0)
 
 
 def part_read(encoder: Encoder, text: str, role: str) -> str:
