@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from repro.cli.options import AsJson, print_json
+from repro.records.lookup import run_of_id
+from repro.spec.identity import run_id
 
 
 def explain_context(
@@ -32,7 +34,7 @@ def explain_context(
         raise ValueError("which model? give the beginning of a run's id, or --model FOLDER")
     if not query.strip():
         raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
-    source = str(run or model)
+    source = run_id(run_of_id(run)) if run else str(model)
     _tell(f"opening {source}")  # before the imports: they load torch
     from repro.interop.explaining import AskedQuery, explain_anything
     from repro.report.context import context_views

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PREFIX = "context_effect"
 OTHERS = ("wrong", "null")
-NUM_MOVED, NUM_WATCHED = 16, 4
+NUM_MOVED, NUM_WATCHED = 8, 4
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ class Watched:
     moved: dict[str, list[float]] = field(default_factory=dict)  # by kind, a value a collection
     shares_K3: list[np.ndarray] = field(default_factory=list)
     even_3: list[np.ndarray] = field(default_factory=list)
+    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # what was set, by corpus and role
 
     def look(self, encoder: Encoder, collection: Collection, other: Retrieval | None) -> None:
         """Look at one collection; `other` is its wrong corpus."""
@@ -134,22 +135,28 @@ class Watched:
         own_ND = encoder.encode(texts, role)
         self._look_inside(encoder, retrieval, texts[:NUM_WATCHED], role)
         for kind in self.kinds:
-            self._set(encoder, kind, other, role)
+            self._set(encoder, kind, None if kind == "null" else other, role)
             self.moved.setdefault(kind, []).append(cosine_distance(own_ND, encoder.encode(texts, role)))
 
     def _set(self, encoder: Encoder, kind: str, source: Retrieval | None, role: str) -> None:
+        """Give a context; a corpus that is one collection's own and another's wrong one is embedded once."""
+        model, key = contextual_model(encoder), (None if source is None else source.name, role)
+        if model is not None and key in self._contexts:
+            model.context_CD = self._contexts[key]
+            return
         drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
         encoder.set_context(drawn.texts, self.seed, role)
+        if model is not None:
+            self._contexts[key] = model.context_CD
 
     def _look_inside(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
         """Keep the context vectors that are set and the attention to them, where the encoder is a model of ours."""
+        model = contextual_model(encoder)
+        if model is None:
+            return
         from repro.model.attention import attention_shares
-        from repro.model.contextual import ContextualModel
         from repro.model.texts import texts_from
 
-        model = getattr(encoder, "model", encoder)
-        if not isinstance(model, ContextualModel):
-            return
         self.vectors_CD.append(distinct_vectors(model, min(self.num_contexts, len(retrieval.documents))))
         tokens = model.tokenize(texts, role)
         found_KN3 = attention_shares(model, texts_from(*tokens.pad(range(len(tokens)))).to(model.device))
@@ -173,6 +180,14 @@ class Watched:
                 parts = zip(("contexts", "prompts", "text"), shares_3, strict=True)
                 found |= {f"attention/{name}/{part}": float(share) for part, share in parts}
         return found
+
+
+def contextual_model(encoder: Encoder) -> ContextualModel | None:
+    """Return the model of ours that an encoder is, or stands in front of; None for any other."""
+    from repro.model.contextual import ContextualModel
+
+    model = getattr(encoder, "model", encoder)
+    return model if isinstance(model, ContextualModel) else None
 
 
 def cosine_distance(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
