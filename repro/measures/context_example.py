@@ -17,6 +17,7 @@ from repro.measures.context_words import Explanation, Query, Swap, Word, explain
 from repro.spec.artefact import ABSENT
 
 EXHIBIT = "context_example"
+COLUMNS = ("what", "text", "own", "wrong", "null")
 NUM_WORDS, NUM_RANKED = 6, 3
 Rows = list[dict[str, str | float]]
 
