@@ -140,13 +140,14 @@ def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroo
 
 
 def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents(texts: Inputs) -> None:
-    queries = {"home": ("rain on hills", "bread or drum"), "away": ("copper wires", "violin and drum on hills")}
+    queries = {"home": ("rain snow", "bread kettle"), "away": ("copper wires", "band violin")}
     collections = {
         name: Collection(_with_queries(one.retrieval, queries[name]), one.quirks)
         for name, one in read_collections(texts.suite).items()
     }
     own_Q, wrong_Q = compute_word_scores(texts, collections, 2)
-    expected = {"own": [], "wrong": []}
+    assert (own_Q != wrong_Q).sum() == 3, "queries that tell the two contexts apart"
+    expected: dict[str, list[float]] = {"own": [], "wrong": []}
     for name, other in (("home", "away"), ("away", "home")):
         for kind, source in (("own", name), ("wrong", other)):
             given = draw_context("own", collections[source].retrieval, num_contexts=2, seed=0).texts
