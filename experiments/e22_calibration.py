@@ -51,8 +51,8 @@ FIGURE = Figure(
     name="calibration",
     title="How often the judge is wrong, on simulated records",
     caption=(
-        "False verdicts of the judge on simulated records, three draws of 250 trials a cell; a dot is one draw: of a truth "
-        "and a level of seed noise. Claims are judged at 5 %."
+        "False verdicts of the judge on simulated records, three draws of 250 trials a cell; a dot is one draw: of a "
+        "truth and a level of seed noise. Claims are judged at 5 %."
     ),
     kind="dots",
     points="calibration/*/*/*/*/false",

@@ -40,9 +40,18 @@ def explain_context(
     from repro.report.context import context_views
     from repro.report.formats import render
 
-    drawn = {"context_seed": context_seed, "num_contexts": num_contexts}
-    opened = {"model": source, "revision": revision, "device": device, "suite": suite, "dataset": dataset}
-    told = explain_anything(AskedQuery(query=query, top=top, **drawn, **opened), progress=_tell)
+    asked = AskedQuery(
+        source,
+        query,
+        suite=suite,
+        dataset=dataset,
+        context_seed=context_seed,
+        num_contexts=num_contexts,
+        top=top,
+        revision=revision,
+        device=device,
+    )
+    told = explain_anything(asked, progress=_tell)
     if as_json:
         return print_json(told.as_dict())
     for view in context_views(told, num_words=words):

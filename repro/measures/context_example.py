@@ -32,8 +32,9 @@ def context_example(seen: Seen, runs: Path) -> dict[str, Rows]:
     if not all(found[kind].get(query.id) for kind in kinds):
         return {}
     swap = Swap(seen.encoder, seen.collections[dataset], seen.wrong(dataset), kinds, seen.count, seen.seed)
-    names = {"called": "", "suite": seen.inputs.suite.name, "top": NUM_RANKED}
-    return {EXHIBIT: context_rows(explain_query(swap, query, lambda kind: found[kind][query.id], **names))}
+    suite = seen.inputs.suite.name
+    told = explain_query(swap, query, lambda kind: found[kind][query.id], called="", suite=suite, top=NUM_RANKED)
+    return {EXHIBIT: context_rows(told)}
 
 
 def _chosen(seen: Seen) -> tuple[str, Query]:
@@ -56,7 +57,11 @@ def context_rows(told: Explanation) -> Rows:
         ranks = {kind: str(rank or ABSENT) for kind, rank in hit.ranks.items()}
         what = "relevant document, rank" if hit.is_relevant else "document, rank"
         rows.append({"what": what, "text": shorten(hit.text), **ranks})
-    shown = {"what": "words of", "text": shorten(told.document.text), **dict.fromkeys(told.corpora, "")}
+    shown: dict[str, str | float] = {
+        "what": "words of",
+        "text": shorten(told.document.text),
+        **dict.fromkeys(told.corpora, ""),
+    }
     words = [_word_row("its word, weight %", word) for word in telling_words(told.document.words, NUM_WORDS)]
     return [*rows, shown, *words]
 

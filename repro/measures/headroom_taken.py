@@ -86,7 +86,8 @@ def compute_word_scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute what `word_scores` returns."""
     prior_V, seed = training_prior(inputs), inputs.run.context_seed
-    others, found = wrong_corpora(inputs.suite.datasets), {side: [] for side in SIDES}
+    others = wrong_corpora(inputs.suite.datasets)
+    found: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
     for dataset in inputs.suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
         under = word_overlap(own.retrieval)
