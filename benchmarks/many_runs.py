@@ -25,6 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from repro.claims.variance import system_of
 from repro.records.store import Record, read_records, write_record
 from repro.spec import Run, first_phase_of, is_random
 from repro.spec.identity import run_id, training_id
@@ -35,7 +36,7 @@ from slurm.sweep import Submission
 
 SCALE = "desk"
 MOST_SECONDS, MOST_MEBIBYTES = 10.0, 500.0
-CHILD = "--as-if-published"
+CHILD, RECORDED = "--as-if-published", "recorded.json"
 
 
 def main() -> int:
@@ -86,6 +87,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
     published = home() / "published" / "as-if-published"
     published.parent.mkdir()
     published.symlink_to(local_records(), target_is_directory=True)
+    published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
     last = max(run.seed for run in runs)
     varied = cycle(run for run in dict.fromkeys(runs) if is_random(run))
     others = [replace(run, seed=last + number) for number, run in zip(range(1, num_runs - len(runs) + 1), varied)]
@@ -151,14 +153,14 @@ def as_if_published() -> None:
 
 
 def extend_experiments(folder: Path) -> None:
-    """Let every experiment ask also for the seeds of its runs that a folder has records of."""
+    """Let every experiment ask also for the seeds of its runs that have records beside a folder's list."""
     seeds: defaultdict[Run, list[Run]] = defaultdict(list)
-    for path in folder.glob("*.json"):
-        run = Run(**json.loads(path.read_text())["run"])
-        seeds[replace(run, seed=0)].append(run)
+    for values in json.loads(folder.with_name(RECORDED).read_text()):
+        run = Run(**values)
+        seeds[system_of(run)].append(run)
     for experiment in experiments():
         declared = experiment.runs(SCALE)
-        found = [run for one in declared for run in seeds[replace(one, seed=0)]]
+        found = [run for one in declared for run in seeds[system_of(one)]]
         object.__setattr__(experiment, "runs", lambda scale, found=(*declared, *found): tuple(dict.fromkeys(found)))
 
 
