@@ -73,7 +73,9 @@ def timed(words: list[str]) -> bool:
     seconds, mebibytes = time.monotonic() - started, used.ru_maxrss / 1024
     name = " ".join(word for word in words if "/" not in word)
     spent = used.ru_utime + used.ru_stime
-    print(f"{name:<30} {seconds:5.1f} s {spent:5.1f} s of CPU {mebibytes:5.0f} MiB, exit {child.returncode}", flush=True)
+    print(
+        f"{name:<30} {seconds:5.1f} s {spent:5.1f} s of CPU {mebibytes:5.0f} MiB, exit {child.returncode}", flush=True
+    )
     return child.returncode == 0 and seconds <= MOST_SECONDS and mebibytes <= MOST_MEBIBYTES
 
 
@@ -131,9 +133,7 @@ def write_mixture(run: Run, first: Record, second: Record) -> Record:
     told: dict[str, Any] = dict(first.provenance)
     if (phase := first_phase_of(run)) is not None and told.get("training"):
         told["training"] = told["training"] | {"first_phase": training_id(phase)}
-    return write_record(
-        local_records(), run, metrics=metrics, arrays=arrays, provenance=told, exhibits=first.exhibits
-    )
+    return write_record(local_records(), run, metrics=metrics, arrays=arrays, provenance=told, exhibits=first.exhibits)
 
 
 # ---- the process that is timed

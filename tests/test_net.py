@@ -1,12 +1,18 @@
 """Whatever a verb raises is one line: a mistake or a missing thing exits 2, a bug exits 70 with a report on disk."""
 
+import io
+import os
+import pty
+import struct
 import sys
+import termios
+from fcntl import ioctl
 from pathlib import Path
 
 import click
 import pytest
 
-from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded
+from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded, wrapped
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 
 
@@ -71,3 +77,40 @@ def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with (tmp_path / "out").open("w") as sink:
         monkeypatch.setattr(sys, "stdout", sink)
         assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE
+
+
+LONG = "/data/" + "deep/" * 30 + "runs.json"
+MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan table1 --scale desk`, or ask for another"
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_wrapped_message_fits_and_what_is_copied_stays_in_one_piece(width: int) -> None:
+    lines = wrapped(f"error: {MESSAGE}", width).split("\n")
+    assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
+    assert any(f"{LONG}," in line for line in lines)
+    assert any("`repro plan table1 --scale desk`," in line for line in lines)
+    pieces = (LONG, "`repro plan table1 --scale desk`")
+    assert all(len(line) <= width or line.strip().startswith(pieces) for line in lines)
+
+
+@pytest.mark.parametrize(("told", "width"), [(0, 80), (60, 60)])
+def test_on_a_terminal_messages_are_wrapped_at_its_width_or_at_80(
+    told: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, told, 0, 0))
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        ends(ValueError("one word after the other " * 12), monkeypatch)
+        terminal.flush()
+        said = os.read(ours, 4096).decode()
+    os.close(ours)
+    longest = max(map(len, said.splitlines()))
+    assert width - 8 < longest <= width
+
+
+def test_off_a_terminal_a_message_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    ends(ValueError(MESSAGE), monkeypatch)
+    assert stream.getvalue() == f"error: {MESSAGE}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +42,7 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
 def published_pool(scale: str) -> Pool:
     """Return the published records of a scale, read once as long as none is added or removed."""
     folder = RECORDS["published"]()
-    return _pool(folder, scale, tuple(sorted(one for one in os.listdir(folder) if one.endswith(".json"))))
+    return _pool(folder, scale, tuple(sorted(path.name for path in folder.glob("*.json"))))
 
 
 @lru_cache(maxsize=4)

@@ -42,7 +42,7 @@ def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) 
 
 
 def _partners(pick: Pick | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
-    """Return what finds the record that a pick means beside another: that of its seed when there is one, else the first;
+    """Return what finds the record that a pick means beside another: that of its seed, where there is none the first;
     without a pick the record itself.
     """
     if pick is None:

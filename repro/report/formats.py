@@ -87,7 +87,8 @@ def plain_lines(view: View) -> Iterator[str]:
 
 def _print_text(view: View) -> None:
     if len(view.rows) > MOST_FOLDED_ROWS:
-        return sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
+        sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable

@@ -29,13 +29,13 @@ def home() -> Path:
 
 
 @lru_cache(maxsize=64)
-def _resolved_from(folder: str, path: Path) -> Path:
-    return Path(folder, path).resolve()
+def _resolved_from(path: Path) -> Path:
+    return path.resolve()
 
 
 def _resolved(path: Path) -> Path:
     """Return a path without links; asked once, since ten thousand runs ask for it forty thousand times."""
-    return _resolved_from("" if path.is_absolute() else os.getcwd(), path)
+    return _resolved_from(path if path.is_absolute() else Path.cwd() / path)
 
 
 def _user_data() -> Path:
