@@ -54,7 +54,7 @@ def main() -> int:
         made.join()
         print(f"{asked.num_runs} runs, {asked.num_records} records", flush=True)
         verbs = (["status", str(sweep)], ["status", str(sweep), "--json"], ["show", str(sweep)],
-                 ["check", "--scale", SCALE], ["report", "--scale", SCALE, "--out", f"{folder}/report.html"])  # fmt: skip
+                 ["check", "--scale", SCALE], ["report", "--scale", SCALE, "--out", f"{folder}/r.html"])  # fmt: skip
         kept = [timed(words) for words in verbs]
     return 0 if all(kept) else 1
 
@@ -92,7 +92,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
     published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
     last = max(run.seed for run in runs)
     varied = cycle(run for run in dict.fromkeys(runs) if is_random(run))
-    others = [replace(run, seed=last + number) for number, run in zip(range(1, num_runs - len(runs) + 1), varied)]
+    others = [replace(next(varied), seed=last + number) for number in range(1, num_runs - len(runs) + 1)]
     for run in others[::2]:
         item_of_run(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
     sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))

@@ -1,7 +1,8 @@
 """The net under the command line: whatever a verb raises ends in one line and an exit code.
 
-On a terminal the line is wrapped at its width, paths and commands whole. What is not a bug of ours (a value, a file, a disk, a missing package) is one line and exit code 2. Anything else is a
-bug: one line that names it and the file of a full report, and exit code 70. `--debug` shows the traceback of either.
+What is not a bug of ours (a value, a file, a disk, a missing package) is one line and exit code 2. Anything else is a
+bug: one line that names it and the file of a full report, and exit code 70. `--debug` shows the traceback of either. A
+terminal gets the line wrapped at its width, paths and commands in one piece.
 """
 
 from __future__ import annotations
