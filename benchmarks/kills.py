@@ -24,6 +24,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -47,9 +48,7 @@ MOMENTS = (
     *("arrays half written", "arrays just named", "record half written", "record just named"),
 )
 NUM_STEPS, CHECKPOINT_EVERY = 40, 5
-MOST_SECONDS_TO_LIVE = 6.0
-MOST_KILLS_OF_A_RUN = 6
-"""A run that is interrupted more than ten times counts as failed, which is as it should be."""
+MOST_SECONDS_OF_A_CHILD, MOST_SECONDS_OF_A_QUEUE = 6.0, 60.0
 QUEUE, SPEED = "queue", "train/pairs_per_second"
 
 
@@ -135,21 +134,24 @@ class Fates:
         """Kills that are still to come."""
         return max(0, self.num_kills - len(self.hits()))
 
-    def draw(self, item: str) -> tuple[str, Random] | None:
+    def draw(self) -> tuple[str, Random] | None:
         """Return the moment at which a process that begins now is killed; None: it lives."""
         number = len(list(self.folder.glob("*.begun")))
         (self.folder / f"{number}-{os.getpid()}.begun").touch()
         random = Random(f"{self.seed}/{number}")
-        spent = sum(hit.endswith(f",{item}") for hit in self.hits())
-        if not self.num_left or (item != QUEUE and spent >= MOST_KILLS_OF_A_RUN):
-            return None
-        return random.choice(MOMENTS), random
+        return (random.choice(MOMENTS), random) if self.num_left else None
 
     def kill_me(self, moment: str, item: str) -> None:
         """Write down that this process is hit, and end it at once."""
-        if self.num_left:
-            (self.folder / f"{os.getpid()}-{time.monotonic_ns()}.hit").write_text(f"{moment},{item}")
-            os.kill(os.getpid(), signal.SIGKILL)
+        (self.folder / f"{os.getpid()}-{time.monotonic_ns()}.hit").write_text(f"{moment},{item}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def kill_me_later(self, random: Random, most_seconds: float, item: str) -> None:
+        """End this process at a random moment, unless all kills are spent by then."""
+        moment = QUEUE if item == QUEUE else "random"
+        timer = threading.Timer(random.uniform(0, most_seconds), lambda: self.num_left and self.kill_me(moment, item))
+        timer.daemon = True
+        timer.start()
 
 
 def queue_in_child(runs: tuple[Run, ...], fates: Fates) -> bool:
@@ -168,13 +170,12 @@ def queue_in_child(runs: tuple[Run, ...], fates: Fates) -> bool:
 
 def _queue(runs: tuple[Run, ...]) -> int:
     fates = Fates.current
-    drawn = fates.draw(QUEUE)
+    drawn = fates.draw()
     if drawn is not None and fates.num_kills:
-        threading.Timer(drawn[1].uniform(3, 30), fates.kill_me, (QUEUE, QUEUE)).start()
+        fates.kill_me_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE)
     log = (home() / "queue.log").open("a")
-    ended = start(
-        runs, profile_named("here"), sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log)
-    )
+    patient = replace(profile_named("here"), max_requeues=10**6)  # more than ten interruptions would be a failure
+    ended = start(runs, patient, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
     bad = {name: how for name, how in ended.items() if how != "done"}
     print(bad or "", end="", file=sys.stderr)
     return 3 if bad else 0
@@ -223,7 +224,7 @@ class Forked:
 def _child(file: Path) -> int:
     job = json.loads(file.read_text())["job"]
     item = f"{job['stage'] or 'run'} {job['run']['architecture']} {job['run']['seed']}"
-    drawn = Fates.current.draw(item)
+    drawn = Fates.current.draw()
     if drawn is not None:
         _await_moment(*drawn, item)
     return children.main()
@@ -232,25 +233,24 @@ def _child(file: Path) -> int:
 def _await_moment(moment: str, random: Random, item: str) -> None:
     """See to it that this process is killed at a moment, if it comes to it."""
     if moment == "random":
-        threading.Timer(random.uniform(0, MOST_SECONDS_TO_LIVE), Fates.current.kill_me, (moment, item)).start()
-        return
+        return Fates.current.kill_me_later(random, MOST_SECONDS_OF_A_CHILD, item)
     what, _, when = moment.partition(" ")
     wait_for, rename = random.randrange(3) if what == "checkpoint" else 0, Path.replace
     seen = Counter[str]()
 
-    def replace(part: Path, target: Path) -> Path:
+    def name(part: Path, target: Path) -> Path:
         is_meant = what == _kind(Path(target))
         seen[moment] += is_meant
-        if not is_meant or seen[moment] <= wait_for:
+        if not is_meant or seen[moment] <= wait_for or not Fates.current.num_left:
             return rename(part, target)
         if when == "half written":
             os.truncate(part, part.stat().st_size // 2)
         if when == "just named":
             rename(part, target)
         Fates.current.kill_me(moment, item)
-        return Path(target) if when == "just named" else rename(part, target)
+        raise AssertionError("a killed process goes on")
 
-    Path.replace = replace  # type: ignore[method-assign, assignment]
+    Path.replace = name  # type: ignore[method-assign, assignment]
 
 
 def _kind(target: Path) -> str:

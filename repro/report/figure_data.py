@@ -63,12 +63,15 @@ def _rows_of(
 ) -> Iterator[dict[str, Any]]:
     assert x_record is not None and minus is not None, "a record without its partners gives no row"
     end = {"setting": setting_id(record.run), "seed": record.run.seed, "record": record.id}
+    minus_points = _points(figure, Row(label="", of=Pick(())), minus) if figure.minus else []
+    of_minus = {_parts(point): point for point in minus_points}
     for point in _points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
         for name in axes_of(figure):
             row[name] = _value(figure, name, series, x_record if name == figure.x else record, point)
         if figure.minus:
-            row[number_of(figure)] -= _value(figure, number_of(figure), series, minus, _point_of(figure, minus, point))
+            same = _same_point(figure, minus, of_minus, point)
+            row[number_of(figure)] -= _value(figure, number_of(figure), series, minus, same)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
         yield {**row, **parts, **_named(figure, record, point), **end}
 
@@ -82,13 +85,22 @@ def _named(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, s
     return {"name": names.get(point["part1"], point["part1"])}
 
 
-def _point_of(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, Any]:
-    """Return the same point of another record; ValueError when it has none."""
-    parts = {name: value for name, value in point.items() if name != "value"}
-    for other in _points(figure, Row(label="", of=Pick(())), record):
-        if all(other[name] == value for name, value in parts.items()):
-            return other
-    raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {parts}: run it again")
+Parts = tuple[tuple[str, Any], ...]
+
+
+def _parts(point: Mapping[str, Any]) -> Parts:
+    """Return what tells a point from the others of its record."""
+    return tuple((name, value) for name, value in point.items() if name != "value")
+
+
+def _same_point(
+    figure: Figure, record: Record, points: Mapping[Parts, dict[str, Any]], point: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the same point of another record, of its points; ValueError when it has none."""
+    parts = _parts(point)
+    if parts not in points:
+        raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {dict(parts)}: run it again")
+    return points[parts]
 
 
 def axes_of(figure: Figure) -> tuple[str, ...]:
