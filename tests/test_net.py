@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from repro.cli.main import app
 from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded, wrapped
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 
@@ -77,6 +78,38 @@ def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with (tmp_path / "out").open("w") as sink:
         monkeypatch.setattr(sys, "stdout", sink)
         assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE
+
+
+def verb(*words: str) -> int:
+    return guarded(lambda: app(list(words), prog_name="repro", standalone_mode=False))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
+     ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1")],
+)  # fmt: skip
+def test_a_negative_count_is_refused_before_anything_starts(
+    words: tuple[str, ...], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(*words) == EXIT_NOT_RUN
+    assert f"'{words[-2]}': -1 is not in the range" in " ".join(capsys.readouterr().err.split())
+    assert not list(own_home.rglob("*.json"))
+
+
+def test_an_output_that_is_a_fifo_is_refused_before_anything_is_drawn(
+    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "page")
+    assert verb("report", "--out", str(tmp_path / "page")) == EXIT_NOT_RUN
+    assert "is a FIFO, socket or device" in capsys.readouterr().err
+    assert (tmp_path / "page").is_fifo() and not (own_home / "figures").exists()
+
+
+def test_a_fifo_is_no_corpus(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pairs.jsonl")
+    assert verb("data", "import", str(tmp_path / "pairs.jsonl"), "--name", "mine") == EXIT_NOT_RUN
+    assert "pairs.jsonl is a FIFO, socket or device" in capsys.readouterr().err
 
 
 LONG = "/data/" + "deep/" * 30 + "runs.json"

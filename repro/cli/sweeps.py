@@ -31,7 +31,7 @@ def launch(
     on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
     profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
     retry: Annotated[bool, typer.Option(help="also what failed or was cancelled")] = False,
-    limit: Annotated[int | None, typer.Option(help="at most so many runs")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="at most so many runs")] = None,
     allow_dirty: Annotated[bool, typer.Option(help="small and large: also with uncommitted changes")] = False,
     dry_run: Annotated[bool, typer.Option(help="print the exact sbatch scripts, submit nothing")] = False,
     check_site: Annotated[
