@@ -42,12 +42,12 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
 def published_pool(scale: str) -> Pool:
     """Return the published records of a scale, read once as long as none is added or removed."""
     folder = RECORDS["published"]()
-    return _pool(folder, scale, tuple(sorted(folder.glob("*.json"))))
+    return _pool(folder, scale, tuple(sorted(path.name for path in folder.glob("*.json"))))
 
 
 @lru_cache(maxsize=4)
-def _pool(folder: Path, scale: str, paths: tuple[Path, ...]) -> Pool:
-    found = (record for record in map(readable_record, paths) if record is not None)
+def _pool(folder: Path, scale: str, names: tuple[str, ...]) -> Pool:
+    found = (record for record in map(readable_record, map(folder.joinpath, names)) if record is not None)
     return Pool([record for record in found if record.run.scale == scale])
 
 
