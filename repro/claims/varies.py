@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
 
 from repro.claims.evidence import Evidence, MissingRunsError
 from repro.claims.units import by_part
@@ -44,6 +43,8 @@ def interaction_of(scores_SDK: np.ndarray) -> np.ndarray:
 
 def interaction_test(scores_SDK: np.ndarray) -> tuple[float, float, str]:
     """Return the size of the interaction (its deviation over the table), the p-value of none, and the test in words."""
+    from scipy import special
+
     left_SDK = interaction_of(scores_SDK)
     num_seeds, num_datasets, num_settings = scores_SDK.shape
     df = (num_datasets - 1) * (num_settings - 1)

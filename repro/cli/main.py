@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,9 +27,10 @@ from repro.cli.options import (
     print_json,
     say,
 )
+from repro.cli.patience import in_turn, tell
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
-from repro.records.lookup import runs_asked
-from repro.spec import Experiment, Figure
+from repro.records.lookup import experiments_asked, runs_asked
+from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -60,13 +61,6 @@ def open_door(name: str) -> int:
         return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
 
     return guarded(act)
-
-
-def _chosen(what: Sequence[str] | None) -> list[Experiment]:
-    if not what or list(what) == ["all"]:
-        return list(experiments())
-    names = [word for word in what if not word.endswith(".json")]  # a file of runs shows nothing
-    return list({experiment_of(name).number: experiment_of(name) for name in names}.values())
 
 
 @app.command("list")
@@ -161,7 +155,8 @@ def show(
     as_values: list[Any] = scores_of(runs_asked(files, scale)) if files and as_json else []
     if files and not as_json:
         render(scores_view(runs_asked(files, scale)), format)
-    for experiment in _chosen(what):
+    names = [word for word in what or () if word not in files]  # a file of runs shows nothing more
+    for experiment in experiments_asked(names) if names or not files else ():
         judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
         shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
         if as_json:
@@ -174,7 +169,7 @@ def show(
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
         for path in filter(None, (paint(one, scale, whose) for one in drawable for whose in RECORDS)):
-            print(f"drawn: {path}, its data beside it as .csv", file=sys.stderr)
+            tell(f"drawn: {path}, its data beside it as .csv")
     if as_json:
         print_json(as_values[0] if len(as_values) == 1 else as_values)
 
@@ -224,7 +219,8 @@ def report(
     """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
     from repro.report.html import write_report
 
-    say(f"written: {write_report(scale_named(scale).name, out, paint, paint_forest=paint_forest)}")
+    shown = in_turn(experiments(), lambda one: f"writing of {one.artefacts[0]}")
+    say(f"written: {write_report(scale_named(scale).name, out, paint, shown, paint_forest=paint_forest)}")
 
 
 @app.command()
@@ -234,14 +230,17 @@ def doctor(
 ) -> None:
     """Say what this machine has, and what each scale still lacks here. With --deep, exit 2: something does not hold."""
     from repro.planning.deep import examine_deeply
-    from repro.planning.doctor import examine
+    from repro.planning.doctor import Finding, examine
 
-    compared = examine_deeply() if deep else []
-    findings = [*examine(), *compared]
+    def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
+        for finding in findings:
+            if not as_json:  # each as soon as it is known: some take seconds
+                say(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+            yield finding
+
+    looked, compared = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
     if as_json:
-        print_json([asdict(finding) for finding in findings])
-    for finding in [] if as_json else findings:
-        print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+        print_json([asdict(finding) for finding in [*looked, *compared]])
     if not all(finding.good for finding in compared):
         raise typer.Exit(EXIT_NOT_RUN)
 

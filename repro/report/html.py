@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -46,7 +46,7 @@ def write_report(
     scale: str,
     out: Path,
     paint: Painter,
-    shown: Sequence[Experiment] | None = None,
+    shown: Iterable[Experiment] | None = None,
     *,
     paint_forest: ForestPainter | None = None,
 ) -> Path:
