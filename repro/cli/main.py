@@ -78,12 +78,18 @@ def list_artefacts(as_json: AsJson = False) -> None:
     ]
     if as_json:
         return print_json(rows)
-    table = RichTable("artefact", "what it shows", "claims", *ORDER, box=None)
-    for row in rows:
+    table = RichTable(box=None, padding=(0, 1, 0, 0))
+    table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))  # it is typed
+    table.add_column("what it shows")
+    for name in ("claims", *ORDER):
+        table.add_column(name, justify="right", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        is_same = before is not None and before["experiment"] == row["experiment"]
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
-        table.add_row(row["artefact"], row["title"], ", ".join(row["claims"]), *runs)
-    Console().print(table)
-    print("columns after the claims: runs at each scale. `repro plan ARTEFACT --scale S` shows them.")
+        table.add_row(row["artefact"], "the same" if is_same else row["title"], str(len(row["claims"])), *runs)
+    Console(highlight=False).print(table)
+    print("The columns of scales: runs; `repro plan ARTEFACT --scale S` shows them.")
+    print("Claims: `repro check ARTEFACT` judges them.")
 
 
 @app.command()
