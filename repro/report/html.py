@@ -37,7 +37,7 @@ TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "NO EFFECT": "=", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
 
-PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK, NARROWEST = 4 / 3, 1.15, 0.85, 448.0
+PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK = 4 / 3, 1.15, 0.85
 UNJUDGED = {"WRONG SCALE": "cannot be judged", "NOT RUN": "not run"}
 """Verdicts that say nothing of the paper, folded away below the others; and how the fold is called."""
 
@@ -123,8 +123,8 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_A_POINT
     root.attrib.pop("height")
-    least = max(min(NARROWEST, width), LEAST_SHRUNK * width)  # text stays large enough to be read; the box scrolls
-    root.set("style", f"max-width: {MOST_ENLARGED * width:.0f}px; min-width: {least:.0f}px")
+    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width  # text stays large enough to be read; the box scrolls
+    root.set("style", f"max-width: {most:.0f}px; min-width: {least:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)
     return Markup(ElementTree.tostring(root, encoding="unicode"))  # made by our own drawing, its text escaped there
