@@ -156,6 +156,7 @@ def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bo
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     if with_png:
+        figure.set_layout_engine("none")  # what was placed for the one stays for the other: placing takes long
         figure.savefig(path.with_suffix(".png"), dpi=150)
     frame.to_csv(path.with_suffix(".csv"), index=False, lineterminator="\n")
     plt.close(figure)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import numpy as np
-from scipy.special import digamma, polygamma
 
 from repro.claims.units import value_of
 from repro.records.store import Record
@@ -89,6 +88,8 @@ def fit_prior(replicates: Iterable[Sequence[float]]) -> Prior | None:
     varied = [(variance, df) for variance, df in pairs if variance > 1e-18]
     if len(varied) < FEWEST_CONFIGURATIONS:
         return None
+    from scipy.special import digamma, polygamma
+
     variances_G, df_G = (np.array(column) for column in zip(*varied, strict=True))
     # E log s² = log s0² + digamma(d/2) - log(d/2) - digamma(d0/2) + log(d0/2), var = trigamma(d/2) + trigamma(d0/2)
     e_G = np.log(variances_G) - digamma(df_G / 2) + np.log(df_G / 2)
@@ -115,6 +116,8 @@ def _error_of_variance(values_G: np.ndarray) -> float:
 
 def inverse_trigamma(value: float) -> float:
     """Return x with trigamma(x) = value, by Newton's method on 1/trigamma (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
     x = 0.5 + 1 / value
     for _ in range(50):
         trigamma = float(polygamma(1, x))

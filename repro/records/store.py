@@ -165,6 +165,11 @@ _NAMED: set[Path] = set()
 """Records that were named as unreadable by this process."""
 
 
+def all_are_readable() -> bool:
+    """Return whether this process has read every record it met."""
+    return not _NAMED
+
+
 def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
     """Return the records there are of these runs in a folder, each once; what cannot be read counts as missing."""
     there = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs) if has_record(folder, run))

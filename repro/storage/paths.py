@@ -63,6 +63,11 @@ def figures_folder() -> Path:
     return home() / "figures"
 
 
+def verdicts_folder() -> Path:
+    """Return the folder of the verdicts on claims, kept so that they are not judged again."""
+    return home() / "verdicts"
+
+
 def local_records() -> Path:
     """Return the folder of the records made on this machine."""
     return home() / "records"
