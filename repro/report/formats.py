@@ -93,8 +93,9 @@ def plain_lines(view: View) -> Iterator[str]:
 def _print_text(view: View) -> None:
     """Print a view within the width of the terminal; elsewhere as if that were 200.
 
-    Of a very long table each row is a line as long as it is. In others no number is broken: columns of numbers that do not fit beside each other follow below, each part with the names of
-    the rows. A last column of sentences that would be too narrow stands below its row.
+    Of a very long table each row is a line as long as it is. In others no number is broken: columns of numbers that do
+    not fit beside each other follow below, each part with the names of the rows. A last column of sentences that would
+    be too narrow stands below its row.
     """
     if len(view.rows) > MOST_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
