@@ -11,7 +11,8 @@ import typer
 from repro.cli.options import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json
 from repro.records.lookup import run_of_id
 from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
-from repro.spec.registry import experiment_of, experiments
+from repro.spec.artefact import PAPERS
+from repro.spec.registry import experiment_of, experiments, paper_of
 from repro.spec.scales import scale_named
 
 
@@ -26,17 +27,18 @@ def check(
     """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""
     from repro.report.artefacts import judgements
     from repro.report.formats import render
-    from repro.report.tables import claims_view, sort_judgements, summary_line
+    from repro.report.tables import by_paper, claims_view, sort_judgements, summary_line
 
     scale_named(scale)
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     judged = sort_judgements(one for experiment in _chosen(what) for one in judgements(experiment, scale))
     if as_json:
-        print_json([judgement.as_dict() for judgement in judged])
-    else:
-        render(claims_view(judged, f"Claims at scale {scale}"), "text")
-        print(summary_line(judged))
+        print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
+    for paper, those in {} if as_json else by_paper(judged).items():
+        if those or len(judged) == 0:
+            render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), "text")
+            print(summary_line(those))
     if write:
         from repro.cli.renew import renew
 

@@ -13,6 +13,8 @@ from repro.report.figure_data import figure_view
 from repro.report.tables import exhibit_view, table_view
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
+from repro.spec.artefact import MAIN
+from repro.spec.registry import runs_of_companions
 from repro.storage.paths import local_records, published_records
 
 RECORDS = {"published": published_records, "yours": local_records}
@@ -36,19 +38,24 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
     How much seeds move a number is known from the published records, whosever are judged.
     """
     wanted = wanted_runs(experiment, scale, whose)
-    return judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=published_pool(scale))
+    pool = published_pool(scale, with_companions=experiment.paper != MAIN)
+    return judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=pool)
 
 
-def published_pool(scale: str) -> Pool:
-    """Return the published records of a scale, read once as long as none is added or removed."""
+def published_pool(scale: str, *, with_companions: bool = False) -> Pool:
+    """Return the published records of a scale, read once as long as none is added or removed.
+
+    Those that only companion papers ask for are left out unless asked for: they must not move this paper's verdicts.
+    """
     folder = RECORDS["published"]()
-    return _pool(folder, scale, tuple(sorted(folder.glob("*.json"))))
+    return _pool(folder, scale, tuple(sorted(folder.glob("*.json"))), with_companions)
 
 
 @lru_cache(maxsize=4)
-def _pool(folder: Path, scale: str, paths: tuple[Path, ...]) -> Pool:
+def _pool(folder: Path, scale: str, paths: tuple[Path, ...], with_companions: bool) -> Pool:
+    apart = frozenset() if with_companions else runs_of_companions(scale)
     found = (record for record in map(readable_record, paths) if record is not None)
-    return Pool([record for record in found if record.run.scale == scale])
+    return Pool([record for record in found if record.run.scale == scale and record.run not in apart])
 
 
 def artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:
