@@ -5,7 +5,7 @@ from __future__ import annotations
 from repro.storage.json_files import short
 
 NARROWEST = 8
-"""The narrowest prefix that is looked at unasked, as in Matryoshka Representation Learning (§4: 8, 16, … 2048)."""
+"""The narrowest prefix that is looked at unasked, as in Matryoshka Representation Learning (8, 16, … 2048)."""
 
 
 def widths_in(text: str, whole: int, name: str, *, between: str = "+") -> tuple[int, ...]:

@@ -8,7 +8,7 @@ Improved contrastive loss (GTE eq. 5 and 6): the same with a larger sum: of a qu
 documents, of the query with other queries, of the document with all queries, and with other documents. The own pair
 stands in it twice, as printed; a document's own hard negatives are no other documents.
 
-Nested (Matryoshka Representation Learning, eq. 1, c_m = 1): the sum of a loss over prefixes, each normalised anew.
+Nested (Matryoshka Representation Learning, c_m = 1): the sum of a loss over prefixes, each normalised anew.
 
 Shapes: Q queries, M documents (B positives, then the hard negatives of query 1, of query 2, …), D size of a vector,
 K = 2 (Q + M) entries of the four directions: query to documents, to queries, document to queries, to documents.
