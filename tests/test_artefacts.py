@@ -51,6 +51,7 @@ CLAIMS = {
     "M2": "ab",
     "M3": "a",
     "M7": "abc",
+    "M8": "abcde",
 }
 """What the paper claims, artefact by artefact, S4 its section 4.1; figure 1 is a drawing, and claims nothing.
 

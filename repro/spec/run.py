@@ -25,6 +25,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "spread": "vectors of a few documents, each under many contexts",
         "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
         "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
+        "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
         "cross": "scores on each of some domains under the context of each other",
         "calibration": "false verdicts of the judge of claims on simulated records; no training",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
