@@ -36,6 +36,11 @@ def untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | None:
     return [width for width in widths if width not in nested_widths(opened.run)]
 
 
+def told_of_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
+    """Return what a score keeps of the prefixes that were asked for; nothing where none were."""
+    return {"widths": list(widths), "untrained_widths": untrained_widths(opened, widths)} if widths else {}
+
+
 def warnings(told: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
     """Return a line for each prefix that was scored though the model was not trained for it, with what it loses."""
     whole = metrics[f"{suite}/mean/ndcg_at_10"]

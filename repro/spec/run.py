@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -43,6 +44,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
         "heads": ("random", "identity", "both-identity"),
         "backbone": ("nomic", "bert", "modernbert"),
+        "pooling": ("mean", "frequency"),
         "prompts": ("none", "task"),
         "loss": ("infonce", "icl"),
         "protocol": ("full", "rerank", "rerank-bm25"),
@@ -93,6 +95,7 @@ class Run:
     tokens_per_document: int  # vectors each context document gives
     num_soft_prompts: int
     sequence_dropout: float
+    pooling: str  # of the second stage: the mean over a text's tokens, or weighted by frequency in the context (ours)
     residual: bool
     prompts: str
     max_tokens: int
@@ -143,6 +146,8 @@ class Run:
             )
         if self.nested_sizes is not None:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
+        if self.pooling != "mean" and self.architecture != "contextual":
+            raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
 
@@ -158,6 +163,23 @@ EVALUATION_FIELDS = (
     "measure",
 )
 """Fields that cannot change a training: runs that differ in nothing else share theirs."""
+MODEL_FIELDS = (
+    "architecture",
+    "backbone",
+    "start",
+    "num_layers",
+    "num_first_stage_layers",
+    "hidden_size",
+    "num_contexts",
+    "tokens_per_document",
+    "num_soft_prompts",
+    "sequence_dropout",
+    "residual",
+    "prompts",
+    "max_tokens",
+    "heads",
+)
+"""Fields that cannot change a batch: runs of one seed that differ in nothing else see the same pairs at each step."""
 
 
 DRAWS = ("batches", "neighbours", "cluster", "calibration")
@@ -174,10 +196,17 @@ def nested_widths(run: Run) -> tuple[int, ...]:
     return () if run.nested_sizes is None else widths_in(run.nested_sizes, run.hidden_size, "nested_sizes")
 
 
+@cache
 def training_of(run: Run) -> Run:
     """Return the run whose training `run` uses: the same with its scale's own evaluation."""
     fixed = scale_named(run.scale).fields
     return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
+
+
+@cache
+def batches_of(run: Run) -> tuple[object, ...]:
+    """Return what decides the batches of a run but for its seed, as values that can be compared."""
+    return tuple(getattr(run, name) for name in FIELDS if name not in ("seed", *MODEL_FIELDS, *EVALUATION_FIELDS))
 
 
 PHASE_FIELDS = (
