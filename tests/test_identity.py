@@ -38,7 +38,8 @@ def test_every_field_moves_the_id() -> None:
         "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": None,
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
         "sources": "services", "mined_negatives": "any",
-        "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16", "test_contexts": "own", "measure": "batches",
+        "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
+        "test_contexts": "own", "measure": "batches",
         "pretraining_corpus": None, "num_pretraining_steps": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip
     for name in FIELDS:

@@ -15,9 +15,9 @@ seed's own mean), so the variance of a contrast is that of one configuration tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import digamma, polygamma
@@ -63,13 +63,20 @@ class Pool:
     def prior(self, suite: str, pattern: Pattern) -> Prior | None:
         """Return the prior of a number of one record, among records scored on a suite; None where there are too few."""
         if (suite, pattern) not in self.known:
-            groups: dict[Run, list[float]] = {}
-            for record in self.records:
-                if record.run.suite == suite and all(_has(record, metric) for metric, _ in pattern):
-                    value = sum(weight * value_of(record, metric) for metric, weight in pattern)
-                    groups.setdefault(system_of(record.run), []).append(value)
-            self.known[suite, pattern] = fit_prior(groups.values())
+            groups: list[list[float]] = []
+            for system in self._systems.get(suite, ()):
+                found = [record for record in system if all(_has(record, metric) for metric, _ in pattern)]
+                groups.append([sum(weight * value_of(one, metric) for metric, weight in pattern) for one in found])
+            self.known[suite, pattern] = fit_prior(groups)
         return self.known[suite, pattern]
+
+    @cached_property
+    def _systems(self) -> Mapping[str, Sequence[Sequence[Record]]]:
+        """The records of each system, for each suite."""
+        found: dict[str, dict[Run, list[Record]]] = {}
+        for record in self.records:
+            found.setdefault(record.run.suite, {}).setdefault(system_of(record.run), []).append(record)
+        return {suite: list(systems.values()) for suite, systems in found.items()}
 
 
 def _has(record: Record, pattern: str) -> bool:

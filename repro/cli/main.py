@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -185,7 +186,7 @@ def _is_asked(name: str, what: Sequence[str] | None) -> bool:
     return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 
-def paint(figure: Figure, scale: str, whose: str) -> Path | None:
+def paint(figure: Figure, scale: str, whose: str, *, with_png: bool = True) -> Path | None:
     """Draw a figure from the published records or yours; return the vector file, None when there is nothing to draw."""
     from figures.draw import Picture, draw
     from repro.report.artefacts import RECORD_WORDS, records_of
@@ -204,7 +205,7 @@ def paint(figure: Figure, scale: str, whose: str) -> Path | None:
         cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
         own=figure.draw,
     )
-    return draw(rows, figures_folder() / f"{figure.name}-{scale}-{whose}", picture)
+    return draw(rows, figures_folder() / f"{figure.name}-{scale}-{whose}", picture, with_png=with_png)
 
 
 def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str) -> Path | None:
@@ -225,7 +226,8 @@ def report(
     """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
     from repro.report.html import write_report
 
-    say(f"written: {write_report(scale_named(scale).name, out, paint, paint_forest=paint_forest)}")
+    painter = partial(paint, with_png=False)  # the page has the vectors
+    say(f"written: {write_report(scale_named(scale).name, out, painter, paint_forest=paint_forest)}")
 
 
 @app.command()

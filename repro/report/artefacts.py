@@ -48,13 +48,14 @@ def published_pool(scale: str, *, with_companions: bool = False) -> Pool:
     Those that only companion papers ask for are left out unless asked for: they must not move this paper's verdicts.
     """
     folder = RECORDS["published"]()
-    return _pool(folder, scale, tuple(sorted(folder.glob("*.json"))), with_companions)
+    names = tuple(sorted(path.name for path in folder.glob("*.json")))
+    return _pool(folder, scale, names, with_companions)
 
 
 @lru_cache(maxsize=4)
-def _pool(folder: Path, scale: str, paths: tuple[Path, ...], with_companions: bool) -> Pool:
+def _pool(folder: Path, scale: str, names: tuple[str, ...], with_companions: bool) -> Pool:
     apart = frozenset() if with_companions else runs_of_companions(scale)
-    found = (record for record in map(readable_record, paths) if record is not None)
+    found = (record for record in map(readable_record, map(folder.joinpath, names)) if record is not None)
     return Pool([record for record in found if record.run.scale == scale and record.run not in apart])
 
 

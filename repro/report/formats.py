@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from repro.report.view import NARROW_SPACE, View
 
@@ -69,7 +69,26 @@ def render(view: View, format: str = "text") -> None:
     print(FORMATS[format](view))
 
 
+MOST_FOLDED_ROWS = 1000
+"""Rows of a table whose cells are folded to the terminal's width; of more, each is one line as long as it is."""
+
+
+def plain_lines(view: View) -> Iterator[str]:
+    """Return a view as lines, one a row and none folded: what thousands of rows are searched in."""
+    widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
+    yield from (view.title, "")
+    for number, row in enumerate((view.header, *view.rows)):
+        cells = zip(row, widths, view.alignment, strict=True)
+        yield "  ".join(text.ljust(width) if side == "l" else text.rjust(width) for text, width, side in cells).rstrip()
+        if not number:
+            yield "  ".join("─" * width for width in widths)
+    yield from view.notes
+
+
 def _print_text(view: View) -> None:
+    if len(view.rows) > MOST_FOLDED_ROWS:
+        sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable

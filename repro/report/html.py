@@ -32,7 +32,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import difference_in_words
 from repro.spec.registry import experiments, paper_of
 from repro.spec.scales import scale_named
-from repro.storage.atomic import whole_file
+from repro.storage.atomic import check_replaceable, whole_file
 
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -55,6 +55,7 @@ def write_report(
 
     It opens with the forest plot of all claims where `paint_forest` draws one.
     """
+    check_replaceable(out)  # before minutes of drawing
     chosen = experiments() if shown is None else shown
     sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
