@@ -40,7 +40,7 @@ def test_the_filter_compares_queries_with_documents() -> None:
 
     expected, swapped = by_loop("query", "document"), by_loop("query", "query")
     assert (expected != swapped).any(), "the defect must show in this data"
-    np.testing.assert_array_equal(np.asarray(judge(pairs_B).masked_BM), expected)
+    np.testing.assert_array_equal(np.asarray(judge(pairs_B).masked), expected)
 
 
 def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_surrogate() -> None:
@@ -54,7 +54,7 @@ def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_sur
         run = base("smoke", filter="surrogate", filter_model=model)
         vectors = {"embeddings": surrogate.__getitem__, "filter_embeddings": own.__getitem__}
         found = build_filter(SimpleNamespace(run=run, pairs=Texts(), negatives=None, **vectors))(pairs_B)
-        return np.asarray(found.masked_BM), found.difficulty
+        return np.asarray(found.masked), found.difficulty
 
     def masked_by(vectors: dict[str, np.ndarray]) -> np.ndarray:
         scores = vectors["query"][pairs_B] @ vectors["document"][pairs_B].T

@@ -38,7 +38,8 @@ def test_every_field_moves_the_id() -> None:
         "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": None,
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
         "sources": "services", "mined_negatives": "any",
-        "heads": "random", "test_contexts": "own", "measure": "batches",
+        "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
+        "test_contexts": "own", "measure": "batches",
         "pretraining_corpus": None, "num_pretraining_steps": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip
     for name in FIELDS:
@@ -47,6 +48,8 @@ def test_every_field_moves_the_id() -> None:
             continue
         assert run_id(replace(run, **{name: value})) != run_id(run), name
     assert run_id(replace(run, pretraining_corpus="desk", num_pretraining_steps=9)) != run_id(run)
+    contextual = replace(run, architecture="contextual")
+    assert run_id(replace(contextual, pooling="frequency")) != run_id(contextual)
     reranked = [replace(run, protocol=how, rerank_depth=9) for how in ("rerank", "rerank-bm25")]
     assert len({run_id(one) for one in (run, *reranked, replace(reranked[0], rerank_depth=8))}) == 4
 

@@ -11,8 +11,9 @@ from repro.cli.options import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, p
 from repro.cli.patience import in_turn, tell
 from repro.records.lookup import experiments_asked, run_of_id
 from repro.spec import FIELDS, TRAINED, Identity, Run
+from repro.spec.artefact import PAPERS
 from repro.spec.identity import run_id
-from repro.spec.registry import experiment_of
+from repro.spec.registry import experiment_of, paper_of
 from repro.spec.scales import scale_named
 
 
@@ -27,7 +28,7 @@ def check(
     """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""
     from repro.report.artefacts import judgements
     from repro.report.formats import render
-    from repro.report.tables import claims_view, sort_judgements, summary_line
+    from repro.report.tables import by_paper, claims_view, sort_judgements, summary_line
 
     scale_named(scale)
     if write and what:
@@ -35,10 +36,11 @@ def check(
     chosen = in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}")
     judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
     if as_json:
-        print_json([judgement.as_dict() for judgement in judged])
-    else:
-        render(claims_view(judged, f"Claims at scale {scale}"), "text")
-        print(summary_line(judged))
+        print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
+    for paper, those in {} if as_json else by_paper(judged).items():
+        if those or len(judged) == 0:
+            render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), "text")
+            print(summary_line(those))
     if write:
         from repro.cli.renew import renew
 

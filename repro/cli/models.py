@@ -29,6 +29,7 @@ def evaluate(
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
     ] = None,
+    width: Annotated[str | None, typer.Option(help="prefixes of the vectors beside the whole: 16,32,full")] = None,
     revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
     out: Annotated[
@@ -48,7 +49,7 @@ def evaluate(
     from repro.report.formats import render
 
     asked = Asked(
-        *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other
+        *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other, width
     )
     scores = evaluate_anything(asked, out, progress=(lambda line: None) if as_json else say)
     if as_json:
@@ -64,6 +65,9 @@ def export(
     model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
     folder: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
+    width: Annotated[
+        int | None, typer.Option(help="only the first so many dimensions of a biencoder's vectors")
+    ] = None,
     push_to: Annotated[str | None, typer.Option(help="upload the folder to this hub id, too")] = None,
     private: Annotated[bool, typer.Option(help="make the uploaded repository private")] = False,
 ) -> None:
@@ -71,7 +75,7 @@ def export(
     tell(f"opening {model}")  # before torch is loaded, which takes seconds
     from repro.interop.exporting import export_model, push_to_hub
 
-    for line in export_model(model, folder, to, progress=say):
+    for line in export_model(model, folder, to, width=width, progress=say):
         say(line)
     if push_to is not None:
         say(f"uploaded to {push_to_hub(folder, push_to, private=private)}")

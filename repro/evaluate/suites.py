@@ -1,7 +1,8 @@
 """Scores a model on a suite of BEIR folders, under one or several contexts; every score knows how it came about.
 
 Metric paths: `desk/<dataset>/ndcg_at_10`; `desk/<family>/…` and `desk/mean/…` are means over datasets. Scores under
-another context than the corpus' own stand under `desk+wrong/…` and `desk+null/…`.
+another context than the corpus' own stand under `desk+wrong/…` and `desk+null/…`; scores of the vectors' first 16
+dimensions, normalised anew, under `desk+width16/…` and `desk+wrong-width16/…`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
+from repro.evaluate.prefixes import parse_view, prefix, views_of
 from repro.evaluate.retrieval import Run, bm25_search, score, search, write_run
 
 HEADLINE = "ndcg_at_10"
@@ -44,6 +46,12 @@ class Setting:
     seed: int = 0
     candidates: Mapping[str, Run] | None = None  # by dataset: a first stage's run, to rerank (the truncated protocol)
     pool: Retrieval | None = None  # the texts of the context "random"
+    widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
+
+    @property
+    def views(self) -> list[str]:
+        """Every context, and behind it the same at each width: "own", "width16", "wrong", "wrong-width16"."""
+        return views_of(self.contexts, self.widths)
 
     def __post_init__(self) -> None:
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
@@ -121,9 +129,10 @@ def evaluate_setting(
     read = read_collections(suite) if collections is None else collections
     others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts else {}
     system = ModelSystem(encoder, setting, read, others)
-    evaluation, found = _score_all(suite, read, setting.contexts, system, keeping or Keeping())
+    evaluation, found = _score_all(suite, read, setting.views, system, keeping or Keeping())
     protocol = FULL if setting.candidates is None else RERANKED
-    drawn = [{"dataset": dataset, **one.provenance} for (_, dataset), one in found.items() if one.provenance]
+    shown = ((dataset, one) for (view, dataset), one in found.items() if view in setting.contexts)
+    drawn = [{"dataset": dataset, **one.provenance} for dataset, one in shown if one.provenance]
     provenance = {**evaluation.provenance, "protocol": protocol, "contexts": drawn}
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
@@ -147,16 +156,19 @@ def evaluate_bm25(
 
 @dataclass
 class ModelSystem:
-    """An encoder under contexts; the texts of a collection are tokenised once for all of them."""
+    """An encoder under contexts; the texts of a collection are tokenised once for all of them, and embedded once for
+    all widths of one context."""
 
     encoder: Encoder
     setting: Setting
     collections: Mapping[str, Collection]
     others: Mapping[str, str]  # dataset to the one that serves as its wrong corpus
     _tokens: tuple[str, dict[str, Any]] = ("", {})
+    _embedded: tuple[tuple[str, str], Any] = (("", ""), None)
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the corpus that a context of this kind is drawn from."""
+        kind = parse_view(kind)[0]
         if not self.setting.num_contexts or kind == "null":
             return None
         if kind == "wrong":
@@ -164,7 +176,20 @@ class ModelSystem:
         return self.setting.pool if kind == "random" else collection.retrieval
 
     def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
-        """Return the run under one context, and how that context was drawn."""
+        """Return the run under one context, at one width, and how that context was drawn."""
+        retrieval, setting = collection.retrieval, self.setting
+        context, width = parse_view(kind)
+        if self._embedded[0] != (retrieval.name, context):
+            self._embedded = ((retrieval.name, context), self._embed(collection, context))
+        queries, documents, provenance = self._embedded[1]
+        if width is not None:
+            queries, documents = prefix(queries, width), prefix(documents, width)
+        candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
+        k = TOP_K + collection.num_extra_hits
+        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k, candidates), provenance
+
+    def _embed(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return the vectors of queries and documents under one context, and how that context was drawn."""
         retrieval, role, setting = collection.retrieval, collection.document_role, self.setting
         provenance: dict[str, Any] = {}
         if setting.num_contexts:
@@ -172,10 +197,7 @@ class ModelSystem:
             self.encoder.set_context(context.texts, setting.seed, role)
             provenance = context.provenance
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        documents = self._encode(retrieval, retrieval.documents, role, "documents")
-        candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
-        k = TOP_K + collection.num_extra_hits
-        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k, candidates), provenance
+        return queries, self._encode(retrieval, retrieval.documents, role, "documents"), provenance
 
     def _context(self, collection: Collection, kind: str) -> Context:
         source = self.source(collection, kind)

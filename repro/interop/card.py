@@ -27,15 +27,23 @@ LIMITS = (
 )
 
 
-def model_card(opened: Opened, name: str, library: str, how_to_use: Sequence[str]) -> str:
-    """Return the card as Markdown with its front matter; what nobody knows is said to be unknown."""
+def model_card(opened: Opened, name: str, library: str, how_to_use: Sequence[str], *, width: int | None = None) -> str:
+    """Return the card as Markdown with its front matter; what nobody knows is said to be unknown.
+
+    `width`: what the vectors were cut to.
+    """
     config = opened.ours.config
     records = [] if opened.run is None else records_of_runs([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
     parts = [
         f"# {name}",
-        f"A {config.architecture} text encoder with vectors of {config.hidden_size} numbers.",
+        f"A {config.architecture} text encoder with vectors of {width or config.hidden_size} numbers"
+        + (
+            f", the first of {config.hidden_size}: scores below are of whole vectors where they do not say."
+            if width
+            else "."
+        ),
         "## Scores\n\n" + _scores(records),
         "## Use\n\n```python\n" + "\n".join(how_to_use) + "\n```",
         "## Context\n\n" + _context(opened),

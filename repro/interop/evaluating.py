@@ -37,6 +37,7 @@ from repro.interop.beside import (
     notes_below,
 )
 from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
+from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.model.encoding import TextEncoder
 from repro.model.prompts import with_prompt
 from repro.records.provenance import code_identity, machine, versions
@@ -68,6 +69,7 @@ class Asked:
     device: str | None = None
     bm25: bool | None = None  # None: where the suite is small
     compare_with: str | None = None  # another model
+    widths: str | None = None  # prefixes of the vectors to score beside the whole: "16,32,full"
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,10 @@ class Scores:
 
     @property
     def advice(self) -> list[str]:
-        """Lines for whoever should not use this model yet; none where it holds its own against BM25."""
-        return advice(self.differences, self.provenance["cut"], self.provenance["model"].get("max_tokens"))
+        """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
+        told = self.provenance["model"]
+        found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
+        return [*warnings(told, self.suite, self.metrics), *found]
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -171,6 +175,7 @@ def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
         kinds = contexts_of(one.evaluation.metrics, suite)
         for path, kind in kinds:
             alone = len(kinds) == 1 and (num_models > 1 or not one.told.get("num_contexts"))
+            kind = "full" if kind == "own" and not one.told.get("num_contexts") else kind
             label = name if alone else kind if num_models == 1 else f"{name} {kind}"
             columns.append(Column.of(one.evaluation, path, label))
     return columns
@@ -205,8 +210,9 @@ class _Bench:
             raise ValueError(f"{opened.called} has no context: evaluate it without --context and --num-contexts")
         count = asked.num_contexts if contextual and asked.num_contexts is not None else opened.num_contexts
         contexts = asked.contexts if contextual else ("own",)
-        told = described(opened)
-        setting = Setting(contexts=contexts, num_contexts=count, seed=asked.context_seed)
+        widths = asked_widths(asked.widths, opened.model)
+        told = described(opened) | told_of_widths(opened, widths)
+        setting = Setting(contexts=contexts, num_contexts=count, seed=asked.context_seed, widths=widths)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
         keeping = self._keeping(source, opened.called, decides, len(contexts))

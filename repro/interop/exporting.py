@@ -9,9 +9,11 @@ from typing import Any
 from repro.interop.card import model_card
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
+from repro.interop.trained_widths import export_warning
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import TextEncoder
+from repro.spec.widths import widths_in
 from repro.storage.atomic import whole_file, whole_folder
 
 FORMATS = ("sentence-transformers", "transformers", "official")
@@ -37,10 +39,13 @@ OPENERS = {
 """What is imported and what opens a folder, by format; sentence-transformers needs our module for contextual models."""
 
 
-def export_model(source: str, folder: Path, to: str, *, progress: Callable[[str], None] = print) -> list[str]:
+def export_model(
+    source: str, folder: Path, to: str, *, width: int | None = None, progress: Callable[[str], None] = print
+) -> list[str]:
     """Write the model that `source` names into `folder`, whole or not at all; return the lines that open it again.
 
-    ValueError for an unknown format, a folder that is not empty, or a model that the format cannot hold.
+    `width`: its vectors are the first so many dimensions, normalised anew. ValueError for an unknown format, a folder
+    that is not empty, or a model or a width that the format cannot hold.
     """
     if to not in FORMATS:
         raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
@@ -50,15 +55,29 @@ def export_model(source: str, folder: Path, to: str, *, progress: Callable[[str]
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not a model of ours: it is in the format of another library already")
     opened.ours.to("cpu")
+    check_width(opened.ours, to, width)
+    warned = [] if width is None else export_warning(opened, width)
     with whole_folder(folder) as part:
-        _write(opened.ours, part, to)
+        _write(opened.ours, part, to, width)
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
-            card.write_text(model_card(opened, folder.name, to, use), encoding="utf-8")
+            card.write_text(model_card(opened, folder.name, to, use, width=width), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()  # it is empty; the whole one takes its place
-    return [f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
+    return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
+
+
+def check_width(model: Biencoder | ContextualModel, to: str, width: int | None) -> None:
+    """ValueError for a width that the vectors do not have, or that a format or a contextual model cannot be cut to."""
+    if width is None:
+        return
+    widths_in(str(width), model.config.hidden_size, "--width")
+    if to != "sentence-transformers" or isinstance(model, ContextualModel):
+        raise ValueError(
+            f"--width={width} with --to {to} and a {model.architecture} model: only a biencoder's folder for "
+            f"sentence-transformers can be cut; of other vectors take the first {width} dimensions and normalise them"
+        )
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
@@ -74,11 +93,11 @@ def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any =
     return str(getattr(uploaded, "commit_url", uploaded))
 
 
-def _write(model: Biencoder | ContextualModel, folder: Path, to: str) -> None:
+def _write(model: Biencoder | ContextualModel, folder: Path, to: str, width: int | None) -> None:
     if to == "sentence-transformers":
         from repro.interop.sentence_transformers_folder import export_sentence_transformers
 
-        export_sentence_transformers(model, folder)
+        export_sentence_transformers(model, folder, width=width)
     elif to == "transformers":
         from repro.interop.sentence_transformers_folder import fast_tokenizer
         from repro.interop.transformers_model import CdeModel

@@ -27,18 +27,27 @@ from repro.model.prompts import PROMPTS
 from repro.storage.json_files import json_object, read_json, short
 
 
-def export_sentence_transformers(model: Biencoder | ContextualModel, folder: str | Path) -> None:
-    """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty."""
+def export_sentence_transformers(
+    model: Biencoder | ContextualModel, folder: str | Path, *, width: int | None = None
+) -> None:
+    """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty.
+
+    `width`, of a biencoder: its vectors are the first so many dimensions, normalised anew.
+    """
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
         raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
-    as_sentence_transformer(model).save_pretrained(str(target), create_model_card=False)
+    as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
     if isinstance(model, ContextualModel):
         CdeConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
 
 
-def as_sentence_transformer(model: Biencoder | ContextualModel) -> SentenceTransformer:
-    """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared."""
+def as_sentence_transformer(model: Biencoder | ContextualModel, *, width: int | None = None) -> SentenceTransformer:
+    """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared.
+
+    `width`, of a biencoder: the head ends there, so that vectors are normalised at that width, and `truncate_dim` says
+    so; sentence-transformers' own truncation comes after normalising, and would leave vectors short of length 1.
+    """
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     if isinstance(model, ContextualModel):
         ours: list[torch.nn.Module] = [ContextualModule(model), normalize()]
@@ -47,8 +56,9 @@ def as_sentence_transformer(model: Biencoder | ContextualModel) -> SentenceTrans
         model.embedder.model.save_pretrained(scratch)
         fast_tokenizer(model.config).save_pretrained(scratch)
         words = Transformer(scratch, max_seq_length=model.config.max_tokens)
-    modules = [words, Pooling(model.config.hidden_size, pooling_mode="mean"), *_head(model), Normalize()]
-    return SentenceTransformer(modules=modules, prompts=prompts, device=str(model.device)).eval()
+    modules = [words, Pooling(model.config.hidden_size, pooling_mode="mean"), *_head(model, width), Normalize()]
+    device = str(model.device)
+    return SentenceTransformer(modules=modules, prompts=prompts, device=device, truncate_dim=width).eval()
 
 
 def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
@@ -94,11 +104,13 @@ def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)
 
 
-def _head(model: Biencoder) -> list[Dense]:
-    layers = []
-    width = model.config.hidden_size
-    for linear, activation in ((model.mlp[0], torch.nn.GELU()), (model.mlp[2], torch.nn.Identity())):
-        dense = Dense(width, width, activation_function=activation)
-        dense.linear.load_state_dict(linear.state_dict())
+def _head(model: Biencoder, width: int | None) -> list[Dense]:
+    layers, whole = [], model.config.hidden_size
+    for linear, activation, size in (
+        (model.mlp[0], torch.nn.GELU(), whole),
+        (model.mlp[2], torch.nn.Identity(), width or whole),
+    ):
+        dense = Dense(whole, size, activation_function=activation)
+        dense.linear.load_state_dict({name: weight[:size] for name, weight in linear.state_dict().items()})
         layers.append(dense)
     return layers

@@ -29,9 +29,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     difficulty, masked = [], []
     for step in range(num_batches):
         found = judge(sampler.at(step))
-        assert found.difficulty is not None and found.masked_BM is not None, "this measure has the surrogate's scores"
+        assert found.difficulty is not None and found.masked is not None, "this measure has the surrogate's scores"
         difficulty.append(found.difficulty)
-        masked.append(masked_fraction(found.masked_BM))
+        masked.append(masked_fraction(found.masked))
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     exhibits = {BATCH_EXHIBIT: batch_exhibit(explain(run, 1))} if run.batch_size <= MOST_SHOWN_PAIRS else {}

@@ -14,6 +14,8 @@ from repro.report.tables import exhibit_view, table_view
 from repro.report.verdicts import KeptVerdicts, key_of
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
+from repro.spec.artefact import MAIN
+from repro.spec.registry import runs_of_companions
 from repro.storage.paths import local_records, published_records, verdicts_folder
 
 RECORDS = {"published": published_records, "yours": local_records}
@@ -42,22 +44,28 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
     kept = KeptVerdicts(verdicts_folder() / f"{experiment.number:02d}-{scale}-{whose}.json", key)
     found = kept.read(experiment.claims)
     if found is None:
-        found = judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=published_pool(scale))
+        pool = published_pool(scale, with_companions=experiment.paper != MAIN)
+        found = judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=pool)
         if all_are_readable():
             kept.write(found)
     return found
 
 
-def published_pool(scale: str) -> Pool:
-    """Return the published records of a scale, read once as long as none is added or removed."""
+def published_pool(scale: str, *, with_companions: bool = False) -> Pool:
+    """Return the published records of a scale, read once as long as none is added or removed.
+
+    Those that only companion papers ask for are left out unless asked for: they must not move this paper's verdicts.
+    """
     folder = RECORDS["published"]()
-    return _pool(folder, scale, tuple(sorted(path.name for path in folder.glob("*.json"))))
+    names = tuple(sorted(path.name for path in folder.glob("*.json")))
+    return _pool(folder, scale, names, with_companions)
 
 
 @lru_cache(maxsize=4)
-def _pool(folder: Path, scale: str, names: tuple[str, ...]) -> Pool:
+def _pool(folder: Path, scale: str, names: tuple[str, ...], with_companions: bool) -> Pool:
+    apart = frozenset() if with_companions else runs_of_companions(scale)
     found = (record for record in map(readable_record, map(folder.joinpath, names)) if record is not None)
-    return Pool([record for record in found if record.run.scale == scale])
+    return Pool([record for record in found if record.run.scale == scale and record.run not in apart])
 
 
 def artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from repro.report.formats import as_markdown_table
 from repro.spec import Experiment
-from repro.spec.artefact import ABSENT
+from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.registry import declared_notes, experiments
 from repro.storage.paths import CHECKOUT
 
@@ -35,8 +35,15 @@ def first_sentence(source: str) -> str:
 
 
 def artefact_table(folder: Path = CHECKOUT) -> str:
-    """Return every experiment as a line of Markdown: its artefacts, its first sentence, its claims, its file."""
-    lines = [_artefact_line(experiment, folder) for experiment in experiments()]
+    """Return every experiment as a line of Markdown: its artefacts, its first sentence, its claims, its file.
+
+    Those of companion papers come last, under a line with the paper's title.
+    """
+    lines: list[tuple[str, ...]] = []
+    for paper, title in PAPERS.items():
+        own = [_artefact_line(experiment, folder) for experiment in experiments() if experiment.paper == paper]
+        heading = [(f"**{title}**", "", "", "")] if own and paper != MAIN else []
+        lines += heading + own
     return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
 
 

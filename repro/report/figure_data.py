@@ -139,7 +139,8 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
     """Return the value of one axis; the number a figure is about comes times its factor."""
     factor = figure.factor if name == number_of(figure) else 1.0
     if name in point:
-        return point[name] * factor if name == "value" else point[name]
+        is_number = name == figure.x and str(point[name]).isdecimal()
+        return point[name] * factor if name == "value" else int(point[name]) if is_number else point[name]
     if name in FIELDS:
         return None if record.run.architecture in REFERENCES else getattr(record.run, name)
     if figure.points and (name == figure.points or name == figure.points.rpartition("*")[2].lstrip("/")):

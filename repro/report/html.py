@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,8 +28,9 @@ from repro.report.sections import (
 from repro.report.tables import INTERVAL_WORDS, LEDGER_ORDER, summary_line
 from repro.report.view import format_seconds
 from repro.spec import Experiment
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import difference_in_words
-from repro.spec.registry import experiments
+from repro.spec.registry import experiments, paper_of
 from repro.spec.scales import scale_named
 from repro.storage.atomic import check_replaceable, whole_file
 
@@ -58,7 +59,8 @@ def write_report(
     chosen = experiments() if shown is None else shown
     sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
-    rows = forest_rows(line.judged for section in sections for line in section.lines)
+    own = (section for section in sections if section.paper == MAIN)
+    rows = forest_rows(line.judged for section in own for line in section.lines)
     svg = paint_forest(rows, scale) if paint_forest and rows else None
     forest = None if svg is None else Picture("published", svg)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -87,19 +89,49 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         "spent": lambda records: seconds_of([record for _, record in records]),
         "machines": lambda records: machines_of([record for _, record in records]),
     }
+    own, *companions = _ledgers(lines)
     return environment.get_template(TEMPLATE).render(
         scale=scale_named(scale),
-        summary=summary_line([line.judged for line in lines]),
-        known=known_sentence([line.judged for line in lines]),
+        known=known_sentence([line.judged for line in own.lines]),
+        companions=companions,
+        ledgers=[own, *companions],
         forest=forest,
         intervals=INTERVAL_WORDS,
         random=WHAT_IS_RANDOM,
-        judged=[line for line in lines if line.judged.verdict not in UNJUDGED],
-        unjudged={words: [line for line in lines if line.judged.verdict == name] for name, words in UNJUDGED.items()},
         sections=sections,
         deviations=deviations(scale),
         records=sorted(records.items()),
     )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The claims of one paper."""
+
+    paper: str
+    title: str
+    lines: tuple[Line, ...]
+
+    @property
+    def summary(self) -> str:
+        """Their number by verdict."""
+        return summary_line([line.judged for line in self.lines])
+
+    @property
+    def judged(self) -> list[Line]:
+        """Those that the scale says something of."""
+        return [line for line in self.lines if line.judged.verdict not in UNJUDGED]
+
+    @property
+    def unjudged(self) -> dict[str, list[Line]]:
+        """The others, by why it does not."""
+        return {words: [one for one in self.lines if one.judged.verdict == name] for name, words in UNJUDGED.items()}
+
+
+def _ledgers(lines: Sequence[Line]) -> list[Ledger]:
+    """Return this paper's ledger, and those of its companions that have claims."""
+    each = {paper: tuple(one for one in lines if paper_of(one.judged.claim.id) == paper) for paper in PAPERS}
+    return [Ledger(paper, PAPERS[paper], those) for paper, those in each.items() if those or paper == MAIN]
 
 
 def _place(line: Line) -> int:

@@ -9,11 +9,14 @@ from repro.claims.judge import Judgement
 from repro.report.artefacts import artefact_views
 from repro.report.contents import artefact_table, file_map, folder_table, notes_table
 from repro.report.formats import as_markdown
-from repro.report.tables import claims_view
+from repro.report.tables import by_paper, claims_view
+from repro.spec.artefact import MAIN
 from repro.spec.registry import experiment_of
 from repro.storage.paths import CHECKOUT
 
 LEDGER = ("claims", "RESULTS.md")
+LEDGERS = {MAIN: LEDGER[0], "GTE": "claims_gte", "MRL": "claims_mrl"}
+"""The block of that page that has a paper's claims."""
 TABLES = {
     "table1": "README.md",
     "recipes": "RESULTS.md",
@@ -41,8 +44,12 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
     """
     if not (folder / LEDGER[1]).is_file():
         raise ValueError(f"{folder} has no {LEDGER[1]}: pages are renewed in a checkout, not in an installed copy")
-    claims = as_markdown(claims_view(judged, f"Claims at scale `{scale}`, from the published records"))
-    blocks = {LEDGER: claims, **{place: write(folder) for place, write in CONTENTS.items()}}
+    apart = by_paper(judged)
+    title = f"Claims at scale `{scale}`, from the published records"
+    blocks = {
+        (name, LEDGER[1]): as_markdown(claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
+    }
+    blocks |= {place: write(folder) for place, write in CONTENTS.items()}
     for name, page in TABLES.items() if scale == TABLE_SCALE else ():
         view = artefact_views(experiment_of(name), scale, with_yours=False)[name]
         blocks[name, page] = as_markdown(view)

@@ -1,8 +1,11 @@
-"""An artefact's name as the paper writes it: "Figure 6 (sizes)" for figure6_sizes."""
+"""An artefact's name as its paper writes it: "Figure 6 (sizes)" for figure6_sizes, "GTE Table 11" for gte_table11."""
 
 from __future__ import annotations
 
 import re
+
+COMPANION = re.compile(r"(gte|mrl)_(?=table\d|figure\d)")
+"""What the name of a companion paper's artefact begins with."""
 
 
 def split_name(name: str) -> tuple[str, int, str]:
@@ -14,5 +17,7 @@ def split_name(name: str) -> tuple[str, int, str]:
 
 def heading_of(name: str) -> str:
     """Return the artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
-    kind, number, rest = split_name(name)
-    return f"{kind} {number}" + (f" ({rest})" if rest else "") if number else rest[:1].upper() + rest[1:]
+    companion = COMPANION.match(name)
+    kind, number, rest = split_name(COMPANION.sub("", name))
+    whose = f"{companion[1].upper()} " if companion else ""
+    return f"{whose}{kind} {number}" + (f" ({rest})" if rest else "") if number else rest[:1].upper() + rest[1:]

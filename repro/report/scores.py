@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,12 @@ def contexts_of(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str
     names = {path.split("/")[0] for path in metrics}
     found = [(name, name.partition("+")[2] or "own") for name in names if name.partition("+")[0] == suite]
     usual = {kind: place for place, kind in enumerate(("own", "wrong", "random", "null"))}
-    return sorted(found, key=lambda pair: (usual.get(pair[1], len(usual)), pair[1]))
+
+    def place(pair: tuple[str, str]) -> tuple[int, str, int]:
+        words, digits = re.fullmatch(r"(.*?)(\d*)", pair[1]).groups()  # type: ignore[union-attr]  # it always fits
+        return usual.get(pair[1], len(usual)), words, int(digits or 0)
+
+    return sorted(found, key=place)
 
 
 def suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,18 +12,19 @@ from repro.claims.judge import Judgement
 from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, artefact_views, judgements, records_of
-from repro.report.names import heading_of, split_name
+from repro.report.names import COMPANION, heading_of, split_name
 from repro.report.tables import claims_view, exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Table
-from repro.spec.artefact import ABSENT
+from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.scales import scale_named
 
 Painter = Callable[[Figure, str, str], Path | None]
 """Draws a figure at a scale from published records or yours; gives the vector file, None when there is nothing."""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
-LETTERS = {"T": "table", "F": "figure"}
+LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "M": "mrl_figure"}
+"""What the id of a claim begins with, and the name of its artefact."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Section:
     records: tuple[tuple[str, Record], ...]  # with whose they are
     num_asked: int
     num_published: int
+    paper: str = MAIN
 
     @property
     def num_yours(self) -> int:
@@ -85,10 +87,10 @@ class Section:
         return heading_of(self.name)
 
     @property
-    def order(self) -> tuple[int, int]:
-        """The place in the report: tables, figures, then what the paper lacks."""
-        kind, number, _ = split_name(self.name)
-        return (("Table", "Figure").index(kind) if number else 2, number)
+    def order(self) -> tuple[int, int, int]:
+        """The place in the report: a paper's tables, its figures, then what it lacks; companions after this paper."""
+        kind, number, _ = split_name(COMPANION.sub("", self.name))
+        return (list(PAPERS).index(self.paper), ("Table", "Figure").index(kind) if number else 2, number)
 
 
 def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
@@ -116,6 +118,7 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
                 records=tuple(records),
                 num_asked=len(own),
                 num_published=sum(whose == "published" for whose, _ in records),
+                paper=experiment.paper,
             )
         )
     return sections
@@ -172,8 +175,8 @@ def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
 
 def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
     """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
-    found = re.match(r"([TF])(\d+)\.", claim)
-    name = f"{LETTERS[found[1]]}{found[2]}" if found else ""
+    found = re.match(r"([A-Z])(\d+)\.", claim)
+    name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
     return name if name in artefacts else artefacts[0]
 
 

@@ -10,7 +10,8 @@ from repro.records.store import Record
 from repro.report.needed import needed_words
 from repro.report.view import View, format_mean, format_number, format_signed
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit
-from repro.spec.artefact import ABSENT
+from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.registry import paper_of
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
     from repro.claims.judge import Judgement
@@ -132,6 +133,14 @@ def _in_unit(value: float, unit: Unit) -> str:
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:
     """Return the judgements with what does not hold first and what was not run last."""
     return sorted(judgements, key=lambda judged: LEDGER_ORDER.index(judged.verdict))
+
+
+def by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+    """Return the judgements by the paper whose claims they are, that of this suite first, sorted as a ledger."""
+    found: dict[str, list[Judgement]] = {paper: [] for paper in PAPERS}
+    for judged in sort_judgements(judgements):
+        found[paper_of(judged.claim.id)].append(judged)
+    return {paper: those for paper, those in found.items() if those or paper == MAIN}
 
 
 def summary_line(judgements: Sequence[Judgement]) -> str:

@@ -28,9 +28,11 @@ from repro.spec.run import (
     first_phase_of,
     grid,
     is_random,
+    nested_widths,
     training_of,
 )
 from repro.spec.term import ByScale, Pick, Term, Unit, by_scale, pick, term
+from repro.spec.widths import standard_widths, written
 
 __all__ = [
     "CHOICES",
@@ -66,7 +68,10 @@ __all__ = [
     "first_phase_of",
     "grid",
     "is_random",
+    "nested_widths",
     "pick",
+    "standard_widths",
     "term",
     "training_of",
+    "written",
 ]

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from repro.spec.claim import Claim
 from repro.spec.run import Run
 from repro.spec.term import Pick
 
+PAPERS: Mapping[str, str] = MappingProxyType(
+    {
+        "CDE": "Contextual Document Embeddings",
+        "GTE": "Towards General Text Embeddings with Multi-stage Contrastive Learning",
+        "MRL": "Matryoshka Representation Learning",
+    }
+)
+"""Whose claims an experiment judges: the paper of this suite, and its companions, whose claims are counted apart."""
+MAIN = "CDE"
 ABSENT = "–"
 """What stands in a cell for a number that is not there."""
 
@@ -99,6 +109,12 @@ class Experiment:
     shows: tuple[Table | Figure | Exhibit, ...]
     claims: tuple[Claim, ...] = ()
     local_seeds: tuple[int, ...] = (0,)  # what a reader's own machine runs; published records have more
+    paper: str = MAIN  # one of PAPERS
+
+    def __post_init__(self) -> None:
+        """ValueError for a paper that is none of PAPERS."""
+        if self.paper not in PAPERS:
+            raise ValueError(f"experiment {self.number}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}")
 
     @property
     def artefacts(self) -> tuple[str, ...]:

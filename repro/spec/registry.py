@@ -10,7 +10,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from repro.spec.artefact import Exhibit, Experiment, Figure, Table
+from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
+from repro.spec.run import Run
 from repro.storage.paths import SOURCES
 
 
@@ -42,6 +43,25 @@ def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhi
     return MappingProxyType(
         {shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows}
     )
+
+
+@cache
+def _papers() -> dict[str, str]:
+    return {claim.id: experiment.paper for experiment in experiments() for claim in experiment.claims}
+
+
+def paper_of(claim: str) -> str:
+    """Return the paper whose claim an id is of; that of this suite for one that no experiment declares."""
+    return _papers().get(claim, MAIN)
+
+
+@cache
+def runs_of_companions(scale: str) -> frozenset[Run]:
+    """Return the runs that only experiments of companion papers ask for."""
+    asked: dict[bool, set[Run]] = {True: set(), False: set()}
+    for experiment in experiments():
+        asked[experiment.paper == MAIN].update(experiment.runs(scale))
+    return frozenset(asked[False] - asked[True])
 
 
 def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:

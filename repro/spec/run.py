@@ -11,6 +11,7 @@ from typing import Any
 
 from repro.spec.scales import scale_named
 from repro.spec.values import check_value
+from repro.spec.widths import widths_in
 from repro.storage.json_files import short
 
 MEASURES: Mapping[str, str] = MappingProxyType(
@@ -24,6 +25,8 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "divergence": "how far the word statistics of each evaluation set are from those of the training text",
         "spread": "vectors of a few documents, each under many contexts",
         "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
+        "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
+        "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
         "cross": "scores on each of some domains under the context of each other",
         "calibration": "false verdicts of the judge of claims on simulated records; no training",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
@@ -43,6 +46,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "backbone": ("nomic", "bert", "modernbert"),
         "pooling": ("mean", "frequency"),
         "prompts": ("none", "task"),
+        "loss": ("infonce", "icl"),
         "protocol": ("full", "rerank", "rerank-bm25"),
         "measure": tuple(MEASURES),
     }
@@ -97,6 +101,10 @@ class Run:
     max_tokens: int
     heads: str  # how output heads start: random (as the official code), or letting the pooled states through
     # training (§5)
+    loss: str  # InfoNCE (eq. 1), or GTE's improved contrastive loss, which contrasts in four directions at once
+    nested_sizes: (
+        str | None
+    )  # the loss is summed over prefixes of the vectors, of widths "8+16+32"; None: whole vectors
     num_steps: int | None  # exactly one of num_steps and num_epochs
     num_epochs: int | None
     learning_rate: float
@@ -136,6 +144,8 @@ class Run:
                 f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
                 f"{self.num_pretraining_steps}: give both or neither"
             )
+        if self.nested_sizes is not None:
+            widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
         if self.pooling != "mean" and self.architecture != "contextual":
             raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
         if (self.rerank_depth is None) != (self.protocol == "full"):
@@ -179,6 +189,11 @@ DRAWS = ("batches", "neighbours", "cluster", "calibration")
 def is_random(run: Run) -> bool:
     """Return whether a run's numbers depend on its seed."""
     return run.architecture in TRAINED or run.measure in DRAWS
+
+
+def nested_widths(run: Run) -> tuple[int, ...]:
+    """Return the widths of the prefixes that a run's loss is summed over; none for a loss of whole vectors."""
+    return () if run.nested_sizes is None else widths_in(run.nested_sizes, run.hidden_size, "nested_sizes")
 
 
 @cache

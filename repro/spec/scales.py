@@ -55,6 +55,8 @@ SMOKE: dict[str, Any] = {
     "prompts": "none",
     "max_tokens": 16,
     "heads": "random",
+    "loss": "infonce",
+    "nested_sizes": None,
     "num_steps": 12,
     "num_epochs": None,
     "learning_rate": 5e-3,
@@ -146,6 +148,8 @@ SMALL: dict[str, Any] = {
     "prompts": "task",  # §5 and appendix "Task prefixes"
     "max_tokens": 64,  # §5 small setting
     "heads": "random",  # official code
+    "loss": "infonce",  # eq. 1
+    "nested_sizes": None,
     "num_steps": None,
     "num_epochs": 3,  # §5
     "learning_rate": 2e-5,  # §5

@@ -1,7 +1,8 @@
 """One batch as the surrogate and the false-negative filter see it: training and the microscope look through the same.
 
 Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents: the positives, then
-the hard negatives of the first pair, of the second, …; D dimensions of the surrogate.
+the hard negatives of the first pair, of the second, …; D dimensions of the surrogate; K = 2 (B + M) entries of the
+four directions of the improved contrastive loss.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from repro.batches.directions import Directions, mask_directions
 from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives
 from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.data.pairs import Side
@@ -29,6 +31,7 @@ class BatchView:
     keys_M: np.ndarray
     scores_BM: np.ndarray | None
     masked_BM: np.ndarray
+    masked: np.ndarray  # as the run's loss has it: masked_BM, or (B, K)
 
     @property
     def difficulty(self) -> float | None:
@@ -62,11 +65,34 @@ class BatchViewer:
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
-        return BatchView(pairs_B, rows_M, self._keys[rows_M], scores_BM, masked_BM)
+        masked = self._in_four_directions(pairs_B, rows_M, masked_BM) if run.loss == "icl" else masked_BM
+        return BatchView(pairs_B, rows_M, self._keys[rows_M], scores_BM, masked_BM, masked)
+
+    def _in_four_directions(self, pairs_B: np.ndarray, rows_M: np.ndarray, masked_BM: np.ndarray) -> np.ndarray:
+        """Return what the improved contrastive loss leaves out, bool (B, K)."""
+        run, scores = self.inputs.run, None
+        if run.filter == "surrogate":
+            stored = self._of_filter if run.filter_model else self._stored
+            queries_BD = self._vectors(stored["query"], "query", pairs_B)
+            documents_MD = self._vectors(stored["document"], "document", rows_M)
+            assert queries_BD is not None and documents_MD is not None, "a run with a filter stores what it goes by"
+            scores = Directions.of(queries_BD, documents_MD)
+        return mask_directions(
+            self._query_keys[pairs_B],
+            self._keys[rows_M],
+            masked_BM,
+            scores,
+            margin=run.filter_margin,
+            num_hard_negatives=run.num_hard_negatives,
+        )
 
     @cached_property
     def _keys(self) -> np.ndarray:
         return content_keys(self.inputs.pairs.texts("document", np.arange(len(self.inputs.pairs))))
+
+    @cached_property
+    def _query_keys(self) -> np.ndarray:
+        return content_keys(self.inputs.pairs.texts("query", np.arange(len(self.inputs.pairs))))
 
     @cached_property
     def _stored(self) -> Vectors:

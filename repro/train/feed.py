@@ -35,9 +35,10 @@ class Batches(Protocol):
 
 
 class Filtered(NamedTuple):
-    """What the surrogate says of a batch: entries that are no negatives, bool (B, M) or None, and its difficulty."""
+    """What the surrogate says of a batch: entries that are no negatives, as the run's loss has them (bool, a row a
+    pair) or None, and its difficulty."""
 
-    masked_BM: np.ndarray | None
+    masked: np.ndarray | None
     difficulty: float | None
 
 
@@ -58,12 +59,12 @@ class TrainData:
 
 
 class Feed(NamedTuple):
-    """One step of one process; `pairs_B` and `masked_BM` are of the batch that the loss is over."""
+    """One step of one process; `pairs_B` and `masked` are of the batch that the loss is over."""
 
     texts: StepTexts
     pairs_B: np.ndarray
     num_own_pairs: int
-    masked_BM: Tensor | None
+    masked: Tensor | None
     difficulty: float | None
 
     @property
@@ -92,13 +93,13 @@ def feed_step(
         places_C = draw_contexts(len(_document_rows(data, loss_B)), num_contexts, seed=seed, step=step)
         contexts = _pad_documents(data, _document_rows(data, loss_B)[places_C]).to(device)
     filtered = data.filter(loss_B) if data.filter else Filtered(None, None)
-    masked_BM = None if filtered.masked_BM is None else torch.from_numpy(filtered.masked_BM).to(device)
+    masked = None if filtered.masked is None else torch.from_numpy(filtered.masked).to(device)
     texts = StepTexts(
         queries=texts_from(*data.queries.pad(own_B)).to(device),
         documents=_pad_documents(data, _document_rows(data, own_B)).to(device),
         contexts=contexts,
     )
-    return Feed(texts, loss_B, len(own_B), masked_BM, filtered.difficulty)
+    return Feed(texts, loss_B, len(own_B), masked, filtered.difficulty)
 
 
 def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, step: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The training loop: batches in, weights, a log and checkpoints out; stopped anywhere, it goes on to the same numbers.
 
-A step (§4.2, §5): 1. `feed` gives its texts; 2. the engine adds the gradients of InfoNCE; 3. processes bring them
+A step (§4.2, §5): 1. `feed` gives its texts; 2. the engine adds the gradients of the loss; 3. processes bring them
 together, they are clipped, AdamW takes its step; 4. one line is logged. Whatever is random in a step is a function of
 (seed, step), so nothing but weights, optimiser and the number of steps has to be kept. Float32 on CPU; on a GPU the
 stages run under bfloat16 autocast, weights, loss and gradients stay float32.
@@ -27,7 +27,7 @@ from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.feed import Feed, TrainData, feed_step, sampler_state
 from repro.train.gradcache import ChunkSizes, Stages, add_gradients
-from repro.train.loss import LossParts, info_nce
+from repro.train.loss import LossParts, batch_loss
 from repro.train.metrics import MetricsLog
 from repro.train.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from repro.train.parallel import (
@@ -56,6 +56,8 @@ class TrainSettings:
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     temperature: float = 0.02
+    loss: str = "infonce"
+    nested_sizes: tuple[int, ...] = ()  # widths of the prefixes that the loss is summed over; none: whole vectors
     global_negatives: bool = False  # several processes: one batch that all share, or a batch each (the paper)
     checkpoint_every_seconds: float = 120.0
     checkpoint_every_steps: int | None = None
@@ -184,7 +186,14 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
         if settings.global_negatives:
             queries_QD = gather_with_gradient(queries_QD)
             documents_MD = gather_documents(documents_MD, feed.num_own_pairs)
-        return info_nce(queries_QD, documents_MD, temperature=settings.temperature, masked_QM=feed.masked_BM)
+        return batch_loss(
+            queries_QD,
+            documents_MD,
+            loss=settings.loss,
+            widths=settings.nested_sizes,
+            temperature=settings.temperature,
+            masked=feed.masked,
+        )
 
     return Stages(second, loss, first if feed.texts.contexts is not None else None)
 

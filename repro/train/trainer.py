@@ -20,7 +20,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model, fit_to_start
-from repro.spec import Run
+from repro.spec import Run, nested_widths
 from repro.spec.identity import training_id
 from repro.storage.lease import acquire
 from repro.storage.paths import run_folder
@@ -182,8 +182,10 @@ def settings_of(run: Run, num_batches: int) -> TrainSettings:
         "weight_decay",
         "max_grad_norm",
         "temperature",
+        "loss",
     )
     values: dict[str, Any] = {name: getattr(run, name) for name in fields}
+    values["nested_sizes"] = nested_widths(run)
     return TrainSettings(run_id=training_id(run), num_steps=num_steps, global_negatives=num_processes() > 1, **values)
 
 
@@ -193,7 +195,7 @@ def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
 
     def judge(pairs_B: np.ndarray) -> Filtered:
         view = view_of(pairs_B)
-        return Filtered(view.masked_BM, view.difficulty)
+        return Filtered(view.masked, view.difficulty)
 
     return judge
 

@@ -78,7 +78,7 @@ def test_what_is_removed_is_what_training_masks_and_each_has_its_reason(changes:
     inputs = Inputs(run)
     judge, sampler = build_filter(inputs), build_sampler(inputs)
     for step in range(3):
-        told, masked_BM = told_of(run, step + 1), judge(sampler.at(step)).masked_BM
+        told, masked_BM = told_of(run, step + 1), judge(sampler.at(step)).masked
         for place, pair in enumerate(told.pairs):
             assert {other.place - 1 for other in pair.removed} == set(np.flatnonzero(masked_BM[place]))
             for other in pair.removed:

@@ -60,7 +60,7 @@ def test_contexts_repeat_only_when_there_are_too_few_documents() -> None:
 
 def test_the_filter_answers_for_the_batch_of_the_step() -> None:
     found = feed(small_data())
-    np.testing.assert_array_equal(found.masked_BM.numpy(), found.pairs_B[:, None] % 3 == found.pairs_B[None] % 3)
+    np.testing.assert_array_equal(found.masked.numpy(), found.pairs_B[:, None] % 3 == found.pairs_B[None] % 3)
     assert found.difficulty == found.pairs_B.mean()
 
 

@@ -1,0 +1,145 @@
+"""MRL figures 2, 3 and 7: prefixes of nested vectors beside models of each width, beside SVD and beside truncation."""
+
+from typing import Any
+
+from experiments.e01_table1 import NEITHER_RANDOM, PLAIN_BATCH
+from experiments.e04_batch_by_cluster import budget
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, standard_widths, term, written
+
+SCALES = ("smoke", "desk", "lab", "small", "large")
+WIDTHS = {scale: standard_widths(base(scale).hidden_size) for scale in SCALES}
+ALL = {scale: written(widths) for scale, widths in WIDTHS.items()}
+"""The paper's widths are 8, 16, … 2048 of an image model; ours are those up to the width of each scale's vectors."""
+JUDGED = (8, 16, 32, 64)
+"""Widths that every scale has and that are narrower than the whole."""
+SEEDS = (0, 1, 2)
+PLAIN = NEITHER_RANDOM | {"measure": "widths"}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """One nested training, one of whole vectors, one for each narrower width alone; a third as long as Table 1's."""
+    one = base(scale, **PLAIN, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
+    alone = tuple(str(width) for width in WIDTHS[scale] if width < one.hidden_size)
+    return grid(one, nested_sizes=(ALL[scale], None, *alone), seed=SEEDS)
+
+
+NESTED = PLAIN | {"nested_sizes": tuple(sorted(set(ALL.values())))}
+WHOLE = PLAIN | {"nested_sizes": None}
+SEPARATE = PLAIN | {
+    "nested_sizes": tuple(sorted({str(w) for widths in WIDTHS.values() for w in widths[:-1]})),
+}
+POINTS: dict[str, Any] = {
+    "kind": "lines",
+    "points": "{suite}/mean/ndcg_at_10",
+    "x": "part1",
+    "y": "value",
+    "x_label": "dimensions that are searched",
+    "y_label": "NDCG@10 (points)",
+    "factor": 100,
+    "x_is_log": True,
+}
+PREFIXES = Row(label="nested, prefixes", of=pick(**NESTED), context="width*")
+ALONE = Row(label="trained at that width alone", of=pick(**SEPARATE), context="width*")
+BY_SVD = Row(label="plain, cut by SVD", of=pick(**WHOLE), context="svd*")
+CUT = Row(label="plain, truncated", of=pick(**WHOLE), context="width*")
+MARKS = "A mark is the mean over n seeds, its band the 95 % interval of that mean."
+
+FIGURE2 = Figure(
+    name="mrl_figure2",
+    title="Score by width: prefixes of one nested model, and a model for each width",
+    caption=(
+        "NDCG@10 by the number of dimensions that are searched. One model whose loss is summed over prefixes, beside "
+        f"models whose loss sees a prefix of one width only. {MARKS} The paper shows accuracy on ImageNet."
+    ),
+    series=(PREFIXES, ALONE),
+    **POINTS,
+)
+FIGURE7 = Figure(
+    name="mrl_figure7",
+    title="Score by width: nested vectors, and three ways of having fewer dimensions",
+    caption=(
+        "NDCG@10 by the number of dimensions that are searched. The nested model, models of each width, and one model "
+        "of whole vectors whose prefixes are taken as they are or after a rotation by SVD of training documents. "
+        f"{MARKS} The paper shows mAP@10 of image retrieval."
+    ),
+    series=(PREFIXES, ALONE, BY_SVD, CUT),
+    **POINTS,
+)
+
+
+def at(width: int, of: dict[str, Any], how: str = "width") -> Term:
+    """NDCG@10 of vectors cut to a width."""
+    return term(f"{{suite}}+{how}{width}/mean/ndcg_at_10", **of)
+
+
+def alone(width: int) -> Term:
+    """NDCG@10 of the model trained at a width alone."""
+    return at(width, PLAIN | {"nested_sizes": str(width)})
+
+
+BEYOND = "any difference beyond chance"
+STATED: dict[str, Any] = {"stated": "2026-11-22"}
+CLAIMS = (
+    Claim.equivalence(
+        "M2.a",
+        "prefixes are as good as models trained at each width",
+        pairs=[(at(width, NESTED), alone(width)) for width in JUDGED],
+        delta=0.02,
+        source="Figure 2",
+        because="two points: what the paper calls a difference, at low width",
+        **STATED,
+    ),
+    Claim.order(
+        "M3.a",
+        "the narrowest prefix is better than a model trained at its width (the paper: up to 2 %)",
+        pairs=[(at(8, NESTED), alone(8))],
+        source="Figures 3 and 4",
+        because=f"{BEYOND}; nearest neighbours of images there, retrieval here",
+        **STATED,
+    ),
+    Claim.order(
+        "M7.a",
+        "prefixes beat the same number of dimensions of a plain model cut by SVD, at every width",
+        pairs=[(at(width, NESTED), at(width, WHOLE, "svd")) for width in JUDGED],
+        source="Figures 3 and 7",
+        because=BEYOND,
+        **STATED,
+    ),
+    Claim.order(
+        "M7.b",
+        "and the first dimensions of a plain model, at every width",
+        pairs=[(at(width, NESTED), at(width, WHOLE)) for width in JUDGED],
+        source="Figures 3 and 7",
+        because=f"{BEYOND}; our reference: the paper's are SVD, slimmable networks and a random choice of features",
+        **STATED,
+    ),
+    Claim.interaction(
+        "M7.c",
+        "SVD falls behind most at few dimensions: at 8 more than at 64",
+        of=(at(8, NESTED), at(8, WHOLE, "svd")),
+        above=(at(64, NESTED), at(64, WHOLE, "svd")),
+        source="Figure 7",
+        because=BEYOND,
+        **STATED,
+    ),
+    Claim.equivalence(
+        "M2.b",
+        "nesting costs the whole vector nothing",
+        pairs=[
+            (term("{suite}/mean/ndcg_at_10", **NESTED), term("{suite}/mean/ndcg_at_10", **WHOLE)),
+        ],
+        delta=0.01,
+        source="Figure 2",
+        because="one point: the lines of the picture meet at 2048",
+        **STATED,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=31,
+    title="Prefixes of nested vectors",
+    runs=runs,
+    shows=(FIGURE2, FIGURE7),
+    claims=CLAIMS,
+    paper="MRL",
+)

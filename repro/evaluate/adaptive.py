@@ -1,0 +1,101 @@
+"""Adaptive retrieval (Matryoshka Representation Learning, figure 8): a shortlist by a prefix, ranked by wider ones.
+
+1. FAISS searches all documents by the narrowest prefix and keeps a pool. 2. The pool is ranked by the next width, and a
+smaller one kept; and so on. 3. The last width ranks what is left. Prefixes are normalised anew at each width.
+One width is single-shot search; two are a shortlist and its reranking; more are the paper's funnel. Equal scores go to
+the smaller place.
+
+Shapes: Q queries, N documents, W dimensions, C documents of a pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from repro.evaluate.prefixes import prefix
+
+FUNNEL_POOLS = (200, 100, 50, 25, 10)
+SHORTLIST = FUNNEL_POOLS[0]
+"""Documents that the first width keeps, and the funnel's further ones: the paper's numbers."""
+FUNNEL_FROM = 16
+
+
+@dataclass(frozen=True)
+class Route:
+    """Widths from the narrowest, and how many documents each but the last keeps."""
+
+    name: str
+    widths: tuple[int, ...]
+    pools: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ValueError unless widths rise, pools do not, and there is one pool fewer than widths."""
+        rising, falling = list(self.widths), list(self.pools)
+        if not rising or rising != sorted(set(rising)) or falling != sorted(falling, reverse=True):
+            raise ValueError(f"route {self.name!r}: widths {rising} must rise, pools {falling} must not")
+        if len(falling) != len(rising) - 1 or min(falling, default=1) < 1:
+            raise ValueError(f"route {self.name!r}: {len(rising)} widths take {len(rising) - 1} pools, not {falling}")
+
+    def num_multiplications(self, num_documents: int) -> int:
+        """Return the multiplications of one query over so many documents."""
+        counts = (num_documents, *(min(pool, num_documents) for pool in self.pools))
+        return sum(count * width for count, width in zip(counts, self.widths, strict=True))
+
+
+def routes(widths: tuple[int, ...]) -> list[Route]:
+    """Return single-shot search at every width, every shortlist with every wider reranking, and the funnel.
+
+    The whole vector is called so: "whole", "from16" (to the whole), "from16to64", "width16", "funnel".
+    """
+    whole = widths[-1]
+    found = [Route("whole" if width == whole else f"width{width}", (width,)) for width in widths]
+    for place, first in enumerate(widths):
+        found += [
+            Route(f"from{first}" if last == whole else f"from{first}to{last}", (first, last), (SHORTLIST,))
+            for last in widths[place + 1 :]
+        ]
+    steps = tuple(width for width in widths if width >= FUNNEL_FROM)
+    pools = tuple(FUNNEL_POOLS[min(number, len(FUNNEL_POOLS) - 1)] for number in range(len(steps) - 1))
+    return [*found, Route("funnel", steps, pools)] if pools else found
+
+
+@dataclass(frozen=True)
+class Prefixed:
+    """A collection's documents at every width, each made once."""
+
+    documents_NW: np.ndarray
+
+    @cached_property
+    def _cut(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def at(self, width: int) -> np.ndarray:
+        """Return the documents' prefixes, normalised anew, float32 (N, width)."""
+        if width not in self._cut:
+            self._cut[width] = np.ascontiguousarray(prefix(self.documents_NW, width))
+        return self._cut[width]
+
+    def search(self, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return places of the k best documents of each query, best first, int64 (Q, k), and their cosines."""
+        import faiss
+
+        index = faiss.IndexFlatIP(route.widths[0])
+        index.add(self.at(route.widths[0]))
+        return self.search_with(index, queries_QW, route, k)
+
+    def search_with(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Do the same by an index of the first width that is there already, and the further widths."""
+        kept = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
+        queries_QM = np.ascontiguousarray(prefix(queries_QW, route.widths[0]))
+        scores_QC, places_QC = index.search(queries_QM, kept[0])
+        for width, pool in zip(route.widths[1:], kept[1:], strict=True):
+            places_QC = np.sort(places_QC, axis=1)  # so that a stable order gives ties to the smaller place
+            scores_QC = np.einsum("qm,qcm->qc", prefix(queries_QW, width), self.at(width)[places_QC])
+            order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
+            places_QC = np.take_along_axis(places_QC, order_QC, axis=1)
+            scores_QC = np.take_along_axis(scores_QC, order_QC, axis=1)
+        return places_QC, scores_QC

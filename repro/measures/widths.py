@@ -1,0 +1,82 @@
+"""Scores of prefixes of the vectors (Matryoshka Representation Learning): how much of a vector a search needs.
+
+1. Every text is embedded once, under each of the run's `test_contexts`. 2. The whole vectors and their prefixes,
+normalised anew, are searched: of the widths that the run's loss names, else of the standard ones. 3. Of a model whose
+loss names no widths, the vectors are also rotated so that their first dimensions are the first right singular vectors
+(scipy's SVD, uncentred) of vectors of the training documents, and cut likewise: `desk+svd16/…`.
+
+Shapes: N training documents, W dimensions, Q queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_setting
+from repro.inputs.inputs import Inputs
+from repro.measures import Measured
+from repro.seeds import generator_for
+from repro.spec import nested_widths, standard_widths
+
+NUM_SVD_DOCUMENTS = 4096
+
+
+def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
+    """Return `{suite}/…` and `{suite}+width16/…`; for a model trained without widths also `{suite}+svd16/…`."""
+    run, suite = inputs.run, inputs.suite
+    widths = nested_widths(run) or standard_widths(run.hidden_size)
+    if run.architecture == "contextual":
+        contexts = run.test_contexts.split("+")
+        setting = Setting(contexts=contexts, num_contexts=run.num_contexts, seed=run.context_seed, widths=widths)
+    else:
+        setting = Setting(widths=widths)
+    found = evaluate_setting(model, suite, setting, Keeping(runs=folder / "trec"))
+    metrics, arrays = dict(found.metrics), dict(found.per_query)
+    if run.nested_sizes is None and run.architecture == "biencoder":
+        rotated = Rotated(model, principal_directions(_training_vectors(inputs, model)))
+        by_svd = _renamed(evaluate_setting(rotated, suite, setting), suite.name)
+        metrics, arrays = metrics | by_svd.metrics, arrays | by_svd.per_query
+    return Measured(metrics, arrays, {**found.provenance, "widths": list(widths)})
+
+
+def _training_vectors(inputs: Inputs, model: Encoder) -> np.ndarray:
+    count = len(inputs.pairs)
+    drawn = generator_for(inputs.run.seed, "svd").permutation(count)[:NUM_SVD_DOCUMENTS]
+    return model.encode(inputs.pairs.texts("document", np.sort(drawn)), "document")
+
+
+def principal_directions(vectors_NW: np.ndarray) -> np.ndarray:
+    """Return the right singular vectors, the first in the first column, float32 (W, W)."""
+    from scipy.linalg import svd
+
+    rows_WW = svd(np.asarray(vectors_NW, np.float64), full_matrices=len(vectors_NW) < vectors_NW.shape[1])[2]
+    return np.ascontiguousarray(rows_WW.T, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """An encoder whose vectors are turned: whole vectors compare as before, prefixes are projections."""
+
+    encoder: Encoder
+    directions_WW: np.ndarray
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Hand the context on."""
+        self.encoder.set_context(texts, seed, prompt)
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        """Return unit vectors, float32 (N, W)."""
+        turned_NW: np.ndarray = self.encoder.encode(texts, prompt) @ self.directions_WW
+        return turned_NW
+
+
+def _renamed(found: Evaluation, suite: str) -> Evaluation:
+    """Return what was found at each width under the name of the SVD."""
+    old, new = f"{suite}+width", f"{suite}+svd"
+    metrics = {path.replace(old, new): value for path, value in found.metrics.items() if path.startswith(old)}
+    arrays = {path.replace(old, new): value for path, value in found.per_query.items() if path.startswith(old)}
+    return Evaluation(metrics, arrays, found.provenance)

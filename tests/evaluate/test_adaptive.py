@@ -1,0 +1,106 @@
+"""Adaptive retrieval finds what brute force and FAISS's own two-stage search find, for the counted cost."""
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+
+from repro.evaluate.adaptive import Prefixed, Route, routes
+from repro.evaluate.prefixes import prefix
+from repro.measures.adaptive import measure
+from repro.spec import base
+from tests.measures.by_hand import Ranker, collection, inputs_of, suite_of
+from tests.measures.test_widths import Hashed
+
+WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
+
+
+def vectors(count: int, seed: int) -> np.ndarray:
+    found = np.random.default_rng(seed).normal(size=(count, WIDTH)) * np.linspace(2, 0.5, WIDTH)
+    return prefix(found, WIDTH)
+
+
+DOCUMENTS, QUERIES = vectors(NUM_DOCUMENTS, 0), vectors(NUM_QUERIES, 1)
+
+
+def by_brute_force(route: Route, k: int) -> list[list[int]]:
+    found = []
+    for query in QUERIES.astype(np.float64):
+        left = list(range(NUM_DOCUMENTS))
+        for width, pool in zip(route.widths, (*route.pools, k), strict=True):
+            cosine = {
+                n: query[:width] @ DOCUMENTS[n, :width].astype(np.float64) / np.linalg.norm(DOCUMENTS[n, :width])
+                for n in left
+            }
+            left = sorted(left, key=lambda n: -cosine[n])[:pool]
+        found.append(left)
+    return found
+
+
+@pytest.mark.parametrize("route", [*routes((8, 16, 32)), Route("short", (8, 16, 32), (40, 12))], ids=lambda r: r.name)
+def test_every_route_finds_what_brute_force_finds(route: Route) -> None:
+    places, scores = Prefixed(DOCUMENTS).search(QUERIES, route, 10)
+    assert places.tolist() == by_brute_force(route, 10)
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_a_shortlist_can_miss_what_the_whole_finds() -> None:
+    """Otherwise the tests above would prove nothing of the shortlist."""
+    whole, _ = Prefixed(DOCUMENTS).search(QUERIES, Route("whole", (WIDTH,)), 10)
+    short, _ = Prefixed(DOCUMENTS).search(QUERIES, Route("short", (8, WIDTH), (20,)), 10)
+    assert whole.tolist() != short.tolist()
+
+
+def test_two_stages_are_faiss_own_refinement() -> None:
+    cut = faiss.LinearTransform(WIDTH, 8, False)
+    faiss.copy_array_to_vector(np.eye(8, WIDTH, dtype=np.float32).ravel(), cut.A)
+    cut.is_trained = True
+    narrow = faiss.IndexPreTransform(faiss.IndexFlatIP(8))
+    unit = faiss.NormalizationTransform(8, 2.0)
+    narrow.prepend_transform(unit)
+    narrow.prepend_transform(cut)
+    whole = faiss.IndexFlatIP(WIDTH)
+    refined = faiss.IndexRefine(narrow, whole)
+    refined.add(DOCUMENTS)
+    refined.k_factor = 4.0
+    _, theirs = refined.search(QUERIES, 10)
+    ours, _ = Prefixed(DOCUMENTS).search(QUERIES, Route("two", (8, WIDTH), (40,)), 10)
+    assert ours.tolist() == theirs.tolist()
+
+
+def test_the_cost_is_that_of_the_paper() -> None:
+    images = 1_281_167  # ImageNet-1K, whose search at 2048 dimensions costs 128 times that at 16
+    whole = Route("whole", (2048,)).num_multiplications(images)
+    assert whole / Route("width16", (16,)).num_multiplications(images) == 128
+    two = Route("two", (16, 2048), (200,)).num_multiplications(images)
+    assert two == 16 * images + 200 * 2048 and whole / two > 125
+    assert Route("short", (8, 16), (200,)).num_multiplications(50) == 50 * 8 + 50 * 16, "a pool is no larger than all"
+
+
+def test_the_routes_are_every_pair_of_widths_and_the_papers_funnel() -> None:
+    found = {route.name: route for route in routes((8, 16, 32, 64, 128, 256, 2048))}
+    assert found["funnel"] == Route("funnel", (16, 32, 64, 128, 256, 2048), (200, 100, 50, 25, 10))
+    assert found["from16"].widths == (16, 2048) and found["from16to64"].pools == (200,)
+    assert len(found) == 7 + 21 + 1 and [route.name for route in routes((4,))] == ["whole"]
+
+
+@pytest.mark.parametrize(
+    ("widths", "pools"), [((16, 8), (5,)), ((8, 16), ()), ((8, 16, 32), (5, 9)), ((8, 16), (0,)), ((), ())]
+)
+def test_a_route_that_makes_no_sense_is_refused(widths: tuple[int, ...], pools: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="route 'x'"):
+        Route("x", widths, pools)
+
+
+def test_a_record_has_scores_cost_and_speed_of_every_route(tmp_path: Path) -> None:
+    documents = [f"text {place}" for place in range(12)]
+    suite = suite_of(tmp_path, *(collection(name, [f"{name} {d}" for d in documents], [0, 3]) for name in ("a", "b")))
+    run = base("smoke", measure="adaptive", suite="desk", nested_sizes="8+32")
+    found = measure(inputs_of(run, suite=suite), Hashed(), tmp_path)
+    assert found.metrics["desk+from8/mean/mflops"] == pytest.approx((12 * 8 + 12 * 32) / 1e6)
+    assert found.metrics["desk+from8/mean/ndcg_at_10"] == found.metrics["desk+whole/mean/ndcg_at_10"], "200 is all"
+    assert len(found.arrays["desk+width8"]) == 4 and found.metrics["desk+whole/a/queries_per_second"] > 0
+    contextual = base("smoke", measure="adaptive", architecture="contextual")
+    with pytest.raises(ValueError, match="it searches a biencoder's vectors"):
+        measure(inputs_of(contextual, suite=suite), Ranker(), tmp_path)

@@ -1,0 +1,109 @@
+"""Prefixes go out and are scored: a cut export gives our vectors, and a prefix nobody trained for is warned of."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+from repro.cli.main import app
+from repro.data.beir import Retrieval, write_beir_folder
+from repro.evaluate.prefixes import prefix
+from repro.interop.exporting import export_model
+from repro.interop.opening import Opened, StockEncoder
+from repro.interop.trained_widths import asked_widths, export_warning, untrained_widths, warnings, width_of
+from repro.spec import base
+from tests.interop.test_sentence_transformers import TEXTS, model_of
+
+
+def test_a_folder_cut_to_a_width_gives_our_prefixes_and_says_so(tmp_path: Path) -> None:
+    model = model_of("biencoder")
+    model.save_pretrained(tmp_path / "ours")
+    said = export_model(str(tmp_path / "ours"), tmp_path / "cut", "sentence-transformers", width=8)
+    theirs = SentenceTransformer(str(tmp_path / "cut"), device="cpu")
+    assert theirs.truncate_dim == theirs.get_embedding_dimension() == 8
+    for prompt in ("query", "document"):
+        found = theirs.encode(TEXTS, prompt_name=prompt, show_progress_bar=False)
+        np.testing.assert_allclose(found, prefix(model.encode(TEXTS, prompt), 8), atol=1e-6, rtol=0)
+    assert "is not known to be trained for prefixes of 8 dimensions" in said[0]
+    assert "vectors of 8 numbers, the first of 16" in (tmp_path / "cut" / "README.md").read_text()
+
+
+def test_a_whole_folder_truncated_by_sentence_transformers_gives_our_prefixes(tmp_path: Path) -> None:
+    model = model_of("biencoder")
+    model.save_pretrained(tmp_path / "ours")
+    export_model(str(tmp_path / "ours"), tmp_path / "out", "sentence-transformers")
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", truncate_dim=4)
+    found = theirs.encode(TEXTS, prompt_name="query", normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(found, prefix(model.encode(TEXTS, "query"), 4), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "to", "width", "says"),
+    [
+        ("biencoder", "sentence-transformers", 12, "--width='12': 12 does not divide 16"),
+        ("biencoder", "sentence-transformers", 32, "32 does not divide 16, the width of the vectors"),
+        ("biencoder", "transformers", 8, "only a biencoder's folder for sentence-transformers can be cut"),
+        ("contextual", "sentence-transformers", 8, "of other vectors take the first 8 dimensions"),
+    ],
+)
+def test_a_width_that_cannot_be_is_one_clear_line(
+    tmp_path: Path, architecture: str, to: str, width: int, says: str
+) -> None:
+    model_of(architecture).save_pretrained(tmp_path / "ours")
+    with pytest.raises(ValueError, match="--width=") as raised:
+        export_model(str(tmp_path / "ours"), tmp_path / "out", to, width=width)
+    assert says in str(raised.value) and "\n" not in str(raised.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_widths_that_are_asked_for_are_checked_against_the_vectors(tmp_path: Path) -> None:
+    model = model_of("biencoder")
+    assert asked_widths("4,8,full", model) == (4, 8) and asked_widths(None, model) == () and width_of(model) == 16
+    for text, says in (("8,4", "from the narrowest"), ("4,24", "24 does not divide 16"), ("4+8", "is no width")):
+        with pytest.raises(ValueError, match=says):
+            asked_widths(text, model)
+
+
+def test_only_prefixes_that_the_loss_did_not_name_are_warned_of() -> None:
+    model = model_of("biencoder")
+    opened = Opened(model, "it", base("smoke", nested_sizes="8+16"))
+    assert untrained_widths(opened, (4, 8)) == [4] and untrained_widths(Opened(model, "it"), (4, 8)) is None
+    assert export_warning(opened, 8) == [] and "was not trained for prefixes of 4" in export_warning(opened, 4)[0]
+    scores = {"zoo/mean/ndcg_at_10": 0.5, "zoo+width4/mean/ndcg_at_10": 0.4, "zoo+width8/mean/ndcg_at_10": 0.3}
+    (line,) = warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)
+    assert "prefixes of 4 dimensions; they lose 10.0 points" in line
+    assert warnings({"called": "it"}, "zoo", scores) == []
+
+
+def test_widths_stand_beside_each_other_with_intervals_and_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    documents = tuple(f"{one} and {other}" for one in ("rain", "snow", "bread") for other in ("iron", "drum"))
+    judged = {f"q{n}": {f"d{n}": 1} for n in range(len(documents))}
+    ids = tuple(f"d{n}" for n in range(len(documents)))
+    write_beir_folder(tmp_path / "zoo", Retrieval("zoo", ids, documents, tuple(judged), documents, judged))
+    model = model_of("biencoder")
+    model.save_pretrained(tmp_path / "plain")
+    words = ["evaluate", "--suite", "zoo", "--model", "plain", "--no-bm25", "--width", "4,8,full"]
+    shown = CliRunner().invoke(app, words).stdout
+    header = next(line for line in shown.splitlines() if "collection" in line)
+    assert header.split() == ["collection", "full", "width4", "width8"]
+    assert "full − width4" in shown and "is not known to be trained for prefixes of 4 dimensions" in shown
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["metrics"]
+    assert {path.split("/")[0] for path in found} == {"zoo", "zoo+width4", "zoo+width8"}
+    vectors = {side: prefix(model.encode(documents, side), 4) for side in ("query", "document")}
+    places = np.argsort(-np.round(vectors["query"] @ vectors["document"].T, 6), axis=1, kind="stable")
+    ranks = [list(row).index(n) for n, row in enumerate(places)]
+    expected = np.mean([1 / np.log2(rank + 2) if rank < 10 else 0 for rank in ranks])
+    assert found["zoo+width4/mean/ndcg_at_10"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_model_of_another_library_tells_its_width(tmp_path: Path) -> None:
+    from repro.interop.sentence_transformers_folder import as_sentence_transformer
+
+    assert width_of(StockEncoder(as_sentence_transformer(model_of("biencoder"), width=8))) == 8

@@ -1,0 +1,233 @@
+"""Promises of the nested and the improved contrastive loss: they are sentence-transformers' and the formulas."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import (
+    GISTEmbedLoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+)
+from torch import Tensor, nn
+
+from repro.batches.directions import Directions, mask_directions
+from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
+from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce
+from tests.model.samples import random_texts, small_model
+
+SIZE, TEMPERATURE = 16, 0.1
+FOUR = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
+NO_LABELS = torch.zeros(0)
+
+
+class Given(nn.Module):
+    """Stands for a model of sentence-transformers whose vectors are given."""
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["given"]}
+
+    def get_embedding_dimension(self) -> int:
+        return SIZE
+
+
+def vectors(num_queries: int, num_negatives: int, seed: int = 0) -> list[Tensor]:
+    """Queries, documents, first hard negatives, …, each a leaf, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (num_queries, SIZE)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2 + num_negatives)]
+
+
+def ours(columns: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The same as queries, and documents in our order: all negatives of a query beside each other."""
+    negatives = torch.stack(columns[2:], 1).flatten(0, 1) if columns[2:] else columns[1][:0]
+    return columns[0], torch.cat([columns[1], negatives])
+
+
+def with_gradients(of: Callable[[list[Tensor]], Tensor], columns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    leaves = [column.clone().requires_grad_() for column in columns]
+    loss = of(leaves)
+    return loss.detach(), list(torch.autograd.grad(loss, leaves))
+
+
+def assert_equal(found: tuple[Tensor, list[Tensor]], expected: tuple[Tensor, list[Tensor]]) -> None:
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=0)
+    for one, other in zip(found[1], expected[1], strict=True):
+        assert other.abs().max() > 0, "a zero gradient would prove nothing"
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
+
+
+def features(columns: list[Tensor]) -> list[dict[str, Tensor]]:
+    return [{"given": column} for column in columns]
+
+
+@pytest.mark.parametrize("num_negatives", [0, 2])
+@pytest.mark.parametrize("widths", [(4, 8, 16), (2, 16), (4,)])
+def test_the_nested_loss_is_matryoshka_over_multiple_negatives_ranking(
+    widths: tuple[int, ...], num_negatives: int
+) -> None:
+    columns = vectors(5, num_negatives)
+    inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE)
+    theirs = MatryoshkaLoss(inner.model, inner, widths)
+    found = with_gradients(lambda c: batch_loss(*ours(c), widths=widths, temperature=TEMPERATURE).loss, columns)
+    assert_equal(found, with_gradients(lambda c: theirs(features(c), NO_LABELS), columns))
+
+
+@pytest.mark.parametrize("num_negatives", [0, 1, 3])
+@pytest.mark.parametrize("widths", [(), (4, 16)])
+def test_the_improved_loss_is_theirs_in_four_directions(num_negatives: int, widths: tuple[int, ...]) -> None:
+    columns = vectors(6, num_negatives, seed=1)
+    inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, directions=FOUR, partition_mode="joint")
+    theirs = MatryoshkaLoss(inner.model, inner, widths) if widths else inner
+    expected = with_gradients(lambda c: theirs(features(c), NO_LABELS), columns)
+    found = with_gradients(
+        lambda c: batch_loss(*ours(c), loss="icl", widths=widths, temperature=TEMPERATURE).loss, columns
+    )
+    assert_equal(found, expected)
+
+
+def test_the_improved_loss_is_equations_5_and_6_spelled_out() -> None:
+    queries, documents = vectors(4, 0, seed=2)
+
+    def e(one: Tensor, other: Tensor) -> Tensor:
+        return torch.exp(torch.cosine_similarity(one, other, dim=0) / TEMPERATURE)
+
+    losses = []
+    for i in range(4):
+        others = [j for j in range(4) if j != i]
+        z = sum(e(queries[i], documents[j]) for j in range(4)) + sum(e(queries[i], queries[j]) for j in others)
+        z = z + sum(e(queries[j], documents[i]) for j in range(4)) + sum(e(documents[j], documents[i]) for j in others)
+        losses.append(-torch.log(e(queries[i], documents[i]) / z))
+    found = improved_contrastive(queries, documents, temperature=TEMPERATURE)
+    torch.testing.assert_close(found.loss, torch.stack(losses).mean())
+    assert float(found.masked_fraction) == 0
+
+
+def test_the_own_pair_stands_twice_so_the_loss_never_falls_below_log_2() -> None:
+    queries = torch.eye(4, dtype=torch.float64)
+    assert float(improved_contrastive(queries, queries, temperature=0.01).loss) == pytest.approx(np.log(2))
+
+
+def gist(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
+    """GISTEmbed's loss on given vectors of model and guide."""
+    loss = GISTEmbedLoss.__new__(GISTEmbedLoss)
+    nn.Module.__init__(loss)
+    loss.model, loss.guide, loss.temperature = Given(), GivenGuide(), TEMPERATURE
+    loss.similarity_fct, loss.cross_entropy_loss = nn.CosineSimilarity(dim=-1), nn.CrossEntropyLoss()
+    loss.margin_strategy, loss.margin, loss.must_retokenize = "absolute", 0.0, False
+    loss.contrast_anchors = loss.contrast_positives = True
+    loss.gather_across_devices = False
+    given = [{"given": one, "of_guide": other} for one, other in zip(columns, guide, strict=True)]
+    return loss(given, NO_LABELS)
+
+
+class GivenGuide(Given):
+    """The guide's vectors instead."""
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["of_guide"]}
+
+
+def test_without_document_to_query_the_filtered_loss_is_gist_embed() -> None:
+    columns, guide = vectors(7, 0, seed=3), [column * 1.0 for column in vectors(7, 0, seed=4)]
+    guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near ones, to be masked
+    units = [torch.nn.functional.normalize(column, dim=1).numpy() for column in guide]
+    scores = Directions.of(*units)
+    different = np.arange(7)
+    masked = np.array(scores.queries_documents_BM >= np.diagonal(scores.queries_documents_BM)[:, None])
+    np.fill_diagonal(masked, False)
+    every = torch.from_numpy(mask_directions(different, 100 + different, masked, scores))
+    of_queries, of_documents = every[:, 7:14], every[:, 21:]
+    assert masked.any() and of_queries.any() and of_documents.any(), "nothing masked would prove nothing"
+    without = torch.cat([every[:, :14], torch.ones(7, 7, dtype=torch.bool), of_documents], 1)
+
+    def found(c: list[Tensor]) -> Tensor:
+        return improved_contrastive(*ours(c), temperature=TEMPERATURE, masked_QK=without).loss
+
+    assert_equal(with_gradients(found, columns), with_gradients(lambda c: gist(c, guide), columns))
+
+
+def by_hand(queries: list[str], documents: list[str], num_hard: int, f: dict[str, np.ndarray]) -> np.ndarray:
+    """The four masks with a loop for every entry."""
+    count, total = len(queries), len(documents)
+    rows = []
+    for i in range(count):
+        limit = f["qd"][i, i]
+        owner = [j if j < count else (j - count) // num_hard for j in range(total)]
+        alike = [queries[j] == queries[i] or documents[j] == documents[i] for j in range(count)]
+        to_queries = [j != i and (alike[j] or f["qq"][i, j] >= limit) for j in range(count)]
+        from_queries = [j != i and (alike[j] or f["qd"][j, i] >= limit) for j in range(count)]
+        chosen = [j >= count and owner[j] == i for j in range(total)]
+        to_documents = [
+            j != i and (documents[j] == documents[i] or (f["dd"][i, j] >= limit and not chosen[j]))
+            for j in range(total)
+        ]
+        rows.append([False] * total + to_queries + from_queries + to_documents)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("num_hard", [0, 2])
+def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int) -> None:
+    queries, rng = ["a", "b", "b", "c"], np.random.default_rng(5)
+    documents = ["x", "y", "z", "x", *(["x", "n", "y", "m", "z", "o", "p", "x"] if num_hard else [])]
+    vectors_of = [rng.normal(size=(count, 3)) for count in (4, len(documents))]
+    scores = Directions.of(*(one / np.linalg.norm(one, axis=1, keepdims=True) for one in vectors_of))
+    f = {"qd": scores.queries_documents_BM, "qq": scores.queries_queries_BB, "dd": scores.documents_documents_BM}
+    keys = {word: number for number, word in enumerate(sorted({*queries, *documents}))}
+    query_keys, document_keys = (np.array([keys[word] for word in words]) for words in (queries, documents))
+    nothing = np.zeros((4, len(documents)), bool)
+    got = mask_directions(query_keys, document_keys, nothing, scores, num_hard_negatives=num_hard)
+    np.testing.assert_array_equal(got, by_hand(queries, documents, max(1, num_hard), f))
+    assert 0 < got.mean() < 1
+
+
+def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
+    queries, documents = ours(vectors(5, 1, seed=6))
+    masked = torch.rand(5, 10, generator=torch.Generator().manual_seed(0)) < 0.3
+    found: LossParts = batch_loss(queries, documents, masked=masked)
+    expected = info_nce(queries, documents, masked_QM=masked)
+    assert torch.equal(found.loss, expected.loss) and float(found.masked_fraction) == float(expected.masked_fraction)
+
+
+def test_a_masked_text_gets_no_gradient_in_any_direction() -> None:
+    queries, documents = (one.requires_grad_() for one in vectors(3, 0, seed=7))
+    everything = torch.ones(3, 12, dtype=torch.bool)
+    found = improved_contrastive(queries, documents, masked_QK=everything)
+    found.loss.backward()
+    assert float(found.loss.detach()) == 0 and float(found.masked_fraction) == 1
+    assert queries.grad is not None and float(queries.grad.abs().max()) == 0
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="5 documents are no pairs of 3 queries"):
+        improved_contrastive(torch.randn(3, 4), torch.randn(5, 4))
+    with pytest.raises(ValueError, match=r"\(3, 3\), not \(3, 12\)"):
+        improved_contrastive(torch.randn(3, 4), torch.randn(3, 4), masked_QK=torch.ones(3, 3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="a prefix of 8 dimensions is wider than vectors of 4"):
+        batch_loss(torch.randn(3, 4), torch.randn(3, 4), widths=(2, 8))
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+@pytest.mark.parametrize(("loss", "widths"), [("infonce", (2, 4, 8)), ("icl", ()), ("icl", (2, 8))])
+def test_cached_gradients_are_those_of_one_graph(architecture: str, loss: str, widths: tuple[int, ...]) -> None:
+    model = small_model(architecture=architecture, sequence_dropout=0.0).double().train()
+    queries, documents, contexts = random_texts(5, seed=1), random_texts(10, seed=2), random_texts(4, seed=3)
+    masked = torch.rand(5, 10 if loss == "infonce" else 30, generator=torch.Generator().manual_seed(1)) < 0.2
+
+    def of(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:
+        return batch_loss(queries_QD, documents_MD, loss=loss, widths=widths, masked=masked)
+
+    is_contextual = architecture == "contextual"
+    second = model.second_stage if is_contextual else lambda texts, _: model(texts)
+    stages = Stages(second, of, model.first_stage if is_contextual else None)
+    vectors_CD = model.first_stage(contexts) if is_contextual else None
+    plain = of(second(queries, vectors_CD), second(documents, vectors_CD)).loss
+    expected = torch.autograd.grad(plain, list(model.parameters()))
+    parts = add_gradients(stages, StepTexts(queries, documents, contexts if is_contextual else None), ChunkSizes(3, 2))
+    torch.testing.assert_close(parts.loss, plain.detach(), rtol=1e-10, atol=0)
+    for weight, sparse in zip(model.parameters(), expected, strict=True):
+        assert weight.grad is not None
+        found, gradient = (one.to_dense() if one.is_sparse else one for one in (weight.grad, sparse))
+        assert gradient.abs().max() > 0, "a zero gradient would prove nothing"
+        torch.testing.assert_close(found, gradient, rtol=1e-7, atol=1e-9 * float(gradient.abs().max()))
