@@ -13,7 +13,7 @@ from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens
 from repro.inputs.corpora import suite_of
-from repro.inputs.stages import StageGraph, needs_surrogate
+from repro.inputs.stages import KEYS_FILE, StageGraph, needs_surrogate
 from repro.spec import Run
 from repro.storage.arrays import load_array
 
@@ -62,6 +62,11 @@ class Inputs:
         if self.run.filter != "surrogate" or not needs_surrogate(self.run):
             return None
         return self.graph.load_embeddings(side, of_filter=True)
+
+    @cached_property
+    def content_keys(self) -> np.ndarray:
+        """The key of each pair's document, int64 (N,), memory-mapped; equal keys are the same text."""
+        return load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
 
     @cached_property
     def negatives(self) -> np.ndarray | None:

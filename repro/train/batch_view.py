@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives
+from repro.batches.mask import batch_difficulty, mask_false_negatives
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
@@ -52,21 +52,18 @@ class BatchViewer:
         run, rows_M = self.inputs.run, pairs_B
         if self.inputs.negatives is not None:
             rows_M = np.concatenate([pairs_B, self.inputs.negatives[pairs_B].reshape(-1)])
+        keys_M = np.asarray(self.inputs.content_keys[rows_M])
         scores_BM = filtering_BM = self._scores(self._stored, pairs_B, rows_M)
         if run.filter == "surrogate" and run.filter_model:
             filtering_BM = self._scores(self._of_filter, pairs_B, rows_M)
         masked_BM = mask_false_negatives(
             np.arange(len(pairs_B)),
-            self._keys[rows_M],
+            keys_M,
             scores_QM=filtering_BM if run.filter == "surrogate" else None,
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
-        return BatchView(pairs_B, rows_M, self._keys[rows_M], scores_BM, masked_BM)
-
-    @cached_property
-    def _keys(self) -> np.ndarray:
-        return content_keys(self.inputs.pairs.texts("document", np.arange(len(self.inputs.pairs))))
+        return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM)
 
     @cached_property
     def _stored(self) -> Vectors:
