@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 READS_PAIRS = ("counts", "divergence", "headroom")
 """Measures of the training pairs as text."""
 SIDES: tuple[Side, ...] = ("query", "document")
-KEYS_FILE = "keys.npy"
+KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,15 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import cluster_pairs
+            from repro.batches.cluster import cluster_pairs, sampled_domains
 
             assert run.cluster_size is not None, "only runs with clusters have this stage"
-            codes = domain_codes(run, self.selected_pairs())
+            pairs = self.selected_pairs()
+            codes = domain_codes(run, pairs)
+            if sampled := sampled_domains(codes, run.cluster_size):
+                names = pairs.source_names if run.domain_column == "source" else pairs.domain_names
+                told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
+                (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
