@@ -103,14 +103,20 @@ class Pairs:
         return self._select_codes("source")
 
     def _select_codes(self, column: str) -> np.ndarray:
-        codes = self._codes(column)[0]
-        return codes if self._rows is None else codes[self._rows]
+        if column not in self._selected:
+            codes = self._codes(column)[0]
+            self._selected[column] = codes if self._rows is None else codes[self._rows]
+        return self._selected[column]
 
     def _codes(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
         if column not in self._encoded:
             self._encoded[column] = _encode(self._table.column(column))
             self.give_back()
         return self._encoded[column]
+
+    @cached_property
+    def _selected(self) -> dict[str, np.ndarray]:
+        return {}
 
     @cached_property
     def _encoded(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:

@@ -16,6 +16,7 @@ MAX_QUERY_WORDS = 40
 _WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _TAG = re.compile(r"<[^<>]*>")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
+_PLAIN_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 
 def phrase(identifier: str) -> str:
@@ -39,6 +40,8 @@ def strip_html(text: str) -> str:
 @lru_cache(maxsize=256)  # One row passes several rules one after the other.
 def normalise(text: str) -> str:
     """Return the form in which two texts count as the same: case-folded letters and digits, single spaces."""
+    if text.isascii():  # nearly all text of most corpora, and four times as fast
+        return " ".join(text.translate(_PLAIN_ASCII).split())
     return " ".join(_ALPHANUMERIC.findall(text.casefold()))
 
 
