@@ -2,9 +2,9 @@
 
     python -m benchmarks.generated_pairs --num-pairs 1000000 pairs.parquet
 
-Words are those of Google's discovery documents as the wheel has them, drawn in proportion to 1/rank; a third of a pair's
-words come from its topic, so that there are clusters to find. Query and document have 40 words together on average;
-domains have sizes in proportion to 1/sqrt(rank). The file is a function of the number of pairs and of the seed.
+Words are those of Google's discovery documents as the wheel has them, drawn in proportion to 1/rank; a third of the
+words of a pair come from its topic, so that there are clusters to find. Query and document have 40 words together on
+average; domains have sizes in proportion to 1/sqrt(rank). The file is a function of the number of pairs and the seed.
 """
 
 from __future__ import annotations

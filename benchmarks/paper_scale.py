@@ -1,10 +1,11 @@
-"""Time and peak memory of every stage against the number of pairs, on generated pairs; each stage in a process of its own.
+"""Time and peak memory of every stage against the number of pairs, on generated pairs; each in a process of its own.
 
     python -m benchmarks.paper_scale --num-pairs 1000000 --write benchmarks/paper_scale.json
 
 `import`: a parquet file becomes a corpus; `corpus`: hold-out, training pairs; `selection`, `tokens`, `embeddings` (word
-vectors), `keys` (of document texts), `clusters`: the stages of a run; `start`: all that a training does before its first
-step, and the first batch with contexts and filter; `sampler`: the batches of a second epoch; `steps`: twenty steps.
+vectors), `keys` (of document texts), `clusters`: the stages of a run; `start`: all that a training does before its
+first step, and the first batch with contexts and filter; `sampler`: two epochs packed; `steps`: twenty steps.
+`--blank` writes stages of drawn content instead of building them, and measures what reads them.
 Peak memory is that of the process (ru_maxrss): pages of files that it maps are counted.
 """
 
@@ -88,6 +89,15 @@ STEPS: dict[str, Callable[[argparse.Namespace], None]] = {
     "sampler": sampler,
     "steps": steps,
 }
+NOT_ON_BLANK = ("import", "corpus", "selection", "tokens", "embeddings", "keys", "clusters", "steps")
+
+
+def blank(asked: argparse.Namespace) -> None:
+    """Write stages of drawn content, in place of the steps that would build them."""
+    from benchmarks.blank_stages import write_blank_import, write_blank_stages
+
+    write_blank_import(NAME, asked.num_pairs)
+    write_blank_stages(run_of(asked), asked.num_pairs)
 
 
 def source_of(asked: argparse.Namespace) -> Path:
@@ -142,9 +152,7 @@ def keep(rows: list[dict[str, Any]], path: Path, label: str) -> None:
     """Put rows into a record, in place of those of the same label, step and number of pairs."""
     told = json.loads(path.read_text()) if path.is_file() else {"rows": []}
     made = {(row["step"], row["num_pairs"]) for row in rows}
-    kept = [
-        row for row in told["rows"] if row["label"] != label or (row["step"], row["num_pairs"]) not in made
-    ]
+    kept = [row for row in told["rows"] if row["label"] != label or (row["step"], row["num_pairs"]) not in made]
     machine = {"processor": platform.processor() or platform.machine(), "num_cores": os.cpu_count()}
     order = {name: place for place, name in enumerate(STEPS)}
     every = sorted(
@@ -166,14 +174,19 @@ def main() -> None:
     parser.add_argument("--ending", default="parquet", choices=("parquet", "jsonl", "csv"))
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     parser.add_argument("--label", default="now", help="what the rows are called in the record")
+    parser.add_argument("--blank", action="store_true", help="start and sampler only, on stages of drawn content")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside:
-        return STEPS[asked.inside](asked)
+        return {**STEPS, "blank": blank}[asked.inside](asked)
     Path(asked.home).mkdir(parents=True, exist_ok=True)
-    if not source_of(asked).is_file():
+    if asked.blank:
+        measured("blank", asked)
+    elif not source_of(asked).is_file():
         write_generated(source_of(asked), asked.num_pairs)
     for name in asked.steps:
+        if asked.blank and name in NOT_ON_BLANK:
+            continue
         row = measured(name, asked)
         if asked.write:
             keep([row], asked.write, asked.label)

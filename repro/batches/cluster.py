@@ -5,13 +5,12 @@ Steps, for every domain with n pairs:
 2. The points are 2n rows: query ⊕ document for all pairs, then document ⊕ query for all pairs (Euclidean distance; both
    halves have length 1, so this is the paper's sum of the two inner products).
 3. FAISS K-means on all of them, 100 iterations, best of 3 attempts by the objective. FAISS would sub-sample 256 points
-   a centroid; that is switched off in its constructor, where alone it works. A domain of more than `MOST_EXACT_PAIRS`
-   is fitted on a drawn sample of that many, or of `PAIRS_A_CENTROID` for each centroid if that is more; which domains
-   were, and on how many pairs, is told by `sampled_domains` and kept beside the clusters and in records.
-4. Every pair belongs to the nearest returned centroid of its query ⊕ document; centroids that no pair belongs to go away.
+   a centroid; that is switched off in its constructor, where alone it works. Only a domain that is too large for it is
+   fitted on a sample, which `repro/batches/fit.py` declares; stage and record say on how many pairs.
+4. Every pair belongs to the nearest returned centroid of its query ⊕ document; centroids of no pair go away.
 
-Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimensions, K clusters. Memory: the points that are fitted of one
-domain (of several small ones), and a block of the rest.
+Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimensions, K clusters. Memory: the points that
+one domain is fitted on (several small ones side by side), and a block of the rest.
 """
 
 from __future__ import annotations
@@ -24,19 +23,14 @@ from pathlib import Path
 import faiss
 import numpy as np
 
+from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import blocks_of, give_back, load_array
 from repro.storage.atomic import whole_file
 
-NUM_ITERATIONS = 100
-NUM_ATTEMPTS = 3
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
 LARGE_DOMAIN = 100_000
-MOST_EXACT_PAIRS = 2**19
-"""Of one domain, to be clustered on all of its points: a million, 1 GiB at 128 dimensions, 6 GiB at 768."""
-PAIRS_A_CENTROID = 64
-"""At least, in a sample: 128 points; FAISS asks for 39 and samples 256."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +98,6 @@ def cluster_pairs(
     return Clusters(assignment_N, np.concatenate(found), np.repeat(domains, num_clusters).astype(np.int32))
 
 
-def num_fitted_pairs(num_pairs: int, cluster_size: int) -> int:
-    """Return on how many of a domain's pairs its centroids are fitted: on all, unless there are too many."""
-    return min(num_pairs, max(MOST_EXACT_PAIRS, PAIRS_A_CENTROID * _num_clusters(num_pairs, cluster_size)))
-
-
-def sampled_domains(domain_codes_N: np.ndarray, cluster_size: int) -> dict[int, tuple[int, int]]:
-    """Return the domains whose centroids are fitted on a sample: on how many pairs, of how many."""
-    sizes = zip(*np.unique(domain_codes_N, return_counts=True), strict=True)
-    fits = {int(code): (num_fitted_pairs(int(count), cluster_size), int(count)) for code, count in sizes}
-    return {code: fit for code, fit in fits.items() if fit[0] < fit[1]}
-
-
 def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
     """Return the centroids (K, W) of the paired points: the attempt with the lowest objective."""
     width = paired_nW.shape[1] // 2
@@ -177,7 +159,7 @@ def _cluster_domain(
     vectors: _Vectors, rows_n: np.ndarray, cluster_size: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the centroids of a domain (K, W), and the one of each of its pairs, int32 (n,)."""
-    num_clusters = _num_clusters(len(rows_n), cluster_size)
+    num_clusters = clusters_of(len(rows_n), cluster_size)
     if num_clusters == 1:
         paired_nW = vectors.paired(rows_n)
         width = paired_nW.shape[1] // 2
@@ -191,10 +173,6 @@ def _cluster_domain(
     nearest_n = _nearest_of_all(vectors, rows_n, centroids_KW)
     used = np.flatnonzero(np.bincount(nearest_n))
     return centroids_KW[used], np.searchsorted(used, nearest_n).astype(np.int32)
-
-
-def _num_clusters(num_pairs: int, cluster_size: int) -> int:
-    return -(-num_pairs // cluster_size)
 
 
 def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:

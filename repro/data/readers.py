@@ -176,7 +176,7 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
         layout = _layout(columns, file.schema_arrow.names, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
         number = 0
@@ -228,7 +228,9 @@ class Layout(NamedTuple):
 
 
 def _layout(columns: Columns, names: Sequence[str], where: str) -> Layout:
-    return Layout(columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name)))
+    return Layout(
+        columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
+    )
 
 
 def _found(row: Mapping[str, Any], layout: Layout, where: str) -> Found:

@@ -28,6 +28,9 @@ LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 READS_PAIRS = ("counts", "divergence", "headroom")
 """Measures of the training pairs as text."""
 SIDES: tuple[Side, ...] = ("query", "document")
+BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
+WIDTHS, WIDEST = {"minilm-words": 128, "minilm": 384}, 768
+"""Dimensions of the surrogates from wheels; of others, those of the paper's."""
 KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
@@ -66,7 +69,7 @@ class StageGraph:
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
         key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {})
-        return Stage("selection", key, make, (corpus,))
+        return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
 
     @cached_property
     def tokens(self) -> Stage:
@@ -84,7 +87,7 @@ class StageGraph:
             key["by_domain"] = True
         if tokenizer != MINILM:
             key["tokenizer"] = tokenizer
-        return Stage("tokens", key, make, (self.selection,))
+        return Stage("tokens", key, make, (self.selection,), self._bytes_of_tokens)
 
     @cached_property
     def embeddings(self) -> Stage:
@@ -106,8 +109,11 @@ class StageGraph:
             for side in SIDES:
                 embed_texts(surrogate, TextColumn(pairs, side), folder / f"{side}.npy", max_tokens=run.max_tokens)
 
+        def num_bytes() -> int:
+            return 2 * BYTES_A_HALF * WIDTHS.get(encoder, WIDEST) * self._num_rows()
+
         key = {"surrogate": encoder, "max_tokens": run.max_tokens}
-        return Stage("embeddings", key, make, (self.selection,))
+        return Stage("embeddings", key, make, (self.selection,), num_bytes)
 
     @cached_property
     def keys(self) -> Stage:
@@ -118,7 +124,7 @@ class StageGraph:
 
             write_content_keys(folder / KEYS_FILE, self.selected_pairs().blocks("document"))
 
-        return Stage("keys", {"of": "documents"}, make, (self.selection,))
+        return Stage("keys", {"of": "documents"}, make, (self.selection,), lambda: BYTES_A_NUMBER * self._num_rows())
 
     @cached_property
     def clusters(self) -> Stage:
@@ -126,7 +132,8 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import cluster_pairs, sampled_domains
+            from repro.batches.cluster import cluster_pairs
+            from repro.batches.fit import sampled_domains
 
             assert run.cluster_size is not None, "only runs with clusters have this stage"
             pairs = self.selected_pairs()
@@ -187,6 +194,19 @@ class StageGraph:
         pairs = read_pairs(self.corpus.path / "train.arrow")
         path = self.selection.path / "rows.npy"
         return pairs.take(load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True))
+
+    def _num_rows(self, *, whole: bool = False) -> int:
+        """Return the number of pairs that are trained on, or of the whole corpus; from built stages."""
+        if whole:
+            return len(read_pairs(self.corpus.path / "train.arrow"))
+        return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
+
+    def _bytes_of_tokens(self) -> int:
+        """Return what ids and offsets take: at four bytes an id and about four a word, as much as the texts."""
+        pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
+        share = self._num_rows() / max(1, pairs)
+        at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()
+        return min(round(size * share), at_most) + 2 * BYTES_A_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
         """Return the surrogate's vectors (N, D), or the filter's, memory-mapped, from the built stage."""

@@ -70,9 +70,9 @@ def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
-def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
     """Return a .npy file of this shape, mapped, to be filled in any order; OSError when the disk has no room for it."""
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    array: np.memmap = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
@@ -98,10 +98,11 @@ def blocks_of(length: int, size: int) -> Iterator[slice]:
 
 def is_rising(numbers: np.ndarray) -> bool:
     """Return whether no number is below the one before it; looked at in blocks."""
-    places = blocks_of(max(0, len(numbers) - 1), NUMBERS_PER_CHECK)
-    rising = all(bool((np.diff(numbers[part.start : part.stop + 1]) >= 0).all()) for part in places)
-    give_back(numbers)
-    return rising
+    for part in blocks_of(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
+        if (np.diff(numbers[part.start : part.stop + 1]) < 0).any():
+            return False
+        give_back(numbers)
+    return True
 
 
 def load_array(
@@ -131,7 +132,8 @@ def load_array(
 
 
 def _range_of(array: np.ndarray) -> tuple[int, int]:
-    flat = array.reshape(-1)
-    ends = [(flat[part].min(), flat[part].max()) for part in blocks_of(len(flat), NUMBERS_PER_CHECK)]
-    give_back(array)
-    return int(min(least for least, _ in ends)), int(max(most for _, most in ends))
+    flat, ends = array.reshape(-1), []
+    for part in blocks_of(len(flat), NUMBERS_PER_CHECK):
+        ends += [int(flat[part].min()), int(flat[part].max())]
+        give_back(array)
+    return min(ends), max(ends)

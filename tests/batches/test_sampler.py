@@ -87,7 +87,7 @@ def packed_at_once(domain_codes: np.ndarray, clusters: Clusters | None, batch_si
     """The batches of an epoch by plain whole-array operations, as they were defined first."""
     shuffled = generator_for(5, "rows inside domains").permutation(len(domain_codes))
     grouped = shuffled[np.argsort(domain_codes[shuffled], kind="stable")]
-    codes, counts = np.unique(domain_codes, return_counts=True)
+    counts = np.unique(domain_codes, return_counts=True)[1]
     rng, pieces = generator_for(5, "batches", epoch), []
     for rows in np.split(grouped, np.cumsum(counts)[:-1]):
         num_out = len(rows) % batch_size
