@@ -6,7 +6,8 @@
 vectors), `keys` (of document texts), `clusters`: the stages of a run; `start`: all that a training does before its
 first step, and the first batch with contexts and filter; `sampler`: two epochs packed; `steps`: twenty steps.
 `--blank` writes stages of drawn content instead of building them, and measures what reads them.
-Peak memory is that of the process (ru_maxrss): pages of files that it maps are counted.
+Peak memory is that of the process (ru_maxrss): pages of files that it maps are counted. On a machine that others use,
+seconds of the processor are the figure to compare; the load average is noted beside them.
 """
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ def measured(name: str, asked: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
         "peak_mebibytes": round(used.ru_maxrss / 1024),
+        "load_average": round(os.getloadavg()[0], 1),
     }
     print("{step:<12} {num_pairs:>10} pairs {seconds:>8} s {cpu_seconds:>8} s of CPU {peak_mebibytes:>7} MiB".format(
         **found), flush=True)  # fmt: skip
@@ -189,7 +191,7 @@ def main() -> None:
             continue
         row = measured(name, asked)
         if asked.write:
-            keep([row], asked.write, asked.label)
+            keep([row], asked.write, "blank" if asked.blank else asked.label)
 
 
 if __name__ == "__main__":

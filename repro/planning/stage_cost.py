@@ -25,7 +25,7 @@ MICROSECONDS_A_PAIR = {"corpus": 44.0, "embeddings": 140.0, "keys": 3.4, "start"
 """Of one core; a test holds them to the record."""
 MICROSECONDS_A_TOKEN = 2.2
 PEAK_GIB = {"corpus": 0.5, "tokens": 0.5, "embeddings": 0.5, "keys": 0.3}
-START_GIB, START_BYTES_A_PAIR = 0.8, 50
+START_GIB, START_BYTES_A_PAIR = 0.7, 55
 """Of a training's start: libraries and model, and what the sampler holds of each pair while it groups them."""
 NUM_ENCODER_LAYERS = 12
 """Of the paper's surrogate and filter, GTR-base's encoder and nomic-embed."""

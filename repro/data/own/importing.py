@@ -166,7 +166,9 @@ def _noted(rows: Iterable[Row], domains: set[str], counts: Counter[str]) -> Iter
         domains.add(row.domain)
         counts["with_negatives"] += bool(row.negatives)
         counts["query_is_document"] += normalise(row.query) == normalise(row.document)
-        counts["long_documents"] += len(row.document.split()) > LONG_WORDS
+        # so many words have at least as many characters and the spaces between them
+        is_long = len(row.document) > 2 * LONG_WORDS and len(row.document.split()) > LONG_WORDS
+        counts["long_documents"] += is_long
         yield row
 
 
