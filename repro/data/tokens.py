@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.storage.arrays import REMEDY, ArrayWriter, is_rising, load_array
+from repro.storage.arrays import REMEDY, ArrayWriter, give_back, is_rising, load_array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -44,6 +44,10 @@ class Tokens:
         padded = np.zeros((len(index), width), dtype=np.int64)
         padded[mask] = self.ids[(starts[:, None] + steps[None, :])[mask]]
         return padded, mask.astype(np.int64)
+
+    def give_back(self) -> None:
+        """Let go of the pages of the files that were looked at: without it a training would end up holding them all."""
+        give_back(self.ids, self.offsets)
 
     def save(self, folder: Path) -> None:
         """Write ids.npy and offsets.npy into `folder`."""

@@ -15,6 +15,7 @@ from repro.batches.mask import batch_difficulty, mask_false_negatives
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
+from repro.storage.arrays import give_back
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped; None where a run stores none."""
@@ -63,6 +64,7 @@ class BatchViewer:
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
+        give_back(self.inputs.content_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM)
 
     @cached_property
@@ -76,6 +78,7 @@ class BatchViewer:
     def _scores(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> np.ndarray | None:
         queries_BD = self._vectors(stored["query"], "query", pairs_B)
         documents_MD = self._vectors(stored["document"], "document", rows_M)
+        give_back(*stored.values())
         return None if queries_BD is None or documents_MD is None else queries_BD @ documents_MD.T
 
     def _vectors(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
