@@ -154,7 +154,7 @@ CLAIMS = (
         "F11.a",
         "the more hard negatives, of those below the own document, the lower the score",
         BELOW,
-        **fresh.RESTATED,
+        **fresh.PAIRED,
     ),
     falls_with_number(
         "F11.b",

@@ -53,7 +53,7 @@ CLAIMS = (
         over=term("{suite}/*/ndcg_at_10", **BOTH),
         axis="tokens_per_document",
         source="Figure 18",
-        because="dataset and setting interact beyond chance: seeds are drawn again, datasets are these",
+        because="dataset and setting interact beyond chance: seeds and queries are drawn again, datasets are these",
         **RESTATED,
     ),
 )

@@ -1,4 +1,4 @@
-"""Correlation claims: Pearson's r and its interval as scipy has them, units counted as said, known verdicts."""
+"""Correlation claims: Pearson's r and its p-value as scipy has them, units counted as said, known verdicts."""
 
 from pathlib import Path
 
@@ -31,11 +31,31 @@ def points(x: np.ndarray, y: np.ndarray, group: str = "", units: tuple[str, ...]
     return [Point(float(a), float(b), group, unit) for a, b, unit in zip(x, y, names, strict=True)]
 
 
-def test_r_is_scipys_and_its_interval_too() -> None:
-    x, y = np.random.default_rng(1).normal(size=(2, 30)) + 1e6
+@pytest.mark.parametrize("number", [5, 8, 30])
+def test_r_is_scipys_and_its_p_value_too(number: int) -> None:
+    x, y = np.random.default_rng(1).normal(size=(2, number)) + 1e6
     found, theirs = correlate(points(x, y), 3), stats.pearsonr(x, y)
     assert found.effect == pytest.approx(theirs.statistic)
-    assert found.interval(0.05) == pytest.approx(tuple(theirs.confidence_interval(0.95)), abs=1e-6)
+    assert 2 * min(found.above(0.0), found.below(0.0)) == pytest.approx(theirs.pvalue)
+    low, high = found.interval(theirs.pvalue) or (0.0, 0.0)
+    assert min(abs(low), abs(high)) == pytest.approx(0, abs=1e-6), "interval and test agree"
+
+
+def test_the_interval_of_r_is_near_fishers_where_points_are_many() -> None:
+    x = np.random.default_rng(2).normal(size=300)
+    y = x + np.random.default_rng(3).normal(size=300)
+    theirs = stats.pearsonr(x, y).confidence_interval(0.95)
+    assert correlate(points(x, y), 3).interval(0.05) == pytest.approx(tuple(theirs), abs=2e-3)
+
+
+@pytest.mark.parametrize(("rho", "level"), [(0.0, 0.05), (0.0, 0.0125), (0.5, 0.0125), (0.9, 0.05)])
+def test_an_interval_of_six_points_covers_as_often_as_it_says(rho: float, level: float) -> None:
+    rng, missed, number = np.random.default_rng(4), 0, 4000
+    for _ in range(number):
+        x, own = rng.normal(size=(2, 6))
+        low, high = correlate(points(x, rho * x + np.sqrt(1 - rho**2) * own), 3).interval(level) or (0.0, 0.0)
+        missed += not low <= rho <= high
+    assert missed / number <= level + 3 * np.sqrt(level * (1 - level) / number)
 
 
 def test_groups_have_one_vote_each_and_offsets_between_them_say_nothing() -> None:
@@ -43,19 +63,19 @@ def test_groups_have_one_vote_each_and_offsets_between_them_say_nothing() -> Non
     one, two = rng.normal(size=(2, 40)), rng.normal(size=(2, 10)) + 50  # together r is near 1, inside each near 0
     found = correlate(points(*one, "a") + points(*two, "b"), 3)
     assert found.effect == pytest.approx((stats.pearsonr(*one).statistic + stats.pearsonr(*two).statistic) / 2)
-    assert found.error == pytest.approx(np.sqrt(1 / 37 + 1 / 7) / 2)
+    assert 1 / (found.df + 1) == pytest.approx((1 / 39 + 1 / 9) / 4), "the variances of two independent r, averaged"
 
 
 def test_systems_scored_on_the_same_datasets_are_no_further_evidence() -> None:
     x, y = np.random.default_rng(6).normal(size=(2, 12))
     once, twice = points(x, y, "a", NAMES), points(x, y, "a", NAMES) + points(x, y, "b", NAMES)
-    assert correlate(twice, 3).error == pytest.approx(correlate(once, 3).error) == 1 / 3
+    assert correlate(twice, 3).df == pytest.approx(correlate(once, 3).df) == 10
 
 
 def test_a_family_of_datasets_counts_once() -> None:
     x, y = np.random.default_rng(6).normal(size=(2, 12))
     families = tuple(f"family{n // 2}" for n in range(12))
-    assert correlate(points(x, y, "a", families), 3).error == pytest.approx(1 / np.sqrt(6 - 3))
+    assert correlate(points(x, y, "a", families), 3).df == pytest.approx(6 - 2)
 
 
 def test_four_points_are_no_correlation() -> None:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from figures.draw import Picture, draw
+from repro.records.spent import seconds_of
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.figure_data import figure_rows
 from repro.report.html import write_report
 from repro.report.known import bar_of, known_sentence
-from repro.report.sections import Section, artefact_of, deviations, seconds_of, sections_of
+from repro.report.sections import Section, artefact_of, deviations, sections_of
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import scale_named
 from tests.browser import CHROMIUM, Browser, browser

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from statsmodels.stats.power import TTestPower
 
 from repro.claims.calibration import Cell, simulate
+from repro.claims.estimate import Estimate
 from repro.claims.judge import judge_all
+from repro.claims.needs import detectable_gap, power_of, seeds_for_interaction, seeds_needed, units_needed
 from repro.claims.variance import Pool
-from repro.planning.power import needs_of_claims, seeds_needed
+from repro.claims.varies import interaction_test
 from repro.records.store import Record, write_record
-from repro.spec import Claim, Run, base, grid, term
+from repro.report.needed import needed_words
+from repro.report.view import format_seconds
+from repro.spec import Claim, Run, Unit, base, grid, term
 
 NDCG = "{suite}/mean/ndcg_at_10"
 SAID = {"says": "as claimed", "source": "here", "because": "a test"}
@@ -128,21 +133,107 @@ def test_a_verdict_and_its_printed_interval_never_contradict(tmp_path: Path) -> 
         assert judged.level == pytest.approx(0.05 / 4)
 
 
-@pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence"])
+def in_common(folder: Path, runs: Sequence[Run], metric: str) -> list[Record]:
+    """Records whose number is mostly the chance of a seed and its batches, and a little of the run's own."""
+    made = []
+    for run in runs:
+        common = np.random.default_rng([run.seed, run.batch_size, run.num_warmup_steps]).normal(0, 0.05)
+        own = np.random.default_rng([run.seed, run.num_first_stage_layers, run.num_epochs or 0]).normal(0, 0.0005)
+        is_deep = run.architecture == "contextual" and run.num_first_stage_layers == 2
+        gain = 0.01 * (is_deep or run.num_epochs == 8)
+        metrics = {metric: 0.5 + common + own + gain}
+        made.append(write_record(folder, run, metrics=metrics, arrays={}, provenance={}))
+    return made
+
+
+def test_measures_of_training_are_paired_where_models_see_the_same_batches(tmp_path: Path) -> None:
+    """Else the spread of easy and hard batches over seeds, which is in the pool, would hide any difference."""
+    many = grid(base("desk"), num_warmup_steps=tuple(range(1, 31)), seed=(0, 1, 2))
+    published = Pool(in_common(tmp_path, many, "train/accuracy"))
+    runs = grid(base("desk", architecture="contextual"), num_first_stage_layers=(1, 2), seed=(0, 1, 2))
+    made = in_common(tmp_path, runs, "train/accuracy")
+    deep, shallow = (term("train/accuracy", num_first_stage_layers=depth) for depth in (2, 1))
+    paired = Claim.order("X.a", pairs=[(deep, shallow)], **SAID)
+    assert verdict(paired, made, pool=published) == "HOLDS"
+    other = [
+        replace(one, run=replace(one.run, batch_size=64)) if one.run.num_first_stage_layers > 1 else one for one in made
+    ]
+    assert verdict(paired, other, pool=published) == "UNDECIDED", "other batches have nothing in common"
+
+
+def test_second_phases_are_paired_where_they_go_on_from_the_same_first(tmp_path: Path) -> None:
+    score = "desk/mean/ndcg_at_10"
+    many = grid(base("desk"), num_warmup_steps=tuple(range(1, 31)), seed=(0, 1, 2))
+    published = Pool(in_common(tmp_path, many, score))
+    first: dict[str, object] = {"pretraining_corpus": "wheels", "num_pretraining_steps": 100, "num_steps": None}
+    runs = grid(base("desk", **{**first, "num_epochs": 1}), num_epochs=(1, 8), seed=(0, 1, 2))
+    made = in_common(tmp_path, runs, score)
+    claim = Claim.order("X.a", pairs=[(term(score, num_epochs=8), term(score, num_epochs=1))], **SAID)
+    assert verdict(claim, made, pool=published) == "HOLDS"
+    alone = [replace(one, run=replace(one.run, pretraining_corpus=None, num_pretraining_steps=None)) for one in made]
+    assert verdict(claim, alone, pool=published) == "UNDECIDED"
+
+
+@pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence", "all", "family"])
 def test_false_verdicts_are_rare_where_seeds_dominate(kind: str) -> None:
     """The committed experiment has every cell; here the one where the old judge was wrong in one of six trials."""
     found = simulate(Cell(kind, "none", 5, 3), 60, seed=1)
     assert found["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60) and found["covered"] >= 0.86
 
 
+def test_false_verdicts_that_settings_differ_are_rare_where_queries_dominate() -> None:
+    """Eight seeds share their queries: a test over seeds alone was wrong in four of five trials."""
+    assert simulate(Cell("varies", "none", 0, 8), 60, seed=1)["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+    assert simulate(Cell("varies", "one-point", 0, 8), 60, seed=1)["decided"] >= 0.4
+
+
 def test_power_says_the_seeds_that_a_t_test_needs(tmp_path: Path) -> None:
     made = two_samplers(tmp_path, 0.002, [0, 1, 2])
-    judged = judge_all([ORDER], "desk", [r.run for r in made], made)
-    assert judged[0].verdict == "UNDECIDED"
-    (need,) = needs_of_claims(judged, [r.run for r in made])
-    found = judged[0].estimate
-    assert found is not None and need.detectable is not None
-    again = seeds_needed(need.detectable, replace(found, shared=0.0), judged[0].level or 0.05)
+    (judged,) = judge_all([ORDER], "desk", [r.run for r in made], made)
+    found, level = judged.estimate, judged.level or 0.05
+    assert judged.verdict == "UNDECIDED" and found is not None and judged.detectable is not None
+    again = seeds_needed(judged.detectable, replace(found, shared=0.0), level)
     assert again is not None and again <= 3, "an effect that three seeds see takes no more than three"
     plain = replace(found, deviation=0.62, shared=0.0, df=2)
     assert [seeds_needed(gap, plain, 0.05) for gap in (0.5, 1.0, 1.4, 2.5)] == [15, 6, 4, 3]
+
+
+@pytest.mark.parametrize(("gap", "number", "level"), [(0.3, 12, 0.05), (1.0, 5, 0.0125), (3.0, 8, 0.05)])
+def test_power_is_statsmodels(gap: float, number: int, level: float) -> None:
+    plain = Estimate(0.0, 1.0, 2, Unit("points"), 3, deviation=1.0)
+    theirs = TTestPower().power(gap, number, level / 2, alternative="larger")
+    assert power_of(gap, plain, number, level) == pytest.approx(theirs, abs=1e-6)
+    seen = detectable_gap(plain, number, level)
+    assert power_of(seen, plain, number, level) == pytest.approx(0.8, abs=5e-3)
+
+
+def test_a_correlation_needs_points_and_as_many_as_tables_say() -> None:
+    assert [units_needed(r, 0.0, 0.05) for r in (0.1, 0.3, 0.5)] == [783, 85, 30], "Cohen (1988), table 3.4.1"
+    assert units_needed(0.01, 0.0, 0.05) is None and units_needed(-0.99, 0.0, 0.05) == 5
+
+
+def test_an_interaction_is_seen_as_often_as_the_seeds_it_needs_promise() -> None:
+    rng = np.random.default_rng(12)
+    crossed = np.array([[0.5, -0.5], [-0.5, 0.5]])
+    number = seeds_for_interaction(interaction_test(crossed + rng.normal(0, 1, (4000, 2, 2))), 0.05)
+    assert number is not None and 4 <= number <= 16
+    seen = [interaction_test(crossed + rng.normal(0, 1, (number, 2, 2))).p_value <= 0.05 for _ in range(400)]
+    assert 0.72 <= np.mean(seen) <= 0.95
+    none = interaction_test(rng.normal(0, 1, (3, 2, 2)))
+    assert seeds_for_interaction(replace(none, beyond=0.0), 0.05) is None
+
+
+def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.004, [0, 1, 2])
+    timed = [replace(one, provenance={**one.provenance, "evaluation_seconds": 90.0}) for one in made]
+    wanted = [one.run for one in made]
+    (judged,) = judge_all([ORDER], "desk", wanted, timed)
+    assert judged.verdict == "UNDECIDED" and judged.seeds_needed is not None
+    more = judged.seeds_needed - 3
+    assert judged.seconds_needed == pytest.approx(2 * 90.0 * more), "two runs a seed"
+    assert needed_words(judged) == f"needs {more} more seeds, {format_seconds(180 * more)}"
+    (again,) = judge_all([replace(ORDER, seen_seeds=(0, 1, 2))], "desk", wanted, timed)
+    assert needed_words(again).startswith(f"needs {judged.seeds_needed} fresh seeds, "), "seen seeds do not count"
+    nil = replace(judged, seeds_needed=None, detectable=0.009)
+    assert needed_words(nil) == "not decided by 64 seeds; 3 see 0.90 points off the bar"
+    assert needed_words(replace(judged, verdict="HOLDS")) == ""

@@ -11,8 +11,9 @@ from scipy.special import polygamma
 from statsmodels.stats.anova import AnovaRM
 
 from repro.claims.estimate import of_seeds
+from repro.claims.judge import interval_of
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
-from repro.claims.varies import best_differs, interaction_of, interaction_test
+from repro.claims.varies import best_differs, interaction_of, interaction_test, query_noise
 from repro.records.store import Record
 from repro.spec import Unit, base, grid
 
@@ -93,9 +94,9 @@ def test_an_interaction_is_statsmodels_anova() -> None:
         for k in range(3)
     ]
     table = AnovaRM(pd.DataFrame(rows), "score", "seed", within=["dataset", "setting"]).fit().anova_table
-    _, p_value, words = interaction_test(scores)
-    assert words.endswith(f"= {table.loc['dataset:setting', 'F Value']:.2f}")
-    assert p_value >= table.loc["dataset:setting", "Pr > F"], "Box's epsilon only makes it stricter"
+    found = interaction_test(scores)
+    assert found.words.endswith(f"= {table.loc['dataset:setting', 'F Value']:.2f}")
+    assert found.p_value >= table.loc["dataset:setting", "Pr > F"], "Box's epsilon only makes it stricter"
 
 
 def test_what_setting_and_dataset_add_is_no_interaction() -> None:
@@ -103,3 +104,40 @@ def test_what_setting_and_dataset_add_is_no_interaction() -> None:
     assert np.allclose(interaction_of(rows + columns + np.zeros((3, 4, 3))), 0)
     crossed = np.zeros((3, 2, 2)) + np.array([[1.0, 0.0], [0.0, 1.0]])
     assert best_differs(crossed) and not best_differs(np.zeros((3, 2, 2)) + np.array([[1.0, 0.0], [2.0, 0.0]]))
+
+
+def query_scores(rng: np.random.Generator, num_seeds: int) -> list[np.ndarray]:
+    """Scores of four datasets (S, Q, 3 settings): nothing but what queries leave, most of it shared by the seeds."""
+    shape = (30, 3)
+    return [rng.normal(0, 3, shape) + rng.normal(0, 1, (num_seeds, *shape)) for _ in range(4)]
+
+
+def test_the_same_queries_again_are_no_interaction_of_dataset_and_setting() -> None:
+    rng, alone, beside = np.random.default_rng(8), 0, 0
+    for _ in range(200):
+        parts = query_scores(rng, 5)
+        table = np.stack([part.mean(axis=1) for part in parts], axis=1)
+        noise = [query_noise(part, np.zeros(30)) for part in parts]
+        alone += interaction_test(table).p_value <= 0.05
+        beside += interaction_test(table, noise).p_value <= 0.05
+    assert alone > 100, "seeds alone take the noise of queries for a result"
+    assert beside <= 200 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 200))
+
+
+def test_what_queries_leave_in_a_row_of_settings_is_found_by_drawing_them_again() -> None:
+    rng = np.random.default_rng(9)
+    found = np.mean([query_noise(query_scores(rng, 4)[0], np.zeros(30)).size for _ in range(300)])
+    assert found == pytest.approx(2 * 9 / 30, rel=0.05), "two free of three settings; the seeds' own part is taken off"
+    values = rng.normal(size=(1, 30, 3))
+    whole, halves = query_noise(values, np.zeros(30)), query_noise(values, np.repeat([0, 1], 15))
+    assert (whole.df, halves.df) == (29, 28) and halves.size == pytest.approx(whole.size, rel=0.2)
+
+
+def test_the_upper_end_of_the_weakest_of_many_is_corrected_for_their_number() -> None:
+    """The weakest of ten equal effects is low by choice: its interval must reach the truth all the same."""
+    rng, below, number = np.random.default_rng(10), 0, 600
+    for _ in range(number):
+        found = [of_seeds(v, POINTS, moderated=None, shared=0.0, shared_df=1) for v in rng.normal(size=(10, 5))]
+        _, high = interval_of(min(found, key=lambda one: one.effect / one.error), 0.05, 10)
+        below += high is not None and high < 0
+    assert below / number <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / number)

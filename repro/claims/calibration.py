@@ -5,9 +5,14 @@ a number of seeds. In each trial of a cell every configuration gets a true mean,
 share, one per query and seed, and one per seed, whose size differs by configuration; a pool of other configurations
 with three seeds each stands for the published records. The claim is then judged alone, at 5 %.
 
-What is counted: false verdicts (HOLDS or DIFFERS where there is no effect, DIFFERS where there is one; for an
-equivalence within one point: DIFFERS where there is no effect, either where the effect is the whole point), intervals
-that cover the truth, and decided claims (power: HOLDS with an effect; for an equivalence, without).
+Beside each kind alone: `varies` (does the best setting differ by dataset), `all` (one claim of three comparisons, which
+holds where all do; its hardest truth without effect is one that has none beside two that do) and `family` (three claims
+of one artefact, which share an error).
+
+What is counted: trials with a false verdict (HOLDS or DIFFERS where there is no effect, DIFFERS where there is one; for
+an equivalence within one point: DIFFERS where there is no effect, either where the effect is the whole point; of a
+family: any), intervals that cover the truth (of a family: all), and decided claims (power: HOLDS with an effect; for an
+equivalence, without; of a family: the claim with the effect).
 """
 
 from __future__ import annotations
@@ -20,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.judge import judge_all
+from repro.claims.judge import Judgement, judge_all
 from repro.claims.variance import Pool
 from repro.records.store import Record
 from repro.seeds import generator_for
-from repro.spec import Claim, Run, base, grid, term
+from repro.spec import Claim, Run, Term, base, grid, term
 
 A_POINT = 0.01
 QUERY_NOISE = 0.003
@@ -36,12 +41,28 @@ TRIALS_A_POOL = 5
 SPREAD = 0.3
 """Deviation of the logarithm of a configuration's own seed noise."""
 WIDTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-SHAPES: Mapping[str, int] = {"order": 2, "interaction": 4, "trend": 4, "correlation": 8, "equivalence": 2}
+SHAPES: Mapping[str, int] = {
+    "order": 2,
+    "interaction": 4,
+    "trend": 4,
+    "correlation": 8,
+    "equivalence": 2,
+    "varies": 3,
+    "all": 4,
+    "family": 4,
+}
 """How many configurations a claim of each kind compares."""
+FAR = 5 * A_POINT
+"""An effect that no test misses."""
 TRUTHS = ("none", "one-point")
 NOISES = (0, 1, 5)
 SEEDS = (1, 3, 5, 8)
-NDCG, HARD = "{suite}/mean/ndcg_at_10", "train/difficulty"
+NDCG, OF_ANY, HARD = "{suite}/mean/ndcg_at_10", "{suite}/*/ndcg_at_10", "train/difficulty"
+STARTS = np.cumsum((0, *NUM_QUERIES[:-1]))
+PROVENANCE = {
+    "suite": {"datasets": [{"name": f"set{n}", "family": "simulated", "num_queries": n} for n in NUM_QUERIES]}
+}
+NOWHERE = Path()
 
 
 @dataclass(frozen=True)
@@ -91,17 +112,17 @@ def calibrate(num_trials: int, seed: int) -> dict[str, float]:
 def simulate(cell: Cell, num_trials: int, seed: int) -> dict[str, float]:
     """Return the shares of a cell's trials: `false`, `covered` (of the printed intervals), `decided`."""
     rng = generator_for(seed, "calibration", cell.path)
-    claim, truth = claim_of(cell.kind), _effect(cell)
+    claims, truths = claims_of(cell.kind), effects_of(cell)
+    wrong = [wrong_verdicts(cell.kind, truth) for truth in truths]
     false, covered, decided, pool = [], [], [], Pool()
     for trial in range(num_trials):
         if trial % TRIALS_A_POOL == 0:
             pool = Pool(_pooled(cell, rng))
-        runs, records = _trial(cell, rng)
-        (judged,) = judge_all([claim], "desk", runs, records, pool=pool)
-        false.append(judged.verdict in wrong_verdicts(cell))
-        decided.append(judged.verdict == "HOLDS")
-        if judged.low is not None and judged.high is not None:
-            covered.append(judged.low <= truth <= judged.high)
+        judged = judge_all(claims, "desk", *_trial(cell, rng), pool=pool)
+        false.append(any(one.verdict in verdicts for one, verdicts in zip(judged, wrong, strict=True)))
+        decided.append(judged[0].verdict == "HOLDS")
+        if judged[0].low is not None:
+            covered.append(all(_covers(one, truth) for one, truth in zip(judged, truths, strict=True)))
     return {
         "false": float(np.mean(false)),
         "decided": float(np.mean(decided)),
@@ -109,37 +130,52 @@ def simulate(cell: Cell, num_trials: int, seed: int) -> dict[str, float]:
     }
 
 
-def wrong_verdicts(cell: Cell) -> tuple[str, ...]:
-    """Return the verdicts that are false of a cell's truth."""
-    if cell.kind == "equivalence":
-        return ("DIFFERS",) if cell.truth == "none" else ("HOLDS", "DIFFERS")
-    return ("HOLDS", "DIFFERS") if cell.truth == "none" else ("DIFFERS",)
+def _covers(judged: Judgement, effect: float) -> bool:
+    return judged.low is not None and judged.high is not None and judged.low <= effect <= judged.high
 
 
-def claim_of(kind: str) -> Claim:
-    """Return the claim of a kind that is judged: an advantage of the second configuration, or a rise over all."""
-    said: Any = {"id": f"cal.{kind}", "says": kind, "source": "simulated", "because": "its truth is known"}
-    first, second, third, fourth = (term(NDCG, batch_size=width) for width in WIDTHS[:4])
-    everything = term(NDCG, architecture="biencoder")
-    if kind == "order":
-        return Claim.order(**said, pairs=[(second, first)])
+def wrong_verdicts(kind: str, effect: float) -> tuple[str, ...]:
+    """Return the verdicts that are false of a claim whose effect is known."""
     if kind == "equivalence":
-        return Claim.equivalence(**said, pairs=[(second, first)], delta=A_POINT)
+        return ("HOLDS", "DIFFERS") if effect else ("DIFFERS",)
+    return ("DIFFERS",) if effect else ("HOLDS", "DIFFERS")
+
+
+def claims_of(kind: str) -> list[Claim]:
+    """Return the claims of a kind that are judged together: several for a family, else one."""
+    said: Any = {"says": kind, "source": "simulated", "because": "its truth is known"}
+    first, *others = (term(NDCG, batch_size=width) for width in WIDTHS[:4])
+    pairs = [(other, first) for other in others]
+    if kind == "family":
+        return [Claim.order(f"cal.{number}", pairs=[pair], **said) for number, pair in enumerate(pairs)]
+    return [_claim(kind, pairs, {"id": f"cal.{kind}", **said})]
+
+
+def _claim(kind: str, pairs: Sequence[tuple[Term, Term]], said: Any) -> Claim:
+    """Return a claim of an advantage over the first configuration, or of a rise over all."""
+    everything = term(NDCG, architecture="biencoder")
+    if kind == "equivalence":
+        return Claim.equivalence(**said, pairs=pairs[:1], delta=A_POINT)
     if kind == "interaction":
-        return Claim.interaction(**said, of=(second, first), above=(fourth, third))
+        return Claim.interaction(**said, of=pairs[0], above=(pairs[2][0], pairs[1][0]))
     if kind == "trend":
         return Claim.trend(**said, over=everything, axis="batch_size", sign=1)
-    hard = term(HARD, architecture="biencoder")
-    return Claim.correlation(**said, x=hard, y=everything, points="runs", sign=1)
+    if kind == "correlation":
+        hard = term(HARD, architecture="biencoder")
+        return Claim.correlation(**said, x=hard, y=everything, points="runs", sign=1)
+    if kind == "varies":
+        return Claim.varies(**said, over=term(OF_ANY, architecture="biencoder"), axis="batch_size")
+    return Claim.order(**said, pairs=pairs if kind == "all" else pairs[:1])
 
 
-def _effect(cell: Cell) -> float:
-    """Return the true effect, in the unit of the claim: a trend of four values has its point over three doublings."""
+def effects_of(cell: Cell) -> list[float]:
+    """Return the true effect of each claim, in its unit: a trend of four has its point over three doublings."""
+    number = SHAPES[cell.kind] - 1 if cell.kind == "family" else 1
     if cell.truth == "none":
-        return 0.0
+        return [0.0] * number
     if cell.kind == "correlation":
-        return A_POINT / float(np.hypot(A_POINT, _scatter(cell)))
-    return A_POINT / 3 if cell.kind == "trend" else A_POINT
+        return [A_POINT / float(np.hypot(A_POINT, _scatter(cell)))]
+    return [A_POINT / 3 if cell.kind == "trend" else A_POINT] + [0.0] * (number - 1)
 
 
 def _scatter(cell: Cell) -> float:
@@ -151,12 +187,8 @@ def _scatter(cell: Cell) -> float:
 def _trial(cell: Cell, rng: np.random.Generator) -> tuple[Sequence[Run], list[Record]]:
     number = SHAPES[cell.kind]
     hard_C = rng.normal(size=number)
-    gains = np.zeros(number)
-    if cell.truth == "one-point":
-        by_kind = {"trend": np.arange(number) / 3, "correlation": hard_C}
-        gains = A_POINT * by_kind.get(cell.kind, np.arange(number) == 1)
     runs = simulated_runs(number, cell.num_seeds)
-    scores_CSQ = simulated_scores(gains, cell.num_seeds, cell.noise, rng)
+    scores_CSQ = simulated_scores(_gains(cell, hard_C), cell, rng)
     records = [
         _record(run, scores_CSQ[place // cell.num_seeds, run.seed], hard_C[place // cell.num_seeds])
         for place, run in enumerate(runs)
@@ -164,14 +196,38 @@ def _trial(cell: Cell, rng: np.random.Generator) -> tuple[Sequence[Run], list[Re
     return runs, records
 
 
-def simulated_scores(gains: np.ndarray, num_seeds: int, noise: float, rng: np.random.Generator) -> np.ndarray:
+def _gains(cell: Cell, hard_C: np.ndarray) -> np.ndarray:
+    """Return what each configuration gains on each dataset (C, D)."""
+    number, one_each = SHAPES[cell.kind], np.ones(len(NUM_QUERIES))
+    if cell.kind == "all":
+        far = np.array([0, FAR, FAR, 0]) if cell.truth == "none" else np.array([0, *[A_POINT] * 3])
+        return np.outer(far, one_each)
+    if cell.truth == "none":
+        return np.zeros((number, len(one_each)))
+    second = np.arange(number) == 1
+    if cell.kind == "varies":  # the second is best on the first dataset, worst on the last
+        return A_POINT * np.outer(second, [1, 0, -1])
+    by_kind = {"trend": np.arange(number) / 3, "correlation": hard_C}
+    return A_POINT * np.outer(by_kind.get(cell.kind, second), one_each)
+
+
+def simulated_scores(gains_CD: np.ndarray, cell: Cell, rng: np.random.Generator) -> np.ndarray:
     """Return scores of configurations, seeds and queries, float64 (C, S, Q)."""
-    sizes = np.repeat(NUM_QUERIES, NUM_QUERIES)
+    sizes, number = np.repeat(NUM_QUERIES, NUM_QUERIES), len(gains_CD)
     query_Q = QUERY_NOISE * np.sqrt(sizes * len(NUM_QUERIES) / 2)  # each dataset has a third of the variance
     level_Q = rng.uniform(0.3, 0.7, len(sizes))
-    shared_CQ = rng.normal(size=(len(gains), len(sizes))) * query_Q
-    own_CSQ = rng.normal(size=(len(gains), num_seeds, len(sizes))) * query_Q
-    return level_Q + gains[:, None, None] + shared_CQ[:, None] + own_CSQ + _seeds(len(gains), num_seeds, noise, rng)
+    shared_CQ = rng.normal(size=(number, len(sizes))) * query_Q
+    own_CSQ = rng.normal(size=(number, cell.num_seeds, len(sizes))) * query_Q
+    gains_CQ = np.repeat(gains_CD, NUM_QUERIES, axis=1)
+    return level_Q + (gains_CQ + shared_CQ)[:, None] + own_CSQ + _seeds_of(cell, number, rng)
+
+
+def _seeds_of(cell: Cell, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Return what seeds add (C, S, 1), or (C, S, Q) where a seed moves each dataset for itself."""
+    if cell.kind != "varies":
+        return _seeds(number, cell.num_seeds, cell.noise, rng)
+    each = [_seeds(number, cell.num_seeds, cell.noise * len(NUM_QUERIES) ** 0.5, rng) for _ in NUM_QUERIES]
+    return np.repeat(np.concatenate(each, axis=2), NUM_QUERIES, axis=2)
 
 
 def _seeds(number: int, num_seeds: int, noise: float, rng: np.random.Generator) -> np.ndarray:
@@ -184,7 +240,7 @@ def _pooled(cell: Cell, rng: np.random.Generator) -> list[Record]:
     own = rng.normal(size=(NUM_POOLED, POOLED_SEEDS)) * QUERY_NOISE * np.sqrt(0.5)
     means_CS = own + _seeds(NUM_POOLED, POOLED_SEEDS, cell.noise, rng)[:, :, 0]
     means = means_CS.ravel().tolist()
-    return [Record("", run, _metrics(mean), {}, Path()) for run, mean in zip(pooled_runs(), means, strict=True)]
+    return [Record("", run, _metrics(mean), {}, NOWHERE) for run, mean in zip(pooled_runs(), means, strict=True)]
 
 
 @lru_cache
@@ -204,9 +260,7 @@ def _metrics(mean: float, hard: float = 0.0) -> dict[str, float]:
 
 
 def _record(run: Run, scores_Q: np.ndarray, hard: float) -> Record:
-    datasets = [{"name": f"set{n}", "family": "simulated", "num_queries": n} for n in NUM_QUERIES]
-    parts = np.split(scores_Q, np.cumsum(NUM_QUERIES)[:-1])
-    mean = float(np.mean([part.mean() for part in parts]))
-    identifier = f"{run.batch_size}-{run.seed}"
-    provenance = {"suite": {"datasets": datasets}}
-    return SimulatedRecord(identifier, run, _metrics(mean, hard), provenance, Path(), {}, scores_Q)
+    means_D = np.add.reduceat(scores_Q, STARTS) / NUM_QUERIES
+    metrics = _metrics(float(means_D.mean()), hard)
+    metrics |= {f"desk/set{n}/ndcg_at_10": float(mean) for n, mean in zip(NUM_QUERIES, means_D, strict=True)}
+    return SimulatedRecord(f"{run.batch_size}-{run.seed}", run, metrics, PROVENANCE, NOWHERE, {}, scores_Q)

@@ -11,7 +11,7 @@ Shapes: S seeds, Q units (queries).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -22,8 +22,21 @@ from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import Evidence, MissingRunsError
 from repro.claims.units import stratified_mean, units
 from repro.claims.variance import Pattern, Pool, Prior, shared_variance
-from repro.spec import Claim, Equivalence, Interaction, Order, Run, Term, Trend, Value, is_random, training_of
-from repro.spec.term import Unit, unit_of
+from repro.spec import (
+    Claim,
+    Equivalence,
+    Interaction,
+    Order,
+    Run,
+    Term,
+    Trend,
+    Value,
+    batches_of,
+    first_phase_of,
+    is_random,
+    training_of,
+)
+from repro.spec.term import LOG2, Unit, unit_of
 
 Weights = dict[tuple[Run, str], float]
 """What each configuration's metric counts in a contrast."""
@@ -151,13 +164,15 @@ def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None
     """Return what the pool says of the variance of a contrast's value; None where it says too little.
 
     Numbers of one record count together, as a pattern that has its own prior. Records of one training that are scored
-    in several ways vary together in a way no pool knows: such a contrast has only its own seeds.
+    in several ways vary together in a way no pool knows: such a contrast has only its own seeds. So has one
+    of second phases that go on from the same first one, and one of measures of training between models that see the
+    same batches: what a seed's first phase, or its batches, do to both cancels in its difference.
     """
     patterns: dict[Run, dict[str, float]] = {}
     for (system, metric), weight in contrast.weights.items():
         if weight and not evidence.is_fixed(system):
             patterns.setdefault(system, {})[metric] = weight
-    if len({training_of(system) for system in patterns}) < len(patterns):
+    if len({training_of(system) for system in patterns}) < len(patterns) or _vary_together(contrast, patterns):
         return None
     variance, df, pooled_df = 0.0, np.inf, np.inf
     for system, metrics in patterns.items():
@@ -169,3 +184,12 @@ def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None
         variance += first**2 * prior.variance
         df, pooled_df = min(df, prior.df), min(pooled_df, prior.pooled_df)
     return Prior(variance, float(df), float(pooled_df)) if patterns else None
+
+
+def _vary_together(contrast: Contrast, systems: Collection[Run]) -> bool:
+    """Return whether several systems have the same chance in common by the way they are made, seed for seed."""
+    phases = {first_phase_of(system) for system in systems}
+    go_on_from_one = len(phases) == 1 and None not in phases
+    is_of_training = all(metric.removeprefix(LOG2).startswith(PER_STEP) for _, metric in contrast.weights)
+    on_one_batch = is_of_training and len({batches_of(system) for system in systems}) == 1
+    return len(systems) > 1 and (go_on_from_one or on_one_batch)

@@ -4,10 +4,13 @@ Points. Over runs: one for each configuration that both terms pick, its two metr
 one for each dataset and system (a configuration), y less `minus` on that dataset.
 Correlation. Pearson's r inside each group of points, and the mean over groups, each group one vote: over runs a group
 is one value of the field `within` (all runs are one without it), over datasets it is one system.
-Error. Fisher's z = artanh r of n independent units has a standard error of 1 / sqrt(n - 3) (Fisher 1921). A unit is a
-configuration or a dataset, or a whole block (a family of datasets) where the claim says that its members go together:
-r is then as uncertain as if each block were one point, which is strict. Groups of configurations are independent and
-their errors average; groups over datasets share the datasets, and theirs do not.
+Error. sqrt(n - 2) (r - rho) / sqrt((1 - r^2)(1 - rho^2)), for r of n independent units, is a t of n - 2 degrees of
+freedom: exact where rho is 0 (Student), near it elsewhere (Samiuddin 1970, Biometrika 57, 461-464). Fisher's z with
+normal quantiles finds noise of five to eight units significant in 1.3 % of cases where a corrected level says 1 %.
+A unit is a configuration or a dataset, or a whole block (a family of datasets) where the claim says that its members go
+together: r is then as uncertain as if each block were one point, which is strict. A mean over groups counts as many
+units as would give one r its variance, 1 / (n - 1) of each where there is no correlation. Groups of configurations are
+independent and their variances add up; groups over datasets share the datasets, and theirs do not.
 """
 
 from __future__ import annotations
@@ -83,9 +86,10 @@ def correlate(points: Sequence[Point], num_seeds: int) -> Estimate:
         note = f"too few points: {min(sizes, default=0)} where a correlation takes {FEWEST_UNITS}"
         return Estimate(effect, math.nan, 0, Unit("r"), num_seeds, note=note)
     shares_units = len({point.unit for point in points}) < sum(sizes)
-    errors = np.array([1 / math.sqrt(size - 3) for size in sizes])
-    error = float(errors.mean() if shares_units else math.sqrt((errors**2).sum()) / len(errors))
-    return Estimate(effect, error, math.inf, Unit("r"), num_seeds, is_r=True)
+    errors = np.array([1 / math.sqrt(size - 1) for size in sizes])
+    variance = float(errors.mean() ** 2 if shares_units else (errors**2).sum() / len(errors) ** 2)
+    df = 1 / variance - 1
+    return Estimate(effect, 1 / math.sqrt(df), df, Unit("r"), num_seeds, is_r=True)
 
 
 def pearson(points: Sequence[Point]) -> float:

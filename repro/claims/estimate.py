@@ -15,7 +15,8 @@ from repro.spec.term import Unit
 class Estimate:
     """An effect with its standard error and degrees of freedom, in the metric's own unit.
 
-    `is_r`: a correlation; its error is that of Fisher's z = artanh r. An error that is not known is nan.
+    `is_r`: a correlation of df + 2 units; its error is 1 / sqrt(df), of a gap over what r and the bar leave (Samiuddin,
+    see `repro.claims.correlation`). An error that is not known is nan.
     """
 
     effect: float
@@ -37,7 +38,9 @@ class Estimate:
         """Return the one-sided p-value of the effect being above a bar; 1 where the error is not known."""
         if not self.is_known:
             return 1.0
-        gap = self._scaled(self.effect) - self._scaled(bar)
+        gap = self.effect - bar
+        if self.is_r:
+            gap /= math.sqrt(_unexplained(self.effect) * _unexplained(bar))
         if self.error == 0:
             return 0.0 if gap > 0 else 1.0
         return float(special.stdtr(self.df, -gap / self.error))
@@ -67,11 +70,19 @@ class Estimate:
         if not self.is_known:
             return None
         half = float(-special.stdtrit(self.df, level / 2)) * self.error
-        low, high = self._scaled(self.effect) - half, self._scaled(self.effect) + half
-        return (math.tanh(low), math.tanh(high)) if self.is_r else (low, high)
+        return _interval_of_r(self.effect, half) if self.is_r else (self.effect - half, self.effect + half)
 
-    def _scaled(self, effect: float) -> float:
-        return math.atanh(max(-1 + 1e-12, min(1 - 1e-12, effect))) if self.is_r else effect
+
+def _unexplained(r: float) -> float:
+    """Return the share of variance that a correlation leaves, a little of it where that is none."""
+    return max(1e-12, 1 - r * r)
+
+
+def _interval_of_r(r: float, half: float) -> tuple[float, float]:
+    """Return every rho with |r - rho| <= half sqrt((1 - r^2)(1 - rho^2)): between the roots of a square."""
+    share = half**2 * _unexplained(r)
+    root = math.sqrt(share * (share + _unexplained(r)))
+    return (r - root) / (1 + share), (r + root) / (1 + share)
 
 
 def of_seeds(

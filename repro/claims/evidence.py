@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.claims.variance import system_of
+from repro.records.spent import seconds_of
 from repro.records.store import Record
 from repro.spec import TRAINED, Claim, Run, Term
 
@@ -33,6 +34,11 @@ class Evidence:
     def all_records(self) -> list[Record]:
         """Return every record that judges, each once."""
         return list({record.id: record for each in self.records.values() for record in each.values()}.values())
+
+    def seconds_a_seed(self) -> float:
+        """Return the seconds that a further seed takes: those of the fastest seed, which waited least for others."""
+        drawn = [system for system in self.records if not self.is_fixed(system)]
+        return min(sum(seconds_of([self.records[system][seed] for system in drawn])) for seed in self.seeds)
 
     def is_fixed(self, system: Run) -> bool:
         """Return whether a system has no randomness: its one record stands for every seed."""

@@ -20,9 +20,10 @@ from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
+from repro.claims.needs import Need, need_of, seeds_for_interaction
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
-from repro.claims.varies import best_differs, interaction_test, table_of
+from repro.claims.varies import Interaction, best_differs, interaction_test, query_noise_of, table_of
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Unit, Value, Varies
 from repro.spec.scales import scale_named
@@ -48,7 +49,11 @@ class Judgement:
     num_runs: int | None = None
     is_post_hoc: bool = False
     note: str = ""
-    estimate: Estimate | None = None  # the weakest comparison, for planning
+    seeds_needed: int | None = None  # in all, of one that is UNDECIDED; None: none up to 64
+    units_needed: int | None = None  # of a correlation, in each group
+    detectable: float | None = None  # the gap to its bar that the present seeds see four times in five
+    seconds_needed: float | None = None  # of the seeds that are not there
+    estimate: Estimate | None = None  # the weakest comparison
     estimates: tuple[Estimate, ...] = ()  # of every comparison
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,6 +71,7 @@ class Measured:
     p_values: Mapping[str, float]  # of each verdict, two-sided
     evidence: Evidence
     note: str = ""
+    interaction: Interaction | None = None  # of a claim that something varies
 
     def verdict(self, level: float) -> str:
         """Return the verdict at a level: NO EFFECT before the others, since a difference below δ is none."""
@@ -111,7 +117,8 @@ def judge_all(
         for claim in (claim for claim in claims if claim.id in family):
             measures = family[claim.id]
             verdict = measures.verdict(levels[claim.id])
-            decided[claim.id] = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family)), measures)
+            told = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family)), measures)
+            decided[claim.id] = _needing(told, measures) if verdict == "UNDECIDED" else told
     return [decided[claim.id] for claim in claims]
 
 
@@ -148,11 +155,11 @@ def _(claim: Correlation, evidence: Evidence, pool: Pool) -> Measured:
 @measure.register
 def _(claim: Varies, evidence: Evidence, pool: Pool) -> Measured:
     scores = table_of(claim, evidence)
-    size, p_value, words = interaction_test(scores)
-    effect = Estimate(size, float("nan"), 0, claim.unit, len(evidence.seeds))
+    tested = interaction_test(scores, query_noise_of(claim, evidence))
+    found = (Estimate(tested.size, float("nan"), 0, claim.unit, len(evidence.seeds)),)
     if best_differs(scores):
-        return Measured((effect,), {"HOLDS": p_value}, evidence, words)
-    return Measured((effect,), {"HOLDS": 1.0}, evidence, f"{words}, but one setting is best on every dataset")
+        return Measured(found, {"HOLDS": tested.p_value}, evidence, tested.words, tested)
+    return Measured(found, {"HOLDS": 1.0}, evidence, f"{tested.words}, but one setting is best on every dataset")
 
 
 @singledispatch
@@ -195,7 +202,7 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
     if len(found.estimates) > 1:
         weakest = max(found.estimates, key=lambda one: p_values(claim, [one])["HOLDS"])
     assert judged.level is not None
-    low, high = weakest.interval(judged.level) or (None, None)
+    low, high = interval_of(weakest, judged.level, len(found.estimates) if isinstance(claim, Directed) else 1)
     if isinstance(claim, Directed) and low is not None and high is not None:
         bar = claim.sign * claim.margin
         is_above = (judged.verdict == "HOLDS") == (claim.sign > 0)
@@ -216,6 +223,36 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
         estimate=weakest,
         estimates=found.estimates,
     )
+
+
+def _needing(judged: Judgement, found: Measured) -> Judgement:
+    """Return an undecided judgement with what would decide it; seeds that were looked at do not count."""
+    assert judged.estimate is not None and judged.level is not None, "only a measured claim is undecided"
+    need = need_of(judged.claim, judged.estimate, judged.level)
+    if found.interaction is not None:
+        need = Need(seeds_for_interaction(found.interaction, judged.level))
+    seconds = None
+    if need.num_seeds is not None:
+        more = need.num_seeds - (0 if judged.is_post_hoc else judged.estimate.num_seeds)
+        seconds = max(0, more) * found.evidence.seconds_a_seed()
+    return replace(
+        judged,
+        seeds_needed=need.num_seeds,
+        units_needed=need.num_units,
+        detectable=need.detectable,
+        seconds_needed=seconds,
+    )
+
+
+def interval_of(weakest: Estimate, level: float, num_comparisons: int) -> tuple[float | None, float | None]:
+    """Return the interval of the weakest of several comparisons, which a claim of all of them is about.
+
+    It was chosen for being low, so its upper end is corrected for their number, as DIFFERS is; its lower end need not
+    be, as HOLDS need not (Berger & Hsu 1996, Statistical Science 11, 283-319).
+    """
+    low, _ = weakest.interval(level) or (None, None)
+    _, high = weakest.interval(level / num_comparisons) or (None, None)
+    return low, high
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:

@@ -38,6 +38,8 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     chosen = [i for i, d in enumerate(datasets) if name in ("mean", d["family"], d["name"])]
     if not chosen:
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
+    if len(chosen) == len(datasets):
+        return record.arrays[suite].astype(np.float64), strata
     inside = np.isin(strata, chosen)
     return record.arrays[suite][inside].astype(np.float64), strata[inside]
 

@@ -55,15 +55,15 @@ def _chosen(what: Sequence[str] | None) -> list[Experiment]:
 
 def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
     """Print how many seeds and hours each undecided claim still needs, judged from the published records."""
-    from repro.planning.power import needs_of_claims, power_view
+    from repro.planning.power import needs_as_dict, power_view, undecided
     from repro.report.artefacts import judgements
     from repro.report.formats import render
 
     needs = []
     for experiment in _chosen(what):
-        needs += needs_of_claims(judgements(experiment, scale), experiment.runs(scale))
+        needs += undecided(judgements(experiment, scale))
     if as_json:
-        return print_json([need.as_dict() for need in needs])
+        return print_json([needs_as_dict(need) for need in needs])
     render(power_view(needs, scale))
 
 

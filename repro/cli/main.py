@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 
 from repro.cli.check import VERBS_THAT_READ, plan_power
 from repro.cli.data import data
+from repro.cli.explain import VERBS as VERBS_THAT_EXPLAIN
 from repro.cli.models import VERBS as VERBS_IN_AND_OUT
 from repro.cli.net import DEBUG, guarded
 from repro.cli.options import (
@@ -246,6 +247,6 @@ def doctor(
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-for verb in (*VERBS_THAT_READ, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
+for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
     app.command()(verb)
 app.add_typer(data, name="data")

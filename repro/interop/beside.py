@@ -16,6 +16,7 @@ import numpy as np
 
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
 from repro.claims.units import stratified_mean
+from repro.evaluate.paired import paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.report.scores import POINTS, contexts_of, notes_of
 from repro.report.view import View, format_number, format_signed
@@ -83,6 +84,47 @@ def differences(columns: Sequence[Column]) -> list[Difference]:
     return found
 
 
+@dataclass(frozen=True)
+class CollectionDifference:
+    """How many points one context is ahead of another in one collection, with its interval."""
+
+    collection: str
+    first: str
+    other: str
+    points: float
+    low: float
+    high: float
+
+
+def collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
+    """Return the first column's difference to each other one in every collection, paired by query."""
+    found = []
+    for other in columns[1:]:
+        first = columns[0]
+        sizes = np.bincount(first.strata_Q, minlength=len(first.datasets))
+        rows = [{"name": n, "family": "", "num_queries": size} for n, size in zip(first.datasets, sizes, strict=True)]
+        gaps = paired_gaps(first.values_Q, other.values_Q, rows)
+        for name in first.datasets:
+            gap = gaps[name]
+            points = (POINTS * gap.difference, POINTS * gap.low, POINTS * gap.high)
+            found.append(CollectionDifference(name, first.label, other.label, *points))
+    return found
+
+
+def collection_view(found: Sequence[CollectionDifference]) -> View:
+    """Return the differences by collection, a line each and two columns for each pair of contexts."""
+    pairs = list(dict.fromkeys((one.first, one.other) for one in found))
+    cells = {(one.collection, one.first, one.other): _with_interval(one) for one in found}
+    names = dict.fromkeys(one.collection for one in found)
+    rows = tuple((name, *(cell for pair in pairs for cell in cells[name, *pair])) for name in names)
+    header = ("collection", *(word for first, other in pairs for word in (f"{first} − {other}", "95 %")))
+    return View("Differences by collection, points of NDCG@10", header, rows, align="l" + "r" * 2 * len(pairs))
+
+
+def _with_interval(one: CollectionDifference | Difference) -> tuple[str, str]:
+    return format_signed(one.points), f"{format_signed(one.low)} to {format_signed(one.high)}"
+
+
 def beside_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
     """Return NDCG@10 in points, a line for each collection and a column for each system."""
     cells = [[format_number(value) for value in (*column.points, column.mean)] for column in columns]
@@ -96,8 +138,7 @@ def differences_view(found: Sequence[Difference]) -> View:
     rows = tuple(
         (
             f"{one.first} − {one.other}",
-            format_signed(one.points),
-            f"{format_signed(one.low)} to {format_signed(one.high)}",
+            *_with_interval(one),
             f"{one.num_ahead} of {one.num_collections}",
         )
         for one in found

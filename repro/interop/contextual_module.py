@@ -75,8 +75,7 @@ class ContextualModule(InputModule):
         """
         texts = Texts(features["input_ids"], features["attention_mask"])
         if context is None and dataset_embeddings is None:
-            num_vectors = self.model.config.tokens_per_document
-            vectors = self.model.first_stage_model.segments(texts, num_vectors).flatten(1)
+            vectors = self.model.first_stage(texts).reshape(texts.num_texts, -1)
             return features | {"sentence_embedding": vectors}
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
@@ -100,7 +99,7 @@ class ContextualModule(InputModule):
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
         given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
-        return given.reshape(-1, self.model.config.hidden_size)
+        return given.reshape(-1, self.model.config.context_width)
 
     def get_embedding_dimension(self) -> int:
         """D."""

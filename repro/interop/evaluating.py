@@ -24,10 +24,13 @@ from repro.evaluate.retrieval import BM25_PARAMETERS
 from repro.evaluate.suites import Encoder, Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.beside import (
     BM25,
+    CollectionDifference,
     Column,
     Difference,
     advice,
     beside_view,
+    collection_differences,
+    collection_view,
     differences,
     differences_view,
     measures_view,
@@ -77,6 +80,7 @@ class Scores:
     folder: Path
     columns: tuple[Column, ...] = ()
     differences: tuple[Difference, ...] = ()
+    by_collection: tuple[CollectionDifference, ...] = ()  # between contexts
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # metrics of what was scored beside it
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,6 +90,7 @@ class Scores:
             "metrics": dict(self.metrics),
             "beside": {name: dict(metrics) for name, metrics in self.others.items()},
             "differences": [asdict(one) for one in self.differences],
+            "by_collection": [asdict(one) for one in self.by_collection],
             "provenance": dict(self.provenance),
         }
 
@@ -97,7 +102,8 @@ class Scores:
             return [measures_view(title, self.suite, self.metrics, told, self.provenance["cut"])]
         notes = notes_below(told, self.provenance["cut"])
         beside = beside_view(f"{title} of NDCG@10", self.columns, notes)
-        return [beside, differences_view(self.differences)]
+        by_collection = [collection_view(self.by_collection)] if self.by_collection else []
+        return [beside, *by_collection, differences_view(self.differences)]
 
     @property
     def advice(self) -> list[str]:
@@ -110,12 +116,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
 
     ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
     """
-    for name, value, most in (
-        ("context-seed", asked.context_seed, 2**32 - 1),
-        ("num-contexts", asked.num_contexts, MANY),
-    ):
-        if value is not None and not 0 <= value <= most:
-            raise ValueError(f"--{name} {value}: must be at least 0 and at most {most}")
+    check_drawing(asked.context_seed, asked.num_contexts)
     suite = open_suite(asked.suite, progress)
     target = folder or home() / "evaluations" / _folder_name(asked.model, suite.name)
     bench = _Bench(asked, suite, read_collections(suite), target, progress)
@@ -135,11 +136,19 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         "suite": first.evaluation.provenance,
     }
     others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
-    found = tuple(differences(columns))
-    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, tuple(columns), found, others)
+    contexts = columns[: len(contexts_of(first.evaluation.metrics, suite.name))]
+    found = (tuple(differences(columns)), tuple(collection_differences(contexts)))
+    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, tuple(columns), *found, others)
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
+
+
+def check_drawing(context_seed: int, num_contexts: int | None) -> None:
+    """ValueError for a seed or a number of context documents that cannot be."""
+    for name, value, most in (("context-seed", context_seed, 2**32 - 1), ("num-contexts", num_contexts, MANY)):
+        if value is not None and not 0 <= value <= most:
+            raise ValueError(f"--{name} {value}: must be at least 0 and at most {most}")
 
 
 @dataclass(frozen=True)
@@ -190,7 +199,7 @@ class _Bench:
             return self.score_bm25(source, None if run is None else run_id(run))
         asked = self.asked
         opened = open_model(source, revision=asked.revision, progress=self.progress)
-        _to_device(opened.model, asked.device)
+        to_device(opened.model, asked.device)
         contextual = bool(opened.num_contexts)
         if not contextual and asked.compare_with is None and (asked.contexts != ("own",) or asked.num_contexts):
             raise ValueError(f"{opened.called} has no context: evaluate it without --context and --num-contexts")
@@ -285,7 +294,8 @@ def cut_share(model: Any, collection: Collection) -> float | None:
     return None
 
 
-def _to_device(model: Encoder, device: str | None) -> None:
+def to_device(model: Encoder, device: str | None) -> None:
+    """Put a model on a device, a GPU unless another is named; ValueError names those that are here."""
     import torch
 
     wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -66,11 +66,11 @@ class CdeModel(PreTrainedModel):
             if dataset_input_ids is None:
                 raise ValueError("a contextual model needs dataset_input_ids or dataset_embeddings: its context")
             dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
-        contexts_CD = dataset_embeddings.reshape(-1, self.encoder.config.hidden_size)
-        return BaseModelOutputWithPooling(pooler_output=self.encoder.second_stage(texts, contexts_CD))
+        contexts_CE = dataset_embeddings.reshape(-1, self.encoder.config.context_width)
+        return BaseModelOutputWithPooling(pooler_output=self.encoder.second_stage(texts, contexts_CE))
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return the context vectors of some documents, (C × T, D); ValueError for a biencoder."""
+        """Return the context vectors of some documents, (C × T, E); ValueError for a biencoder."""
         if not isinstance(self.encoder, ContextualModel):
             raise ValueError("a biencoder has no first stage: call the model itself")
         return self.encoder.first_stage(_texts(input_ids, attention_mask))

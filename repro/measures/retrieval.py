@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
+from repro.measures.context_effect import Seen, context_effect
+from repro.measures.context_example import context_example
 from repro.measures.first_stage import first_stage
 from repro.spec import Run
 
@@ -22,37 +25,52 @@ if TYPE_CHECKING:
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Score the model (or the reference system that stands in its place) on the run's suite."""
-    evaluation = evaluate(inputs, model, folder / "trec")
-    return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
+    collections = read_collections(inputs.suite)
+    evaluation = evaluate(inputs, model, folder / "trec", collections)
+    if inputs.run.architecture != "contextual" or inputs.run.num_test_contexts == 0:
+        return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
+    seen = Seen(inputs, contextual_encoder(inputs.run, model), evaluation, collections)
+    metrics, example = evaluation.metrics | context_effect(seen), context_example(seen, folder / "trec")
+    return Measured(metrics, evaluation.per_query, evaluation.provenance, example)
 
 
-def evaluate(inputs: Inputs, model: Encoder | None, folder: Path) -> Evaluation:
+def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: Mapping[str, Collection]) -> Evaluation:
     """Score a run's system on the run's suite, a contextual model under each of the run's `test_contexts`.
 
     By the run's `protocol` all documents are searched, or a first stage's candidates are ranked, whose recall is kept.
     """
     first = first_stage(inputs)
-    found = _evaluate(inputs, model, None if first is None else first.candidates, folder)
+    found = _evaluate(inputs, model, collections, Keeping(runs=folder), None if first is None else first.candidates)
     if first is None:
         return found
     return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
 
 
-def _evaluate(inputs: Inputs, model: Encoder | None, candidates: Mapping[str, Hits] | None, folder: Path) -> Evaluation:
+def _evaluate(
+    inputs: Inputs,
+    model: Encoder | None,
+    collections: Mapping[str, Collection],
+    keeping: Keeping,
+    candidates: Mapping[str, Hits] | None,
+) -> Evaluation:
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
-        return evaluate_bm25(suite, folder=folder, candidates=candidates)
+        return evaluate_bm25(suite, keeping=keeping, collections=collections, candidates=candidates)
     if run.architecture == "contextual":
         count = run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
         contexts = run.test_contexts.split("+")
         if len(suite.datasets) == 1:  # alone, a collection has no wrong corpus
             contexts = [kind for kind in contexts if kind != "wrong"]
-        trained = cast("ContextualModel", model)
-        encoder: Encoder = trained if run.num_test_contexts is None else WithNulls(trained)
         setting = Setting(contexts=contexts, num_contexts=count, seed=run.context_seed, candidates=candidates)
-        return evaluate_setting(encoder, suite, setting, Keeping(runs=folder))
+        return evaluate_setting(contextual_encoder(run, model), suite, setting, keeping, collections)
     reference = surrogate_encoder(run) if model is None else model
-    return evaluate_setting(reference, suite, Setting(candidates=candidates), Keeping(runs=folder))
+    return evaluate_setting(reference, suite, Setting(candidates=candidates), keeping, collections)
+
+
+def contextual_encoder(run: Run, model: Encoder | None) -> Encoder:
+    """Return a contextual model as it is scored: one that is given another number of contexts fills up with nulls."""
+    trained = cast("ContextualModel", model)
+    return trained if run.num_test_contexts is None else WithNulls(trained)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from repro.storage.json_files import json_object, short
 CONFIG_FILE = "config.json"
 ARCHITECTURES = ("biencoder", "contextual")
 BACKBONES = ("nomic", "bert", "modernbert")
+POOLINGS = ("mean", "frequency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class ModelConfig:
     tokens_per_document: int = 1  # vectors each of them gives
     num_soft_prompts: int = 8
     sequence_dropout: float = 0.005  # 0: the model has no null vector
+    pooling: str = "mean"  # or "frequency": weighted by how many context documents hold a word (ours)
     residual: bool = False  # adds the pooled vector to the output projection
     text_normalised_twice: bool = False  # ModernBERT as the second release was trained
     instruction_end: int | None = None  # token id: tokens up to its first one after the start are left out of the mean
@@ -46,7 +48,12 @@ class ModelConfig:
     prompts: str = "none"
 
     def __post_init__(self) -> None:
-        choices = {"architecture": ARCHITECTURES, "backbone": BACKBONES, "prompts": tuple(PROMPTS)}
+        choices = {
+            "architecture": ARCHITECTURES,
+            "backbone": BACKBONES,
+            "pooling": POOLINGS,
+            "prompts": tuple(PROMPTS),
+        }
         for name, valid in choices.items():
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
@@ -57,6 +64,8 @@ class ModelConfig:
                 raise ValueError(f"{name}={short(getattr(self, name))}: must be at least 1 and at most {most}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
+        if self.pooling != "mean" and (self.architecture != "contextual" or self.prefix_is_pooled):
+            raise ValueError(f"pooling={self.pooling!r}: only for a contextual model whose texts alone are averaged")
         if not 0 <= self.sequence_dropout < 1:
             raise ValueError(f"sequence_dropout={self.sequence_dropout}: must be at least 0 and below 1")
         if self.num_soft_prompts < 0 or self.max_tokens < 3:
@@ -68,6 +77,11 @@ class ModelConfig:
     def num_context_vectors(self) -> int:
         """Context vectors the second stage takes at most."""
         return self.num_contexts * self.tokens_per_document
+
+    @property
+    def context_width(self) -> int:
+        """Numbers of a context vector: the hidden size, and with pooling by frequency the words it holds."""
+        return self.hidden_size + (self.vocab_size if self.pooling == "frequency" else 0)
 
     def save(self, folder: Path) -> None:
         """Write config.json."""

@@ -4,10 +4,11 @@
 2. The second stage reads [contexts | soft prompts | text] with weights of its own.
 3. In training each context slot of each text is replaced, with probability p, by one learned null vector.
 4. States are averaged over the text's tokens only (less its instruction, where the config names one), then go through
-   Linear – ReLU – Linear, plus the average itself if `residual`.
+   Linear – ReLU – Linear, plus the average itself if `residual`. With pooling "frequency", an extension of ours, a
+   context vector also says which words its document holds, and the average is weighted (`repro.model.frequency`).
 Queries and documents share all weights and see the same documents as context. Paper: §4.2, eq. 5 and 6.
 
-Shapes: N texts, S tokens, C context vectors (documents × T), P soft prompts, D hidden size.
+Shapes: N texts, S tokens, C context vectors (documents × T), P soft prompts, D hidden size, E = D or D + words.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.encoding import TextEncoder
+from repro.model.frequency import FrequencyWeights, no_words, words_held
 from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
 from repro.seeds import generator_for
@@ -45,26 +47,40 @@ class SecondStage(nn.Module):
         self.output_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
         if config.sequence_dropout > 0:
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
+        self.frequency_weights = FrequencyWeights(config.num_contexts) if config.pooling == "frequency" else None
 
-    def forward(self, texts: Texts, contexts_CD: Tensor) -> Tensor:
+    def forward(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
         """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
-        contexts_NCD = contexts_CD[None, : self.config.num_context_vectors]
+        contexts_CE = contexts_CE[: self.config.num_context_vectors]
+        contexts_NCD, words_CV = (
+            contexts_CE[None, :, : self.config.hidden_size],
+            contexts_CE[:, self.config.hidden_size :],
+        )
         if self.training and self.config.sequence_dropout > 0:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
-        pooled_ND = self._pool(self.backbone.forward_behind(contexts_NCD, self.soft_prompts(), texts), texts)
+        states_NLD = self.backbone.forward_behind(contexts_NCD, self.soft_prompts(), texts)
+        pooled_ND = self._pool(states_NLD, texts, self._token_weights(texts, words_CV))
         output_ND: Tensor = self.output_projection(pooled_ND)
         return output_ND + pooled_ND if self.config.residual else output_ND
 
     def null_contexts(self) -> Tensor:
-        """Return the null vector in every slot, (C, D); ValueError for a model that never learned one."""
+        """Return the null vector in every slot, (C, E); ValueError for a model that never learned one."""
         if self.config.sequence_dropout == 0:
             raise ValueError("this model has no null context: it was built with sequence_dropout=0; set a real context")
-        return self.sequence_dropout_null_embedding.expand(self.config.num_context_vectors, -1)
+        count, null_D = self.config.num_context_vectors, self.sequence_dropout_null_embedding
+        nulls_CD = null_D.expand(count, -1)
+        if self.frequency_weights is None:
+            return nulls_CD
+        return torch.cat([nulls_CD, no_words(count, self.config.vocab_size, null_D.device)], dim=1)
 
-    def _pool(self, states_NLD: Tensor, texts: Texts) -> Tensor:
-        num_prefix, mask_NS = states_NLD.shape[1] - texts.ids_NS.shape[1], texts.mask_NS
+    def _token_weights(self, texts: Texts, words_CV: Tensor) -> Tensor:
+        """Return what each token counts in the mean, (N, S): one, or what its frequency in the context says."""
+        return texts.mask_NS if self.frequency_weights is None else self.frequency_weights(texts, words_CV)
+
+    def _pool(self, states_NLD: Tensor, texts: Texts, mask_NS: Tensor) -> Tensor:
+        num_prefix = states_NLD.shape[1] - texts.ids_NS.shape[1]
         if self.config.instruction_end is not None:
-            mask_NS = without_instruction(texts.ids_NS, mask_NS, self.config.instruction_end)
+            mask_NS = mask_NS * without_instruction(texts.ids_NS, texts.mask_NS, self.config.instruction_end)
         if not self.config.prefix_is_pooled:
             return mean_pool(states_NLD[:, num_prefix:], mask_NS)
         return mean_pool(states_NLD, torch.cat([mask_NS.new_ones(texts.num_texts, num_prefix), mask_NS], dim=1))
@@ -97,12 +113,20 @@ class ContextualModel(TextEncoder):
         self.register_buffer("context_CD", None, persistent=False)
 
     def first_stage(self, texts: Texts) -> Tensor:
-        """Return the context vectors of some documents, (documents × T, D)."""
-        return self.first_stage_model.segments(texts, self.config.tokens_per_document).flatten(0, 1)
+        """Return the context vectors of some documents, (documents × T, E)."""
+        return self._per_document(texts).flatten(0, 1)
 
-    def second_stage(self, texts: Texts, contexts_CD: Tensor) -> Tensor:
+    def second_stage(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
         """Return vectors of texts under a context, (N, D), not normalised."""
-        return self.second_stage_model(texts, contexts_CD)
+        return self.second_stage_model(texts, contexts_CE)
+
+    def _per_document(self, texts: Texts) -> Tensor:
+        """Return the context vectors of each document, (documents, T, E)."""
+        vectors_NTD = self.first_stage_model.segments(texts, self.config.tokens_per_document)
+        if self.config.pooling != "frequency":
+            return vectors_NTD
+        held_NV = words_held(texts, self.config.vocab_size)
+        return torch.cat([vectors_NTD, held_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
 
     def forward(self, texts: Texts, contexts: Texts) -> Tensor:
         """Both stages in one: (N, D)."""
@@ -132,7 +156,7 @@ class ContextualModel(TextEncoder):
         was_training = self.training
         self.eval()
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
-        per_document = [self.first_stage_model.segments(p, self.config.tokens_per_document) for p in pieces.pieces]
+        per_document = [self._per_document(piece) for piece in pieces.pieces]
         self.context_CD = pieces.join(per_document).flatten(0, 1)
         self.train(was_training)
 

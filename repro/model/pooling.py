@@ -12,12 +12,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+LEAST = 1e-6
+"""Sum of weights below which a text has none."""
+
 
 def mean_pool(states_NSD: Tensor, mask_NS: Tensor) -> Tensor:
-    """Return the mean over the tokens that the mask keeps, (N, D); a text without any gives zeros."""
+    """Return the mean over the tokens that the mask keeps or weighs, (N, D); a text without any gives zeros."""
     weights_NS = mask_NS.to(states_NSD.dtype)
     sums_ND = torch.einsum("nsd,ns->nd", states_NSD, weights_NS)
-    return sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=1.0)
+    return sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=LEAST)
 
 
 def without_instruction(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:

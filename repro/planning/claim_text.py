@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from repro.claims.estimate import Estimate
 from repro.claims.judge import Judgement
-from repro.planning.power import needs_of_claims
 from repro.report.artefacts import judgements
+from repro.report.needed import needed_words
 from repro.report.tables import INTERVAL_WORDS
-from repro.report.view import format_seconds, format_signed
+from repro.report.view import format_signed
 from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend
 from repro.spec.registry import experiments, suggestion
 
@@ -42,7 +42,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
         *_compared(judged),
         *_seeds(judged),
         *([f"  note        {judged.note}"] if judged.note else []),
-        *_deciding(experiment, judged),
+        *_deciding(judged),
         f"  look at it  python -m repro show {' '.join(experiment.artefacts)}",
     ]
     return [line for line in lines if line]
@@ -106,14 +106,6 @@ def _seeds(judged: Judgement) -> list[str]:
     return [f"  seeds       {judged_on}{when}{seen}{': judged post hoc' if judged.is_post_hoc else ''}"]
 
 
-def _deciding(experiment: Experiment, judged: Judgement) -> list[str]:
-    needs = needs_of_claims([judged], experiment.runs(judged.scale))
-    if not needs or needs[0].detectable is None:
-        return []
-    need, unit = needs[0], judged.unit
-    seen = f"{need.detectable * unit.factor:.{unit.decimals}f} {unit.name}" if need.detectable is not None else ""
-    more = f"{need.num_seeds} seeds" if need.num_seeds else "more than 64 seeds"
-    time = f", {format_seconds(need.seconds)} more" if need.seconds else ""
-    return [
-        f"  to decide   {more} at today's effect{time}; the present seeds see {seen} off the bar four times in five"
-    ]
+def _deciding(judged: Judgement) -> list[str]:
+    words = needed_words(judged)
+    return [f"  to decide   {words}, at today's effect, to be seen four times in five"] if words else []

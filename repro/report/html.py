@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from repro.claims.contrasts import WHAT_IS_RANDOM
+from repro.records.spent import seconds_of
 from repro.report.artefacts import RECORD_WORDS
 from repro.report.known import ForestPainter, forest_rows, known_sentence
 from repro.report.sections import (
@@ -22,7 +23,6 @@ from repro.report.sections import (
     Section,
     deviations,
     machines_of,
-    seconds_of,
     sections_of,
 )
 from repro.report.tables import INTERVAL_WORDS, LEDGER_ORDER, summary_line

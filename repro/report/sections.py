@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repro.claims.judge import Judgement
+from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, artefact_views, judgements, records_of
 from repro.report.names import heading_of, split_name
@@ -147,8 +148,15 @@ def _texts(record: Record, declared: set[str]) -> list[View]:
     """Return the rows of text of a record that are no artefact of their own, such as a batch under the microscope."""
     names = sorted(set(record.exhibits) - declared)
     return [
-        exhibit_rows(f"{name} of run {record.id}", record.exhibits[name]) for name in names if record.exhibits[name]
+        exhibit_rows(f"{name} of run {record.id}", record.exhibits[name], columns=_columns(name, record.exhibits[name]))
+        for name in names
+        if record.exhibits[name]
     ]
+
+
+def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the columns in their order; a record keeps them by name."""
+    return tuple(one for one in COLUMNS if one in rows[0]) if name == EXHIBIT else ()
 
 
 def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
@@ -178,16 +186,6 @@ def deviations(scale: str) -> View:
 
 def _word(value: Any) -> str:
     return ABSENT if value is None else str(value)
-
-
-def seconds_of(records: Iterable[Record]) -> tuple[float, float]:
-    """Return seconds of training and of measuring; a training that several runs share counts once."""
-    trained, measured = {}, 0.0
-    for record in records:
-        training = record.provenance.get("training") or {}
-        trained[training.get("id", record.id)] = float(training.get("seconds", 0.0))
-        measured += float(record.provenance.get("evaluation_seconds", 0.0))
-    return sum(trained.values()), measured
 
 
 def machines_of(records: Iterable[Record]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from repro.records.store import Record
+from repro.report.needed import needed_words
 from repro.report.view import View, format_mean, format_number, format_signed
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit
 from repro.spec.artefact import ABSENT
@@ -118,6 +119,7 @@ def claims_view(judgements: Sequence[Judgement], title: str = "Claims") -> View:
         effect = ABSENT if judged.effect is None else _in_unit(judged.effect, unit)
         bar = ABSENT if judged.effect is None else f"{judged.claim.bar} {unit.name}"
         text = judged.claim.says + (f" ({judged.note})" if judged.note else "")
+        text = "; ".join(filter(None, (text, needed_words(judged))))
         rows.append((judged.claim.id, judged.verdict, effect, interval, bar, str(judged.num_seeds or ABSENT), text))
     return View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), align="llrrlrl")
 

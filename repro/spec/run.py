@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +41,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
         "heads": ("random", "identity", "both-identity"),
         "backbone": ("nomic", "bert", "modernbert"),
+        "pooling": ("mean", "frequency"),
         "prompts": ("none", "task"),
         "protocol": ("full", "rerank", "rerank-bm25"),
         "measure": tuple(MEASURES),
@@ -89,6 +91,7 @@ class Run:
     tokens_per_document: int  # vectors each context document gives
     num_soft_prompts: int
     sequence_dropout: float
+    pooling: str  # of the second stage: the mean over a text's tokens, or weighted by frequency in the context (ours)
     residual: bool
     prompts: str
     max_tokens: int
@@ -133,6 +136,8 @@ class Run:
                 f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
                 f"{self.num_pretraining_steps}: give both or neither"
             )
+        if self.pooling != "mean" and self.architecture != "contextual":
+            raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
 
@@ -148,6 +153,23 @@ EVALUATION_FIELDS = (
     "measure",
 )
 """Fields that cannot change a training: runs that differ in nothing else share theirs."""
+MODEL_FIELDS = (
+    "architecture",
+    "backbone",
+    "start",
+    "num_layers",
+    "num_first_stage_layers",
+    "hidden_size",
+    "num_contexts",
+    "tokens_per_document",
+    "num_soft_prompts",
+    "sequence_dropout",
+    "residual",
+    "prompts",
+    "max_tokens",
+    "heads",
+)
+"""Fields that cannot change a batch: runs of one seed that differ in nothing else see the same pairs at each step."""
 
 
 DRAWS = ("batches", "neighbours", "cluster", "calibration")
@@ -159,10 +181,17 @@ def is_random(run: Run) -> bool:
     return run.architecture in TRAINED or run.measure in DRAWS
 
 
+@cache
 def training_of(run: Run) -> Run:
     """Return the run whose training `run` uses: the same with its scale's own evaluation."""
     fixed = scale_named(run.scale).fields
     return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
+
+
+@cache
+def batches_of(run: Run) -> tuple[object, ...]:
+    """Return what decides the batches of a run but for its seed, as values that can be compared."""
+    return tuple(getattr(run, name) for name in FIELDS if name not in ("seed", *MODEL_FIELDS, *EVALUATION_FIELDS))
 
 
 PHASE_FIELDS = (

@@ -50,6 +50,7 @@ SMOKE: dict[str, Any] = {
     "tokens_per_document": 1,
     "num_soft_prompts": 2,
     "sequence_dropout": 0.005,
+    "pooling": "mean",
     "residual": False,
     "prompts": "none",
     "max_tokens": 16,
@@ -140,6 +141,7 @@ SMALL: dict[str, Any] = {
     "tokens_per_document": 1,
     "num_soft_prompts": 8,  # official code; the paper does not mention them
     "sequence_dropout": 0.005,  # §5
+    "pooling": "mean",  # §4.2; "frequency" is an extension of ours
     "residual": False,  # paper; the code of the second release adds one
     "prompts": "task",  # §5 and appendix "Task prefixes"
     "max_tokens": 64,  # §5 small setting

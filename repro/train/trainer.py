@@ -136,7 +136,15 @@ def config_of(run: Run) -> ModelConfig:
         name: getattr(run, name)
         for name in (
             *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
-            *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "residual", "prompts", "max_tokens"),
+            *(
+                "tokens_per_document",
+                "num_soft_prompts",
+                "sequence_dropout",
+                "pooling",
+                "residual",
+                "prompts",
+                "max_tokens",
+            ),
         )
     }
     num_heads = max(1, run.hidden_size // head)

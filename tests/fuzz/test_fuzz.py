@@ -251,7 +251,7 @@ def verbs_of() -> dict[str, list[str]]:
     command: Any = get_command(app)
     found = {name: one for name, one in command.commands.items() if name != "data"}
     found |= {f"data {name}": one for name, one in command.commands["data"].commands.items()}
-    idle = ("run", "launch", "fetch", "explain-batch", "data show", "report", "data plan")
+    idle = ("run", "launch", "fetch", "explain-batch", "explain-context", "data show", "report", "data plan")
     return {
         name: [word for parameter in one.params for word in parameter.opts if word.startswith("--")]
         for name, one in found.items()

@@ -60,6 +60,19 @@ def test_three_contexts_and_bm25_stand_beside_each_other_with_paired_intervals(d
     for one, other in zip(found["differences"], means[1:], strict=True):
         assert one["points"] == pytest.approx(100 * (means[0] - other), abs=1e-4)
         assert one["low"] <= one["points"] <= one["high"]
+    assert "Differences by collection" in shown
+    by_collection = {(one["collection"], one["other"]): one for one in found["by_collection"]}
+    assert set(by_collection) == {(name, kind) for name in ("near", "far") for kind in ("wrong", "null")}
+    for (name, kind), one in by_collection.items():
+        own, other = (found["metrics"][f"{path}/{name}/ndcg_at_10"] for path in ("zoo", f"zoo+{kind}"))
+        assert (
+            one["points"] == pytest.approx(100 * (own - other), abs=1e-4) and one["low"] <= one["points"] <= one["high"]
+        )
+
+
+def test_one_context_has_no_differences_by_collection(desk: Path) -> None:
+    assert "by collection" not in typed("--model", "contextual")
+    assert json.loads(typed("--model", "contextual", "--json"))["by_collection"] == []
 
 
 def test_the_same_command_again_reads_what_was_kept(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,8 @@ def suite_of(folder: Path, *collections: Retrieval) -> Suite:
 class Ranker:
     """A model that ranks documents by the number at their text's end, under the context of a rival corpus backwards.
 
-    Vectors are angles: every query stands at 0, a document at a small angle that grows with its number.
+    Vectors are angles: every query stands at 0, a document at a small angle that grows with its number; one that has
+    lost its number stands at 0, too.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,8 @@ class Ranker:
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return unit vectors (N, 2)."""
-        numbers = np.array([0.0 if prompt == "query" else float(text.split()[-1]) for text in texts])
+        ends = [(text.split() or [""])[-1] for text in texts]
+        numbers = np.array([float(end) if prompt == "document" and end.isdecimal() else 0.0 for end in ends])
         backwards = self.rival and prompt == "document" and not texts[0].startswith("rival")
         angles = 0.1 * (numbers.max() + 1 - numbers if backwards else numbers)
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)

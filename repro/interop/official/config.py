@@ -110,9 +110,10 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
             f"architecture={config.architecture!r} with {config.num_soft_prompts} soft prompts: the authors' format "
             f"holds contextual models with {NUM_SOFT_PROMPTS}; use save_pretrained for this one"
         )
-    if config.tokens_per_document != 1 or config.text_normalised_twice != (config.backbone == "modernbert"):
+    twice, per_document = config.text_normalised_twice, config.tokens_per_document
+    if per_document != 1 or twice != (config.backbone == "modernbert") or config.pooling != "mean":
         raise ValueError(
-            f"tokens_per_document={config.tokens_per_document}, text_normalised_twice={config.text_normalised_twice}: "
+            f"tokens_per_document={per_document}, text_normalised_twice={twice}, pooling={config.pooling!r}: "
             "the authors' format cannot say this; use save_pretrained"
         )
     names = {base.backbone: name for name, base in BASES.items()}

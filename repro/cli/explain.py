@@ -1,0 +1,66 @@
+"""The verb that shows one query of a contextual model under its own, a wrong and the null context."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from repro.cli.options import AsJson, print_json
+from repro.records.lookup import run_of_id
+from repro.spec.identity import run_id
+
+
+def explain_context(
+    run: Annotated[str | None, typer.Argument(help="the beginning of a run's id, when no --model is given")] = None,
+    query: Annotated[str, typer.Option(help="the text of a query, or the id of one of the suite's")] = "",
+    suite: Annotated[
+        str | None,
+        typer.Option(help="as for evaluate: a suite, an imported corpus, a BEIR folder (default: the run's)"),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="instead of a run: a folder (ours, an export), or a hub id")] = None,
+    dataset: Annotated[str | None, typer.Option(help="which collection of the suite is searched")] = None,
+    words: Annotated[int, typer.Option(min=1, help="how many words of each text to print")] = 6,
+    top: Annotated[int, typer.Option(min=1, help="how many of the first documents under each context")] = 5,
+    context_seed: Annotated[int, typer.Option(help="draws the context documents")] = 0,
+    num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
+    revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at one query under its own, a wrong and the null context: words that gain or lose weight, and the ranks."""
+    if (run is None) == (model is None):
+        raise ValueError("which model? give the beginning of a run's id, or --model FOLDER")
+    if not query.strip():
+        raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
+    source = run_id(run_of_id(run)) if run else str(model)
+    _tell(f"opening {source}")  # before the imports: they load torch
+    from repro.interop.explaining import AskedQuery, explain_anything
+    from repro.report.context import context_views
+    from repro.report.formats import render
+
+    asked = AskedQuery(
+        source,
+        query,
+        suite=suite,
+        dataset=dataset,
+        context_seed=context_seed,
+        num_contexts=num_contexts,
+        top=top,
+        revision=revision,
+        device=device,
+    )
+    told = explain_anything(asked, progress=_tell)
+    if as_json:
+        return print_json(told.as_dict())
+    for view in context_views(told, num_words=words):
+        render(view)
+
+
+def _tell(line: str) -> None:
+    """Print a line of progress beside the tables, at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+VERBS = (explain_context,)

@@ -1,0 +1,73 @@
+"""How far one ranking of a suite is ahead of another: by collection, by family and on the mean, each with an interval.
+
+1. Queries are paired. In each collection the difference is the mean over its queries; a family's and the suite's are
+means over their collections. 2. An interval is the middle 95 % of 2000 bootstrap resamples of the queries within each
+collection (`claims/bootstrap.py`). Collections are resampled by themselves, so a family's resamples are the means of
+its collections' resamples. It covers other queries, not another training seed or another draw of context documents.
+
+Shapes: Q queries of all collections, in the order of the collections; R resamples; G groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from repro.claims.bootstrap import paired_bootstrap, percentile_interval
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A difference, its interval, and the resamples that the interval is of, float64 (R,)."""
+
+    difference: float
+    low: float
+    high: float
+    samples_R: np.ndarray
+
+    @classmethod
+    def of(cls, difference: float, samples_R: np.ndarray) -> Gap:
+        """Return a difference with the interval of its resamples."""
+        return cls(difference, *percentile_interval(samples_R), samples_R)
+
+    def as_metrics(self, path: str) -> dict[str, float]:
+        """Return the difference and the ends of its interval as metrics below a path."""
+        return {f"{path}/difference": self.difference, f"{path}/low": self.low, f"{path}/high": self.high}
+
+
+def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Mapping[str, Any]]) -> dict[str, Gap]:
+    """Return first − second by group (`groups_of`); `datasets` say `name`, `family` and `num_queries`.
+
+    The same shapes give the same draws: gaps of two calls can be compared resample by resample. ValueError when the
+    queries do not pair up.
+    """
+    sizes = [int(row["num_queries"]) for row in datasets]
+    if len(first_Q) != sum(sizes) or len(second_Q) != sum(sizes):
+        raise ValueError(f"{len(first_Q)} and {len(second_Q)} queries do not pair up with {sum(sizes)} of the suite")
+    ends = np.cumsum(sizes)[:-1]
+    pairs = zip(np.split(first_Q, ends), np.split(second_Q, ends), strict=True)
+    alone = [_of_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
+    found = {}
+    for group, members in groups_of(datasets).items():
+        difference = float(np.mean([alone[place].difference for place in members]))
+        samples_R = alone[members[0]].samples_R
+        if len(members) > 1:
+            samples_R = np.mean([alone[place].samples_R for place in members], axis=0)
+        found[group] = Gap.of(difference, samples_R)
+    return found
+
+
+def groups_of(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Return the places of the collections behind each name: their own, their family's, and `mean` for all of them."""
+    groups: dict[str, list[int]] = {row["name"]: [place] for place, row in enumerate(datasets)}
+    for place, row in enumerate(datasets):
+        groups.setdefault(row["family"], []).append(place)
+    return groups | {"mean": list(range(len(datasets)))}
+
+
+def _of_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
+    samples_R = paired_bootstrap([first_Q], [second_Q], np.zeros(len(first_Q), np.int64), seed=place)
+    return Gap.of(float(np.mean(np.subtract(first_Q, second_Q, dtype=np.float64))), samples_R)

@@ -1,0 +1,164 @@
+"""Explains one query of any contextual model on any suite: finds the query, ranks its collection under each context.
+
+1. The query is looked up in the suite by its text or id; a text that is there nowhere is taken as it stands.
+2. The collection is embedded under each context, and the query's hits are ranked; `measures/context_words.py` does the
+rest. The wrong corpus is the one that `evaluate` takes for the collection.
+
+Shapes: N texts, D size of a vector.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.data.beir import Suite, SuiteDataset
+from repro.data.tokens import Tokens
+from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.evaluate.contexts import wrong_corpora
+from repro.evaluate.retrieval import search
+from repro.interop.evaluating import check_drawing, to_device
+from repro.interop.opening import Opened, open_model, open_suite
+from repro.measures.context_words import Explanation, Query, Swap, explain_query
+from repro.model.contextual import ContextualModel
+from repro.report.view import format_seconds
+from repro.spec.identity import run_id
+from repro.storage.json_files import short
+
+Progress = Callable[[str], None]
+NUM_RANKED = 1000
+"""Documents that are ranked; a rank beyond is told as absent."""
+BLOCK = 256  # documents between two looks at the clock
+QUIET_SECONDS = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQuery:
+    """Which query is to be explained, of which model on which suite."""
+
+    model: str
+    query: str
+    suite: str | None = None  # None: the suite of the run
+    dataset: str | None = None
+    context_seed: int = 0
+    num_contexts: int | None = None
+    top: int = 5
+    revision: str | None = None
+    device: str | None = None
+
+
+def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explanation:
+    """Return the explanation; ValueError for what is no contextual model, no suite, or a query of no collection."""
+    check_drawing(asked.context_seed, asked.num_contexts)
+    if not asked.query.strip():
+        raise ValueError("--query is empty: give the text of a query, or the id of one of the suite's")
+    opened = open_model(asked.model, revision=asked.revision, progress=progress)
+    model = opened.model
+    if not isinstance(model, ContextualModel):
+        raise ValueError(f"{opened.called} has no context, so no context moves its words: name a contextual model")
+    to_device(model, asked.device)
+    suite = open_suite(_suite_of(asked, opened), progress)
+    dataset, query = find_query(suite, asked.query, asked.dataset)
+    collection, other = _read(suite, dataset), _wrong_of(suite, dataset)
+    kinds = ("own", *(["wrong"] if other else []), *(["null"] if model.config.sequence_dropout > 0 else []))
+    count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts
+    if not 1 <= count <= opened.num_contexts:
+        raise ValueError(f"--num-contexts {count}: {opened.called} takes 1 to {opened.num_contexts}")
+    wrong = None if other is None else other.retrieval
+    swap = Swap(model, collection, wrong, kinds, count, asked.context_seed)
+    hits_of = Ranking(model, collection, query, progress)
+    called = opened.called if opened.run is None else run_id(opened.run)
+    return explain_query(swap, query, hits_of, called=called, suite=suite.name, top=asked.top)
+
+
+def _suite_of(asked: AskedQuery, opened: Opened) -> str:
+    if asked.suite is not None:
+        return asked.suite
+    if opened.run is None:
+        raise ValueError(f"{opened.called} is no run, whose suite would be known: name one with --suite")
+    return opened.run.suite
+
+
+def find_query(suite: Suite, words: str, dataset: str | None = None) -> tuple[SuiteDataset, Query]:
+    """Return the collection that has a query of this text or id, and the query; one of no collection has no id.
+
+    ValueError when several collections have it, or when none has it and it is not said which is to be searched.
+    """
+    names = [one.name for one in suite.datasets]
+    if dataset is not None and dataset not in names:
+        raise ValueError(f"--dataset {short(repr(dataset))} is not in suite {suite.name}; choose of {names}")
+    asked = [one for one in suite.datasets if dataset in (None, one.name)]
+    found = [(one, query) for one in asked if (query := _query_in(_read(suite, one), words)) is not None]
+    if len(found) > 1:
+        raise ValueError(
+            f"{[one.name for one, _ in found]} all have the query {short(repr(words))}: add --dataset NAME"
+        )
+    if found:
+        return found[0]
+    if len(asked) > 1:
+        raise ValueError(
+            f"no collection of suite {suite.name} has the query {short(repr(words))}; to search one of them for it, "
+            f"add --dataset NAME, of {names}"
+        )
+    return asked[0], Query(words)
+
+
+def _query_in(collection: Collection, words: str) -> Query | None:
+    """Return the query with this text or id; where several have the text, one that is judged."""
+    retrieval = collection.retrieval
+    by_id = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
+    if words in by_id:
+        return Query(by_id[words], words)
+    wanted = " ".join(words.split()).lower()
+    same = [identifier for identifier, text in by_id.items() if " ".join(text.split()).lower() == wanted]
+    judged = [identifier for identifier in same if retrieval.judgements.get(identifier)]
+    return Query(by_id[(judged or same)[0]], (judged or same)[0]) if same else None
+
+
+def _read(suite: Suite, dataset: SuiteDataset) -> Collection:
+    return read_collections(Suite(suite.name, (dataset,)))[dataset.name]
+
+
+def _wrong_of(suite: Suite, dataset: SuiteDataset) -> Collection | None:
+    if len(suite.datasets) < 2:
+        return None
+    name = wrong_corpora(suite.datasets)[dataset.name]
+    return _read(suite, next(one for one in suite.datasets if one.name == name))
+
+
+class Ranking:
+    """Ranks a collection for one query under the context that is set, and says how far it is."""
+
+    def __init__(self, model: ContextualModel, collection: Collection, query: Query, progress: Progress) -> None:
+        self._model, self._collection, self._query, self._progress = model, collection, query, progress
+        documents = collection.retrieval.documents
+        starts = range(0, len(documents), BLOCK)
+        self._blocks = [documents[start : start + BLOCK] for start in starts]
+        self._tokens: dict[int, Tokens] = {}
+
+    def __call__(self, kind: str) -> Mapping[str, float]:
+        """Return the hits of the query."""
+        collection, identifier = self._collection, self._query.id or "asked"
+        query_1D = self._model.encode([self._query.text], "query")
+        ids, k = collection.retrieval.document_ids, NUM_RANKED + collection.num_extra_hits
+        run = search(query_1D, self._embed(kind), [identifier], ids, k)
+        return without_quirky_hits(run, collection, NUM_RANKED)[identifier]
+
+    def _embed(self, kind: str) -> np.ndarray:
+        """Return the vectors of the documents, (N, D), with a line every few seconds."""
+        num_all, parts = len(self._collection.retrieval.documents), []
+        self._progress(f"{kind} context: {num_all} documents of {self._collection.retrieval.name}")
+        started = said = time.monotonic()
+        for number, block in enumerate(self._blocks):
+            if number not in self._tokens:
+                self._tokens[number] = self._model.tokenize(block, self._collection.document_role)
+            parts.append(self._model.encode_tokens(self._tokens[number]))
+            now, done = time.monotonic(), min(num_all, (number + 1) * BLOCK)
+            if now - said > QUIET_SECONDS and done < num_all:
+                left = format_seconds((now - started) * (num_all - done) / done)
+                self._progress(f"{kind} context: {done} of {num_all} documents; about {left} left")
+                said = now
+        return np.concatenate(parts)

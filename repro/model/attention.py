@@ -1,0 +1,71 @@
+"""How the attention of a text is shared out in the second stage: to context slots, soft prompts, and the text itself.
+
+1. The second stage reads its texts as always, but with attention spelled out (`eager`), whose weights transformers
+hands out. 2. For each layer, head and token of a text, the weights are summed over the three parts of the sequence.
+3. They are averaged over heads and over the text's tokens. The three shares of a text and layer sum to one.
+
+Shapes: N texts, C contexts, P soft prompts, S tokens, L = C + P + S, K layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from repro.model.backbone import Backbone
+from repro.model.contextual import ContextualModel
+from repro.model.texts import Texts
+
+PARTS = ("contexts", "prompts", "text")
+MOST_WEIGHTS = 2**25
+"""Attention weights held at once, 128 MiB of them."""
+
+
+@torch.no_grad()
+def attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
+    """Return what each text's tokens pay to PARTS under the context that is set, (K, N, 3); ValueError without one."""
+    if model.context_CD is None:
+        raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
+    second, was_training = model.second_stage_model.eval(), model.training
+    contexts_1CD = model.context_CD[None, : model.config.num_context_vectors]
+    prompts_PD = second.soft_prompts()
+    num_contexts, num_prefix = contexts_1CD.shape[1], contexts_1CD.shape[1] + len(prompts_PD)
+    length = num_prefix + texts.ids_NS.shape[1]
+    size = max(1, MOST_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
+    parts = []
+    with attention_kept(second.backbone) as kept:
+        for rows_n in torch.arange(texts.num_texts).split(size):
+            piece = texts.rows(rows_n)
+            second.backbone.forward_behind(contexts_1CD, prompts_PD, piece)
+            parts.append(torch.stack([_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in kept.pop()]))
+    model.train(was_training)
+    return torch.cat(parts, dim=1)
+
+
+def _shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: int) -> Tensor:
+    """Return the shares of one layer, (N, 3)."""
+    paid_NSL = weights_NHLL.float().mean(1)[:, num_prefix:]
+    bounds = (0, num_contexts, num_prefix, paid_NSL.shape[2])
+    summed = [paid_NSL[:, :, first:last].sum(2) for first, last in pairwise(bounds)]
+    mask_NS1 = texts.mask_NS[:, :, None].float()
+    return (torch.stack(summed, dim=2) * mask_NS1).sum(1) / mask_NS1.sum(1)
+
+
+@contextmanager
+def attention_kept(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
+    """Yield a list to which each forward adds its attention weights, (N, heads, L, L) a layer; then all is as before"""
+    model, kept = backbone.model, []
+    before = (model.config._attn_implementation, model.config.output_attentions)
+    hook = model.register_forward_hook(lambda module, given, found: kept.append(found.attentions))
+    model.set_attn_implementation("eager")
+    model.config.output_attentions = True
+    try:
+        yield kept
+    finally:
+        hook.remove()
+        model.config.output_attentions = before[1]
+        model.set_attn_implementation(before[0])

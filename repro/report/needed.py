@@ -1,0 +1,45 @@
+"""What would decide an undecided claim, in a few words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repro.report.view import format_seconds
+from repro.spec import Correlation
+
+if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
+    from repro.claims.judge import Judgement
+
+MOST_SEEDS = 64
+
+
+def needed_words(judged: Judgement) -> str:
+    """Return what an undecided claim needs, e.g. "needs 13 more seeds, 88 min"; "" for any other."""
+    if judged.verdict != "UNDECIDED":
+        return ""
+    if isinstance(judged.claim, Correlation):
+        return _of_units(judged, judged.claim)
+    if judged.estimate is not None and judged.estimate.shared and not judged.estimate.deviation:
+        return f"needs more queries, no seeds{_seen(judged)}"
+    if judged.seeds_needed is None:
+        return f"not decided by {MOST_SEEDS} seeds{_seen(judged)}"
+    more = max(1, judged.seeds_needed - (0 if judged.is_post_hoc else judged.num_seeds or 0))
+    kind = "fresh" if judged.is_post_hoc else "more"
+    time = format_seconds(judged.seconds_needed or None)
+    return f"needs {more} {kind} seed{'s' * (more > 1)}" + (f", {time}" if time else "")
+
+
+def _seen(judged: Judgement) -> str:
+    """Say which gap to the bar the present seeds see four times in five."""
+    if judged.detectable is None:
+        return ""
+    unit, seeds = judged.unit, judged.num_seeds
+    gap = f"{judged.detectable * unit.factor:.{unit.decimals}f} {unit.name}"
+    return f"; {seeds} see{'s' * (seeds == 1)} {gap} off the bar"
+
+
+def _of_units(judged: Judgement, claim: Correlation) -> str:
+    what = "settings a group" if claim.points == "runs" else "families" if claim.blocks else "datasets"
+    if judged.units_needed is None:
+        return f"needs over a thousand {what}, no seeds"
+    return f"needs {judged.units_needed} {what}, no seeds"

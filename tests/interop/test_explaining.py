@@ -1,0 +1,136 @@
+"""Promises of `repro explain-context` on a model trained for a few steps: it finds the query, ranks, and says so."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from repro.cli.main import app
+from repro.data.beir import Retrieval, write_beir_folder
+from repro.execute import execute
+from repro.interop.explaining import find_query
+from repro.interop.opening import open_model, open_suite
+from repro.measures.context_example import EXHIBIT
+from repro.records.store import Record
+from repro.spec import base
+from tests.interop.test_sentence_transformers import model_of
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = base("smoke", architecture="contextual", sampler="domain")
+PATHS = (
+    *("own_minus_wrong/mean/difference", "own_minus_null/planted-000/low", "moved_by_null/mean/cosine_distance"),
+    *("context_cosine/across/cosine", "headroom/mean/difference", "headroom_taken/mean/share"),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the run is trained once."""
+    return tmp_path_factory.mktemp("explaining")
+
+
+@pytest.fixture(autouse=True)
+def same_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(home))
+
+
+@pytest.fixture
+def record() -> Record:
+    return execute(RUN, progress=lambda line: None)
+
+
+def typed(*words: str) -> str:
+    done = CliRunner().invoke(app, ["explain-context", *words])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def test_ranks_are_those_of_brute_force_under_each_context(record: Record) -> None:
+    suite = open_suite("planted")
+    dataset, query = find_query(suite, "q3", suite.datasets[1].name)
+    told = json.loads(typed(record.id[:10], "--query", "q3", "--dataset", dataset.name, "--top", "3", "--json"))
+    assert told["query"]["text"] == query.text and told["dataset"] == dataset.name and told["model"] == record.id
+    assert told["corpora"] == {"own": dataset.name, "wrong": told["corpora"]["wrong"], "null": "nothing"}
+    model, (_, collection) = open_model(record.id).model, _read(dataset.name)
+    model.set_context(None)
+    scores = model.encode([query.text], "query")[0] @ model.encode(collection.documents, "document").T
+    order = sorted(range(len(scores)), key=lambda n: (-round(float(scores[n]), 6), collection.document_ids[n]))
+    places = {collection.document_ids[n]: place for place, n in enumerate(order, 1)}
+    assert [hit["ranks"]["null"] for hit in told["hits"]] == [places[hit["id"]] for hit in told["hits"]]
+    assert {hit["id"] for hit in told["hits"] if hit["is_relevant"]} <= set(collection.judgements["q3"])
+    position = list(collection.judgements)
+    value = record.arrays["planted"][len(position) : 2 * len(position)][sorted(position).index("q3")]
+    assert told["scores"]["own"] == pytest.approx(value, abs=1e-5), "the same score as in the record"
+
+
+def _read(name: str) -> tuple[str, Retrieval]:
+    from repro.evaluate.collections import read_collections
+
+    return name, read_collections(open_suite("planted"))[name].retrieval
+
+
+def test_a_record_carries_an_example_and_what_its_context_does(record: Record) -> None:
+    found = record.metrics
+    for path in PATHS:
+        assert f"context_effect/{path}" in found
+    parts = [found[f"context_effect/attention/layer_1/{part}"] for part in ("contexts", "prompts", "text")]
+    assert sum(parts) == pytest.approx(1) and min(parts) > 0
+    own, wrong = (record.arrays[name].astype(float) for name in ("planted", "planted+wrong"))
+    thirds = np.split(own - wrong, 3)
+    expected = np.mean([third.mean() for third in thirds])
+    assert found["context_effect/own_minus_wrong/mean/difference"] == pytest.approx(expected, abs=1e-6)
+    assert record.exhibits[EXHIBIT][1]["what"] == "query, NDCG@10"
+
+
+def test_a_reader_sees_three_contexts_beside_each_other_and_is_told_how_far_it_is(record: Record) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "repro", "explain-context", record.id, "--query", "q0", "--dataset", "planted-000"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"opening {record.id}\n") and "wrong context: 40 documents" in done.stderr
+    for words in ("context from", "own − wrong", "Words of the query", "Words of the document", "● relevant"):
+        assert words in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_a_folder_and_a_text_of_the_readers_own_are_explained_without_judgements(tmp_path: Path) -> None:
+    model_of("contextual").save_pretrained(tmp_path / "mine")
+    texts, judged = ("rain and hills", "bread"), {"q": {"d0": 1}}
+    write_beir_folder(tmp_path / "alone", Retrieval("alone", ("d0", "d1"), texts, ("q",), ("rain",), judged))
+    words = ("--model", str(tmp_path / "mine"), "--suite", str(tmp_path / "alone"), "--num-contexts", "2")
+    told = json.loads(typed(*words, "--query", "is there snow", "--json"))
+    assert not told["is_judged"] and told["scores"] == {} and set(told["corpora"]) == {"own", "null"}
+    shown = typed(*words, "--query", "  Rain ")
+    assert "own − null" in shown and "● relevant" in shown and "wrong" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "which model?"),
+        (("ID", "--model", "x", "--query", "q0"), "which model?"),
+        (("ID",), "which query?"),
+        (("ID", "--query", "q0"), "add --dataset NAME"),
+        (("ID", "--query", "no such words"), "no collection of suite planted has the query 'no such words'"),
+        (("ID", "--query", "q0", "--dataset", "mars"), "--dataset 'mars' is not in suite planted"),
+        (("ID", "--query", "q0", "--dataset", "planted-000", "--num-contexts", "99"), "takes 1 to"),
+        (("ID", "--query", "q0", "--context-seed", "-1"), "--context-seed -1"),
+        (("--model", "PLAIN", "--query", "q0", "--suite", "planted"), "has no context"),
+        (("--model", "MINE", "--query", "q0"), "name one with --suite"),
+        (("zzz", "--query", "q0"), "no run is known by it"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_says_what_to_do(
+    words: tuple[str, ...], says: str, record: Record, tmp_path: Path
+) -> None:
+    model_of("contextual").save_pretrained(tmp_path / "mine")
+    model_of("biencoder").save_pretrained(tmp_path / "plain")
+    named = {"ID": record.id, "MINE": str(tmp_path / "mine"), "PLAIN": str(tmp_path / "plain")}
+    with pytest.raises(ValueError, match=says):
+        typed(*(named.get(word, word) for word in words))

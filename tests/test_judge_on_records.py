@@ -1,0 +1,158 @@
+"""The published records under the judge: what must change a verdict changes it, and chance does not."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.e22_calibration import EXPERIMENT as CALIBRATION
+from repro.claims.calibration import cells
+from repro.claims.judge import Judgement, judge_all
+from repro.records.store import Record
+from repro.report.artefacts import judgements, published_pool, records_of
+from repro.spec import Claim, Experiment
+from repro.spec.registry import experiments
+
+DECIDED = ("HOLDS", "DIFFERS")
+ABOUT_CONTEXT = ("own.a", "F7.a", "F7.b", "F15.b", "F16.a", "F16.b", "F16.c", "T2.b")
+"""Claims of what context is worth, or does."""
+
+
+@pytest.fixture(autouse=True)
+def published() -> None:
+    if not published_pool("desk").records:
+        pytest.skip("no record is committed")
+
+
+@cache
+def kept() -> dict[str, tuple[Experiment, Claim, Judgement]]:
+    """Every claim that takes records, with its verdict at desk."""
+    found = {}
+    for experiment in experiments():
+        for judged in judgements(experiment, "desk"):
+            if judged.claim.terms:
+                found[judged.claim.id] = experiment, judged.claim, judged
+    return found
+
+
+def judge(experiment: Experiment, claims: Sequence[Claim], change: Callable[[list[Record]], list[Record]]) -> list[str]:
+    runs = experiment.runs("desk")
+    made = change(records_of(runs, "published"))
+    return [one.verdict for one in judge_all(claims, "desk", runs, made, pool=published_pool("desk"))]
+
+
+def test_no_single_published_seed_gives_a_verdict_that_all_seeds_together_do_not() -> None:
+    """A reader with one seed is never told what the published seeds contradict."""
+    judged_alone = 0
+    for experiment in experiments():
+        claims = [claim for claim in experiment.claims if claim.id in kept()]
+        runs, made = experiment.runs("desk"), records_of(experiment.runs("desk"), "published")
+        for seed in {run.seed for run in runs} if claims else ():
+            own = [run for run in runs if run.seed == seed or run.architecture in ("none", "bm25", "surrogate")]
+            for one in judge_all(claims, "desk", own, made, pool=published_pool("desk")):
+                if one.verdict in DECIDED and one.num_seeds == 1:
+                    assert one.verdict == kept()[one.claim.id][2].verdict, f"{one.claim.id} from seed {seed} alone"
+                    judged_alone += 1
+    assert judged_alone > 20, "else nothing was looked at"
+
+
+@pytest.mark.parametrize("id", ["T1.b", "F4.a", "F3.d", "F12.a"])
+def test_a_published_seed_that_goes_takes_the_verdict_with_it(id: str) -> None:
+    experiment, claim, judged = kept()[id]
+    assert judged.verdict == "HOLDS"
+    seeds = {run.seed for run in experiment.runs("desk") if claim.terms[0].of.matches(run)}
+    gone = max(seeds - set(claim.seen_seeds) or seeds)
+    (verdict,) = judge(
+        experiment, [replace(claim, seen_seeds=())], lambda made: [r for r in made if r.run.seed != gone]
+    )
+    assert verdict == "NOT RUN"
+
+
+@pytest.mark.parametrize(("id", "axis"), [("F4.a", "filter"), ("F3.a", "cluster_size"), ("F9.a", "cluster_size")])
+def test_labels_of_published_records_that_are_exchanged_turn_the_verdict(id: str, axis: str) -> None:
+    """All exchanged: the other verdict. Exchanged in one seed of three: no longer the one there was."""
+    experiment, claim, judged = kept()[id]
+    assert judged.verdict == "HOLDS"
+    judging = [run for run in experiment.runs("desk") if any(term.of.matches(run) for term in claim.terms)]
+    values = sorted({getattr(run, axis) for run in judging})
+    other = dict(zip(values, reversed(values), strict=True))
+
+    def exchange(made: list[Record], seeds: Sequence[int]) -> list[Record]:
+        return [
+            replace(one, run=replace(one.run, **{axis: other[getattr(one.run, axis)]}))
+            if one.run.seed in seeds
+            else one
+            for one in made
+        ]
+
+    assert judge(experiment, [claim], lambda made: exchange(made, (0, 1, 2))) == ["DIFFERS"]
+    assert judge(experiment, [claim], lambda made: exchange(made, (1,))) == ["UNDECIDED"], "seeds contradict each other"
+
+
+@dataclass(frozen=True)
+class Blind(Record):
+    """A record as a model would leave it that does not read its context: every context scores as the own one."""
+
+    source: Any = None
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The scores, each under the name of any context."""
+        stored = self.source.arrays
+        return {name: stored.get(without_context(name), values) for name, values in stored.items()}
+
+
+def without_context(path: str) -> str:
+    """Return the metric under the own context: of `suite+wrong/…`, `cross/OTHER/dataset/…`, `cross/other/…`."""
+    path = re.sub(r"^cross/[^/]+/([^/]+)/ndcg_at_10$", r"cross/\1/\1/ndcg_at_10", path)
+    return re.sub(r"^([^/+]+)\+[^/]+", r"\1", path.replace("cross/other/", "cross/own/"))
+
+
+def blinded(made: list[Record]) -> list[Record]:
+    """Return the records of contextual models with every context's numbers those of the own one.
+
+    A model whose context is longer or shorter scores as with the longest, and no vector moves.
+    """
+    longest: dict[tuple[int, str], Record] = {}
+    for one in sorted(made, key=lambda one: one.run.num_test_contexts or 0):
+        longest[one.run.seed, one.run.measure] = one
+    found = []
+    for one in made:
+        if one.run.architecture != "contextual":
+            found.append(one)
+            continue
+        source = longest[one.run.seed, one.run.measure] if one.run.num_test_contexts is not None else one
+        metrics = {path: source.metrics.get(without_context(path), value) for path, value in source.metrics.items()}
+        if "spread/within" in metrics:
+            metrics["spread/within"] = 1e-9
+        found.append(Blind(one.id, one.run, metrics, source.provenance, source.path, {}, source))
+    return found
+
+
+@pytest.mark.parametrize("id", ABOUT_CONTEXT)
+def test_a_model_blind_to_its_context_holds_no_published_claim_about_context(id: str) -> None:
+    experiment, claim, _ = kept()[id]
+    assert judge(experiment, [claim], blinded) in (["UNDECIDED"], ["NO EFFECT"], ["DIFFERS"])
+
+
+def test_some_claims_about_context_hold_of_the_published_model() -> None:
+    assert {"F7.b", "F16.a", "F16.b"} <= {id for id in ABOUT_CONTEXT if kept()[id][2].verdict == "HOLDS"}
+
+
+def test_the_committed_calibration_is_whole_and_within_its_bounds() -> None:
+    """Each cell at most 5 % false and 95 % covered but for Monte Carlo error: 3.5 deviations, for two hundred cells."""
+    made = records_of(CALIBRATION.runs("desk"), "published")
+    num_trials = sum(one.provenance["suite"]["num_trials"] for one in made)
+    error = 3.5 * np.sqrt(0.05 * 0.95 / num_trials)
+    for cell in cells():
+        shares = {
+            name: np.mean([one.metrics[f"{cell.path}/{name}"] for one in made])
+            for name in ("false", "covered")
+            if f"{cell.path}/{name}" in made[0].metrics
+        }
+        assert shares["false"] <= 0.05 + error, cell
+        assert shares.get("covered", 1.0) >= 0.95 - error, cell
