@@ -205,7 +205,7 @@ def test_an_import_in_blocks_is_byte_for_byte_that_of_one_pair_after_another(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters, "ROWS_PER_LOOK", 7)
-    words = ["Straße", "STRASSE", "a_b", "é", "It's", "x\ty", "", "Ⅷ ½", "café-2", "no", "İ", "日本 語"]
+    words = ["Straße", "STRASSE", "a_b", "A b", "é", "It's", "x\ty", "", "Ⅷ ½", "café-2", "no", "İ", "日本 語"]
     rng = np.random.default_rng(0)
     rows = [
         {"query": words[q], "document": f"{words[d]} {words[e]}", "domain": ["a", "", "b"][q % 3]}
