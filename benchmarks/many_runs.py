@@ -1,9 +1,11 @@
-"""Times what a large sweep asks of the verbs that look: reading a file of runs, its status, reading its records.
+"""Times what a large sweep asks of the verbs that look: status, show, check and report, each in a process of its own.
 
     python benchmarks/many_runs.py --num-runs 10000 --num-records 5000
 
-Works in a folder of its own, which is removed. Promised: each under ten seconds and 500 MB; seconds, those of the
-processor, and the largest memory of the process so far are told after each step.
+Records are mixtures of two published ones that differ in their seed (their means are the mixtures' means), under seeds
+that nobody ran; they stand for the published records of `check` and `report`, and for this machine's of `status` and
+`show`. The sweep is those runs and as many more that failed or were never begun. Works in a folder of its own, which is
+removed. Promised: each verb under ten seconds and 500 MB; exit code 1 when one is not.
 """
 
 from __future__ import annotations
@@ -11,59 +13,158 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from itertools import count, cycle, islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from repro.claims.variance import system_of
+from repro.records.store import Record, read_records, write_record
+from repro.spec import Run, first_phase_of, is_random
+from repro.spec.identity import run_id, training_id
+from repro.spec.registry import experiments
+from repro.storage.paths import home, local_records, published_records
+from slurm.states import JobState, item_of_run
+from slurm.sweep import Submission
 
-MEBI = 2**20
+SCALE = "desk"
+MOST_SECONDS, MOST_MEBIBYTES = 10.0, 500.0
+CHILD, RECORDED = "--as-if-published", "recorded.json"
 
 
-def timed(what: str, action: Callable[[], Any]) -> Any:
-    """Return what an action gives; print how long it took."""
-    started, spent = time.monotonic(), time.process_time()
-    found = action()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBI
-    seconds, own = time.monotonic() - started, time.process_time() - spent
-    print(f"{what}: {seconds:.1f} s ({own:.1f} s of CPU), {peak:.0f} MiB at most so far", flush=True)
-    return found
-
-
-def main() -> None:
-    """Make the runs and the records, and time each step."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    """Make the runs and the records, time each verb in a process of its own, and say whether each kept the promise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-runs", type=int, default=10_000)
     parser.add_argument("--num-records", type=int, default=5_000)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["REPRO_HOME"] = home
-        measure(Path(home), asked.num_runs, asked.num_records)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["REPRO_HOME"] = folder
+        sweep = Path(folder, "runs.json")
+        # in a process of its own: a child's largest memory begins with its parent's
+        made = get_context("spawn").Process(target=prepare, args=(sweep, asked.num_runs, asked.num_records))
+        made.start()
+        made.join()
+        print(f"{asked.num_runs} runs, {asked.num_records} records", flush=True)
+        verbs = (["status", str(sweep)], ["status", str(sweep), "--json"], ["show", str(sweep)],
+                 ["check", "--scale", SCALE], ["report", "--scale", SCALE, "--out", f"{folder}/r.html"])  # fmt: skip
+        kept = [timed(words) for words in verbs]
+    return 0 if all(kept) else 1
 
 
-def measure(home: Path, num_runs: int, num_records: int) -> None:
-    """Time reading runs, telling their status, writing and reading records, and showing their scores."""
-    from repro.records.lookup import read_runs
-    from repro.records.store import read_records, write_record
-    from repro.report.scores import scores_view
-    from repro.storage.paths import local_records
-    from slurm.status import standings
+def timed(words: list[str]) -> bool:
+    """Run a verb; print seconds, those of the processor, and the largest memory; return whether all is as promised."""
+    folder = home() / ("published" if words[0] in ("check", "report") else "")
+    started = time.monotonic()
+    child = subprocess.Popen(
+        [sys.executable, __file__, CHILD, *words],
+        env={**os.environ, "REPRO_HOME": str(folder)},
+        stdout=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    seconds, mebibytes = time.monotonic() - started, used.ru_maxrss / 1024
+    name = " ".join(word for word in words if "/" not in word)
+    spent = used.ru_utime + used.ru_stime
+    print(
+        f"{name:<30} {seconds:5.1f} s {spent:5.1f} s of CPU {mebibytes:5.0f} MiB, exit {child.returncode}", flush=True
+    )
+    return child.returncode == 0 and seconds <= MOST_SECONDS and mebibytes <= MOST_MEBIBYTES
 
-    path = home / "runs.json"
-    path.write_text(json.dumps([{"scale": "desk", "seed": seed} for seed in range(num_runs)]))
-    runs = timed(f"read {num_runs} runs", lambda: read_runs(path))
-    timed(f"status of {num_runs} runs", lambda: standings(runs))
-    values = np.linspace(0, 1, 400, dtype=np.float32)
-    suite = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 400}]}
-    means = {f"desk/{group}/ndcg_at_10": float(values.mean()) for group in ("a", "f", "mean")}
-    for run in runs[:num_records]:
-        write_record(local_records(), run, metrics=means, arrays={"desk": values}, provenance={"suite": suite})
-    timed(f"read {num_records} records", lambda: read_records(local_records()))
-    timed(f"scores of {num_records} records", lambda: scores_view(runs[:num_records]))
+
+# ---- what is looked at
+
+
+def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
+    """Write a file of runs, and the notes and records that a half-done sweep of them leaves."""
+    os.fsync = lambda descriptor: None  # nothing here has to last
+    runs = [write_mixture(*one).run for one in islice(mixtures(), num_records)]
+    published = home() / "published" / "as-if-published"
+    published.parent.mkdir()
+    published.symlink_to(local_records(), target_is_directory=True)
+    published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
+    last = max(run.seed for run in runs)
+    varied = cycle(run for run in dict.fromkeys(runs) if is_random(run))
+    others = [replace(next(varied), seed=last + number) for number in range(1, num_runs - len(runs) + 1)]
+    for run in others[::2]:
+        item_of_run(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
+    sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))
+    names = {run_id(run): run for run in (*runs, *others)}
+    Submission(
+        on="local", sweep="many", profile="here", queue=str(home() / "sweeps" / "many" / "queue"),
+        jobs={name: {"log": f"{name}.log", "script": ""} for name in names},
+        runs={name: asdict(run) for name, run in names.items()},
+        needs=dict.fromkeys(names, ("tokens/0123456789ab", "clusters/0123456789ab")),
+    ).write()  # fmt: skip
+
+
+def mixtures() -> Iterator[tuple[Run, Record, Record]]:
+    """Every run of the experiments that has a record, under one new seed after another: the run, and what is mixed."""
+    systems: defaultdict[Run, dict[Run, Record]] = defaultdict(dict)
+    for record in read_records(published_records()):
+        if record.run.scale == SCALE:
+            systems[replace(record.run, seed=0)][record.run] = record
+    pairs = [tuple(islice(cycle(found.values()), 2)) for found in systems.values()]
+    yield from ((first.run, first, first) for first, _ in pairs)
+    for seed in count(100):
+        yield from ((replace(a.run, seed=seed), a, b) for a, b in pairs if a is not b)
+
+
+def write_mixture(run: Run, first: Record, second: Record) -> Record:
+    """Write the record of a run whose every number lies between those of two records, the same part of the way."""
+    part = (run.seed * 0.618) % 1
+    arrays = {
+        name: (1 - part) * values + part * second.arrays[name]
+        for name, values in first.arrays.items()
+        if name in second.arrays and values.shape == second.arrays[name].shape
+    }
+    metrics = {
+        name: (1 - part) * value + part * second.metrics[name]
+        for name, value in first.metrics.items()
+        if name in second.metrics
+    }
+    told: dict[str, Any] = dict(first.provenance)
+    if (phase := first_phase_of(run)) is not None and told.get("training"):
+        told["training"] = told["training"] | {"first_phase": training_id(phase)}
+    return write_record(local_records(), run, metrics=metrics, arrays=arrays, provenance=told, exhibits=first.exhibits)
+
+
+# ---- the process that is timed
+
+
+def as_if_published() -> None:
+    """Run a verb that takes this home's records for published and whose experiments ask for the runs they are of."""
+    from repro.cli.main import main as verbs
+    from repro.report import artefacts
+
+    folder = home() / "as-if-published"
+    if folder.exists():
+        artefacts.RECORDS = {**artefacts.RECORDS, "published": lambda: folder}
+        extend_experiments(folder)
+    sys.argv = ["repro", *sys.argv[2:]]
+    verbs()
+
+
+def extend_experiments(folder: Path) -> None:
+    """Let every experiment ask also for the seeds of its runs that have records beside a folder's list."""
+    seeds: defaultdict[Run, list[Run]] = defaultdict(list)
+    for values in json.loads(folder.with_name(RECORDED).read_text()):
+        run = Run(**values)
+        seeds[system_of(run)].append(run)
+    for experiment in experiments():
+        declared = experiment.runs(SCALE)
+        found = [run for one in declared for run in seeds[system_of(one)]]
+        object.__setattr__(experiment, "runs", lambda scale, found=(*declared, *found): tuple(dict.fromkeys(found)))
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == [CHILD]:
+        as_if_published()
+    sys.exit(main())

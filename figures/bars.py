@@ -53,10 +53,12 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, ma
         members = frame[frame[group] == name]
         found = over_seeds(members, x, y)
         at = _places(found.index, values) + (number - (len(groups) - 1) / 2) * width
-        look = {"color": colour, "mark": mark, "shapes": shapes}
+        shape = "o" if marks else MARKERS[number % len(MARKERS)]  # colour alone is lost in grey
+        look = {"color": colour, "mark": mark, "shapes": shapes, "shape": shape}
         _draw_each(members, axes, dict(zip(found.index, at, strict=True)), x=x, y=y, width=width, look=look)
         _draw_means(found, axes, at + 0.36 * width)
-        handles.append(Line2D([], [], color=colour, linewidth=6, label=f"{name} ({count_words(found['n'])})"))
+        drawn = {"linewidth": 6} if marks else {"marker": shape, "linestyle": "none"}
+        handles.append(Line2D([], [], color=colour, label=f"{name} ({count_words(found['n'])})", **drawn))
         counts += list(found["n"])
     for value, shape in shapes.items():
         label = f"{mark.replace('_', ' ')} {value_text(value)}"
@@ -97,5 +99,5 @@ def _draw_each(
         marks = rows[look["mark"]] if look["mark"] else pd.Series(0, index=rows.index)
         for mark in dict.fromkeys(marks):
             is_so = (marks == mark).to_numpy()
-            shape = look["shapes"].get(mark, "o")
+            shape = look["shapes"].get(mark, look["shape"])
             axes.plot(at[is_so], rows[y][is_so], shape, color=look["color"], alpha=0.7, markersize=4.5, mew=0)

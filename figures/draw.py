@@ -54,10 +54,13 @@ class Picture:
     own: Callable[[pd.DataFrame, Axes], None] | None = None
 
 
-def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture) -> Path:
-    """Write path.svg, path.png and path.csv and gives the first; ValueError for an unknown kind or no rows."""
+def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture, *, with_png: bool = True) -> Path:
+    """Write path.svg, path.png (which takes as long again) and path.csv; return the first.
+
+    ValueError for an unknown kind or no rows.
+    """
     figure, frame = plot(rows, picture, name=path.name)
-    save_figure(figure, frame, path)
+    save_figure(figure, frame, path, with_png=with_png)
     return path.with_suffix(".svg")
 
 

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
 from figures.style import GREY, new_axes
 
-INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.25
+INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.0
 """Narrow enough for a telephone: words stand over their row, not beside it."""
 WORDS_AT, MARK_AT, HALF = -0.28, 0.16, 0.26
 """Where in a row its words and its mark stand, and half the height of its bar; rows are 1 apart, from the top down."""
@@ -102,7 +102,7 @@ def _shade(axes: Axes, place: int, row: pd.Series, low: float, high: float) -> N
 
 def _draw_row(axes: Axes, place: float, row: pd.Series) -> None:
     colour, marker = LOOKS.get(row["verdict"], OPEN_LOOK)
-    axes.text(0.01, place + WORDS_AT, row["words"], transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+    axes.text(0.01, place + WORDS_AT, row["words"], transform=axes.get_yaxis_transform(), va="center", fontsize=7.5)
     place += MARK_AT
     if np.isfinite(row["low"]) and np.isfinite(row["high"]):
         axes.hlines(place, row["low"], row["high"], color=colour, linewidth=1.6)

@@ -151,10 +151,12 @@ def write_note(figure: Figure, note: str) -> None:
         figure.supxlabel(lines, fontsize="small", color=GREY, x=0.99, ha="right")
 
 
-def save_figure(figure: Figure, frame: pd.DataFrame, path: Path) -> None:
+def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bool = True) -> None:
     """Write path.svg, path.png and the plotted data as path.csv; the same data gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    figure.savefig(path.with_suffix(".png"), dpi=150)
+    if with_png:
+        figure.set_layout_engine("none")  # what was placed for the one stays for the other: placing takes long
+        figure.savefig(path.with_suffix(".png"), dpi=150)
     frame.to_csv(path.with_suffix(".csv"), index=False, lineterminator="\n")
     plt.close(figure)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from repro.inputs.stages import stages_of
 from repro.spec import Run
 from repro.spec.identity import run_id, training_id
 from repro.stopping import Stopped
@@ -34,8 +33,6 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
 
 
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
-    for stage in stages_of(run):
-        stage.build(progress)
     job, said = Job(run=asdict(run), max_requeues=AS_OFTEN_AS_YOU_LIKE), False
     item_of_run(run).forget()
     while job(stop, where=JobState(state="running")) != "done":

@@ -60,7 +60,7 @@ class Profile:
     def __post_init__(self) -> None:
         """ValueError for a value that means nothing."""
         for one in fields(self):
-            check_lines(getattr(self, one.name), f"profile {self.name!r}: {one.name}")
+            check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
         if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name in ("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"):
@@ -79,7 +79,7 @@ class Profile:
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
-LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -89,7 +89,7 @@ def check_lines(value: Any, what: str) -> None:
         value = [*value, *value.values()]
     for one in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
         if isinstance(one, str) and LINE_BREAK.search(one):
-            raise ValueError(f"{what}={one[:80]!r}; must be one line, without line breaks or control characters")
+            raise ValueError(f"{what}={short(repr(one))} breaks a line or holds a control character; write one line")
         if not isinstance(one, str):
             check_lines(one, what)
 
@@ -179,9 +179,6 @@ def _checked(name: str, key: str, value: Any) -> Any:
         raise ValueError(f"profile {name}: {key}={value!r}; must be a list of str")
     if isinstance(value, dict):
         _check_options(name, key, value)
-    texts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
-    if wrong := [text for text in texts if isinstance(text, str) and text and not text.isprintable()]:
-        raise ValueError(f"profile {name}: {key}={short(repr(wrong[0]))} breaks a line or holds a control character")
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from repro.report.view import format_seconds
+from repro.report.formats import MOST_FOLDED_ROWS, render
+from repro.report.view import View, format_seconds
 from repro.spec import Run
 from repro.spec.identity import difference_in_words
 from slurm.status import RunStatus, Snapshot, summary
 
+COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "cancelled": "red", "interrupted": "yellow"}
 
 
@@ -24,14 +28,30 @@ def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
     return table, any(status.state == "running" or status.live_on for status in found)
 
 
+def show_status(runs: Sequence[Run]) -> None:
+    """Print the table once; one of thousands of runs as plain lines."""
+    unique = list(dict.fromkeys(runs))
+    if len(unique) <= MOST_FOLDED_ROWS:
+        return Console().print(look_at(unique)[0])
+    snapshot = Snapshot()
+    found = [snapshot.status_of(run) for run in unique]
+    rows = tuple(_cells(run, status) for run, status in zip(unique, found, strict=True))
+    notes = tuple(f"stage {name}: {says}" for name, says in snapshot.unbuilt_stages(unique).items())
+    render(View(summary(found), COLUMNS, rows, notes, align="lllrrrl"))
+
+
 def table_of(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
     """Return the table: a line a run, with progress for the running and the reason for the rest."""
-    table = Table("run", "what", "state", "step", "pairs/s", "left", "reason", box=None, title=summary(found))
+    table = Table(*COLUMNS, box=None, title=summary(found))
     for run, status in zip(runs, found, strict=True):
         colour = COLOURS.get(status.state, "default")
-        state = f"[{colour}]{status.state}[/{colour}]"
-        table.add_row(status.id, difference_in_words(run), state, *_progress(status), status.reason)
+        id, what, state, *rest = _cells(run, status)
+        table.add_row(id, what, f"[{colour}]{state}[/{colour}]", *map(escape, rest))
     return table
+
+
+def _cells(run: Run, status: RunStatus) -> tuple[str, ...]:
+    return status.id, difference_in_words(run), status.state, *_progress(status), status.reason
 
 
 def _progress(status: RunStatus) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from repro.cli.main import list_artefacts
 from repro.cli.options import EXIT_NOT_RUN
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -118,3 +119,13 @@ def test_every_artefact_has_a_door_and_plans_at_every_scale(tmp_path: Path) -> N
 
 def test_strict_check_says_2_when_something_was_not_run(tmp_path: Path) -> None:
     assert repro("check", "--scale", "lab", "--strict", home=tmp_path).returncode == EXIT_NOT_RUN
+
+
+def test_the_list_fits_eighty_columns_and_cuts_no_name_that_is_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    list_artefacts()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert set(artefacts()) <= {line.split(" ")[0] for line in lines}

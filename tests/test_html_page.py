@@ -253,6 +253,37 @@ def test_a_browser_shows_the_page_and_hears_no_complaint(opened: tuple[Browser, 
     assert started.complaints == []
 
 
+STICKS_OUT = """[...document.querySelectorAll("body *")].filter(one => {
+  if (one.closest(".scroll, .picture, pre, .skip")) return false;
+  const box = one.getBoundingClientRect();
+  return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
+}).map(one => one.outerHTML.slice(0, 80))"""
+CUT = """[...document.querySelectorAll(NAMES)].filter(one => one.getBoundingClientRect().right > innerWidth)
+  .map(one => one.outerHTML.slice(0, 80))"""
+
+
+@needs_browser
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 390])
+def test_on_a_telephone_nothing_sticks_out_and_verdicts_are_seen_without_scrolling(
+    records: list[Record], tmp_path: Path, width: int
+) -> None:
+    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Path:
+        return draw(rows, tmp_path / "claims", Picture(kind="forest", x="", y="", x_label="", y_label="", title="All"))
+
+    page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
+    with browser(tmp_path) as started:
+        started.open(page, width=width)
+        assert started.value("document.querySelectorAll('#known svg text').length") > 5
+        assert started.value(CUT.replace("NAMES", "'#known svg text, #known svg, .verdict, .says, .numbers'")) == []
+        assert started.value(STICKS_OUT) == []
+        small = started.value(
+            "Math.min(...[...document.querySelectorAll('table')].map(one => parseFloat("
+            "getComputedStyle(one).fontSize)))"
+        )
+        assert small >= 13
+
+
 @needs_browser
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])

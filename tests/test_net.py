@@ -1,12 +1,19 @@
 """Whatever a verb raises is one line: a mistake or a missing thing exits 2, a bug exits 70 with a report on disk."""
 
+import io
+import os
+import pty
+import struct
 import sys
+import termios
+from fcntl import ioctl
 from pathlib import Path
 
 import click
 import pytest
 
-from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded
+from repro.cli.main import app
+from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded, wrapped
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 
 
@@ -71,3 +78,72 @@ def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with (tmp_path / "out").open("w") as sink:
         monkeypatch.setattr(sys, "stdout", sink)
         assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE
+
+
+def verb(*words: str) -> int:
+    return guarded(lambda: app(list(words), prog_name="repro", standalone_mode=False))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
+     ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1")],
+)  # fmt: skip
+def test_a_negative_count_is_refused_before_anything_starts(
+    words: tuple[str, ...], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(*words) == EXIT_NOT_RUN
+    assert f"'{words[-2]}': -1 is not in the range" in " ".join(capsys.readouterr().err.split())
+    assert not list(own_home.rglob("*.json"))
+
+
+def test_an_output_that_is_a_fifo_is_refused_before_anything_is_drawn(
+    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "page")
+    assert verb("report", "--out", str(tmp_path / "page")) == EXIT_NOT_RUN
+    assert "is a FIFO, socket or device" in capsys.readouterr().err
+    assert (tmp_path / "page").is_fifo() and not (own_home / "figures").exists()
+
+
+def test_a_fifo_is_no_corpus(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pairs.jsonl")
+    assert verb("data", "import", str(tmp_path / "pairs.jsonl"), "--name", "mine") == EXIT_NOT_RUN
+    assert "pairs.jsonl is a FIFO, socket or device" in capsys.readouterr().err
+
+
+LONG = "/data/" + "deep/" * 30 + "runs.json"
+MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan table1 --scale desk`, or ask for another"
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_wrapped_message_fits_and_what_is_copied_stays_in_one_piece(width: int) -> None:
+    lines = wrapped(f"error: {MESSAGE}", width).split("\n")
+    assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
+    assert any(f"{LONG}," in line for line in lines)
+    assert any("`repro plan table1 --scale desk`," in line for line in lines)
+    pieces = (LONG, "`repro plan table1 --scale desk`")
+    assert all(len(line) <= width or line.strip().startswith(pieces) for line in lines)
+
+
+@pytest.mark.parametrize(("told", "width"), [(0, 80), (60, 60)])
+def test_on_a_terminal_messages_are_wrapped_at_its_width_or_at_80(
+    told: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, told, 0, 0))
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        ends(ValueError("one word after the other " * 12), monkeypatch)
+        terminal.flush()
+        said = os.read(ours, 4096).decode()
+    os.close(ours)
+    longest = max(map(len, said.splitlines()))
+    assert width - 8 < longest <= width
+
+
+def test_off_a_terminal_a_message_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    ends(ValueError(MESSAGE), monkeypatch)
+    assert stream.getvalue() == f"error: {MESSAGE}\n"

@@ -10,9 +10,9 @@ import pytest
 import typer
 
 from repro.claims.judge import Judgement
-from repro.cli import check as reading
 from repro.cli.check import check
 from repro.cli.main import app
+from repro.records import lookup
 from repro.records.store import read_records, write_record
 from repro.report import artefacts as views
 from repro.report.markdown_pages import renewed_pages
@@ -105,7 +105,7 @@ def test_strict_check_tells_by_its_exit_code(
 ) -> None:
     chosen = tuple(claim for claim in CLAIMS if claim.id in claims)
     one = Experiment(number=99, title="", runs=EXPERIMENT.runs, shows=(TABLE,), claims=chosen)
-    monkeypatch.setattr(reading, "experiments", lambda: (one,))
+    monkeypatch.setattr(lookup, "experiments", lambda: (one,))
     check(strict=False)
     assert exit_code(lambda: check(strict=True)) == code
     lines = capsys.readouterr().out.splitlines()
@@ -124,7 +124,7 @@ def exit_code(action: Callable[[], None]) -> int:
 def test_check_lists_what_differs_first_and_what_was_not_run_last(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reading, "experiments", lambda: (EXPERIMENT,))
+    monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
     check()
     text = capsys.readouterr().out
     places = [text.index(name) for name in ("X.differs", "X.undecided", "X.holds", "X.missing")]
@@ -137,7 +137,7 @@ def test_writing_dry_says_what_would_change_and_changes_nothing(
 ) -> None:
     page = tmp_path / "PAGE.md"
     page.write_text("old")
-    monkeypatch.setattr(reading, "experiments", lambda: (EXPERIMENT,))
+    monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
     monkeypatch.setattr("repro.report.markdown_pages.renewed_pages", lambda judged, scale: {page: "fresh"})
     assert exit_code(lambda: check(write=True, dry_run=True)) == 1 and page.read_text() == "old"
     assert exit_code(lambda: check(write=True)) == 0 and page.read_text() == "fresh"

@@ -160,3 +160,36 @@ def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
     path.write_text("no markers")
     with pytest.raises(ValueError, match="once each"):
         replace_block(path, path.read_text(), "table1", "")
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_a_terminal_breaks_no_number_and_each_part_of_a_wide_table_names_its_rows(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    header = ("", "whose", *(f"column {n} of many" for n in range(12)))
+    cells = {f"row {row}": tuple(f"{row}{n}.5 ± 0.{n}" for n in range(10, 22)) for row in range(3)}
+    render(View("a title", header, tuple((name, "published", *numbers) for name, numbers in cells.items())))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    for name, numbers in cells.items():
+        own = [line for line in lines if line.split("published")[0].strip() == name]
+        found = re.findall(r"\d+\.5 ± 0\.\d+", " ".join(own))
+        assert found == list(numbers)
+        assert (len(own) == 1) == (width == 200)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    claim = Claim.order("T1.b", "long words " * 12, pairs=[], margin=0.01, source="s", because="b")
+    judged = Judgement(claim, "HOLDS", "desk", 0.0146, 0.0073, 0.0219, unit=Unit("points", 100.0), num_seeds=5)
+    render(claims_view([judged], "Claims"))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    (line,) = (line for line in text.splitlines() if "T1.b" in line)
+    assert re.findall(r"T1.b +HOLDS +\+1.46 +\[\+0.73, \+2.19\] +> 0.01 points +5", line)
+    assert ("long words" in line) == (width == 200)
+    assert " ".join(text.split()).count("long words") == 12

@@ -140,6 +140,15 @@ def test_the_lines_without_make_do_what_make_does() -> None:
     assert second == ".venv/bin/python -m pytest"
 
 
+def test_the_second_line_without_make_starts_from_a_copy(copy: Path) -> None:
+    (copy / ".venv").symlink_to(sys.prefix)
+    line = lines_without_make()[1]
+    for word, without_the_work in (("repro.table1", "--dry-run"), ("pytest", "--version")):
+        assert line.count(f"-m {word}") == 1
+        line = line.replace(f"-m {word}", f"-m {word} {without_the_work}")
+    assert re.search(r"^\d+ runs asked for, 0 recorded", typed(line, copy), re.M)
+
+
 def needed(requirement: str, seen: set[str]) -> Iterator[str]:
     """Every package a requirement brings here, but for what torch alone brings."""
     asked = Requirement(requirement)

@@ -148,7 +148,7 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, float, 
         found = [units(record, metric) for record in evidence.of_system(system)]
         values_S += weight * np.array([stratified_mean(values, strata) for values, strata in found])
         strata = found[0][1]
-        alike &= all(np.array_equal(other, strata) for _, other in found)
+        alike &= all(other is strata or np.array_equal(other, strata) for _, other in found)
         if alike and not metric.startswith(PER_STEP):
             values_SQ = weight * np.stack([values for values, _ in found])
             former = groups.get(strata.tobytes())

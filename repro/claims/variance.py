@@ -15,12 +15,11 @@ seed's own mean), so the variance of a contrast is that of one configuration tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
-from scipy.special import digamma, polygamma
 
 from repro.claims.units import value_of
 from repro.records.store import Record
@@ -63,13 +62,20 @@ class Pool:
     def prior(self, suite: str, pattern: Pattern) -> Prior | None:
         """Return the prior of a number of one record, among records scored on a suite; None where there are too few."""
         if (suite, pattern) not in self.known:
-            groups: dict[Run, list[float]] = {}
-            for record in self.records:
-                if record.run.suite == suite and all(_has(record, metric) for metric, _ in pattern):
-                    value = sum(weight * value_of(record, metric) for metric, weight in pattern)
-                    groups.setdefault(system_of(record.run), []).append(value)
-            self.known[suite, pattern] = fit_prior(groups.values())
+            groups: list[list[float]] = []
+            for system in self._systems.get(suite, ()):
+                found = [record for record in system if all(_has(record, metric) for metric, _ in pattern)]
+                groups.append([sum(weight * value_of(one, metric) for metric, weight in pattern) for one in found])
+            self.known[suite, pattern] = fit_prior(groups)
         return self.known[suite, pattern]
+
+    @cached_property
+    def _systems(self) -> Mapping[str, Sequence[Sequence[Record]]]:
+        """The records of each system, for each suite."""
+        found: dict[str, dict[Run, list[Record]]] = {}
+        for record in self.records:
+            found.setdefault(record.run.suite, {}).setdefault(system_of(record.run), []).append(record)
+        return {suite: list(systems.values()) for suite, systems in found.items()}
 
 
 def _has(record: Record, pattern: str) -> bool:
@@ -82,6 +88,8 @@ def fit_prior(replicates: Iterable[Sequence[float]]) -> Prior | None:
     varied = [(variance, df) for variance, df in pairs if variance > 1e-18]
     if len(varied) < FEWEST_CONFIGURATIONS:
         return None
+    from scipy.special import digamma, polygamma
+
     variances_G, df_G = (np.array(column) for column in zip(*varied, strict=True))
     # E log s² = log s0² + digamma(d/2) - log(d/2) - digamma(d0/2) + log(d0/2), var = trigamma(d/2) + trigamma(d0/2)
     e_G = np.log(variances_G) - digamma(df_G / 2) + np.log(df_G / 2)
@@ -108,6 +116,8 @@ def _error_of_variance(values_G: np.ndarray) -> float:
 
 def inverse_trigamma(value: float) -> float:
     """Return x with trigamma(x) = value, by Newton's method on 1/trigamma (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
     x = 0.5 + 1 / value
     for _ in range(50):
         trigamma = float(polygamma(1, x))

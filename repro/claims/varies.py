@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from repro.claims.evidence import Evidence, MissingRunsError
 from repro.claims.units import by_part, units
@@ -53,6 +52,8 @@ class Interaction:
 
     def is_seen_with(self, num_seeds: int, level: float, power: float) -> bool:
         """Return whether so many seeds would see an interaction of this size, by the noncentral F."""
+        from scipy import special
+
         noise = self.of_seeds / num_seeds + self.of_queries
         if not noise or not self.beyond:
             return False
@@ -131,6 +132,8 @@ def interaction_of(scores_SDK: np.ndarray) -> np.ndarray:
 
 def interaction_test(scores_SDK: np.ndarray, queries_D: Sequence[QueryNoise] = ()) -> Interaction:
     """Test whether settings do on a dataset what they do not on others, beyond the noise of seeds and queries."""
+    from scipy import special
+
     left_SDK = interaction_of(scores_SDK)
     num_seeds = len(scores_SDK)
     mean_DK = left_SDK.mean(axis=0)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from repro.cli.options import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json
-from repro.records.lookup import run_of_id
-from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
-from repro.spec.registry import experiment_of, experiments
+from repro.cli.patience import in_turn, tell
+from repro.records.lookup import experiments_asked, run_of_id
+from repro.spec import FIELDS, TRAINED, Identity, Run
+from repro.spec.identity import run_id
+from repro.spec.registry import experiment_of
 from repro.spec.scales import scale_named
 
 
@@ -31,7 +32,8 @@ def check(
     scale_named(scale)
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
-    judged = sort_judgements(one for experiment in _chosen(what) for one in judgements(experiment, scale))
+    chosen = in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}")
+    judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
     if as_json:
         print_json([judgement.as_dict() for judgement in judged])
     else:
@@ -47,12 +49,6 @@ def check(
         raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
 
 
-def _chosen(what: Sequence[str] | None) -> list[Experiment]:
-    """Return the experiments that some artefacts are of, each once; all of them for no word or `all`."""
-    chosen = experiments() if not what or list(what) == ["all"] else [experiment_of(name) for name in what]
-    return list({one.number: one for one in chosen}.values())
-
-
 def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
     """Print how many seeds and hours each undecided claim still needs, judged from the published records."""
     from repro.planning.power import needs_as_dict, power_view, undecided
@@ -60,7 +56,7 @@ def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
     from repro.report.formats import render
 
     needs = []
-    for experiment in _chosen(what):
+    for experiment in in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}"):
         needs += undecided(judgements(experiment, scale))
     if as_json:
         return print_json([needs_as_dict(need) for need in needs])
@@ -78,12 +74,13 @@ def explain_batch(
     as_json: AsJson = False,
 ) -> None:
     """Look into one batch: its texts and clusters, the hardest negatives, what the filter removed and why."""
+    found = _find_run(run, what, where or [], scale)
+    tell(f"looking into batch {batch} of run {run_id(found)}")
     from repro.measures.microscope import explain
     from repro.report.batch import explanation_views
     from repro.report.formats import render
 
-    found = _find_run(run, what, where or [], scale)
-    told = explain(found, batch, num_negatives=negatives, progress=lambda line: print(line, file=sys.stderr))
+    told = explain(found, batch, num_negatives=negatives, progress=tell)
     if as_json:
         return print_json(told.as_dict())
     for view in explanation_views(told, num_pairs=pairs):

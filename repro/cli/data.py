@@ -32,7 +32,7 @@ data = typer.Typer(cls=_ShowsByDefault, help="Shows a corpus; imports your own, 
 @data.command()
 def show(
     corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
-    samples: Annotated[int, typer.Option(help="rows of each source to show")] = 2,
+    samples: Annotated[int, typer.Option(min=0, help="rows of each source to show")] = 2,
     write_manifests: Annotated[bool, typer.Option(help="renew the committed manifests from what is installed")] = False,
     as_json: AsJson = False,
 ) -> None:

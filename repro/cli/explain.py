@@ -41,8 +41,8 @@ def explain_context(
     from repro.report.formats import render
 
     asked = AskedQuery(
-        source,
-        query,
+        model=source,
+        query=query,
         suite=suite,
         dataset=dataset,
         context_seed=context_seed,

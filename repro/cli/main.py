@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,9 +29,10 @@ from repro.cli.options import (
     print_json,
     say,
 )
+from repro.cli.patience import in_turn, tell
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
-from repro.records.lookup import runs_asked
-from repro.spec import Experiment, Figure
+from repro.records.lookup import experiments_asked, runs_asked
+from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -63,13 +65,6 @@ def open_door(name: str) -> int:
     return guarded(act)
 
 
-def _chosen(what: Sequence[str] | None) -> list[Experiment]:
-    if not what or list(what) == ["all"]:
-        return list(experiments())
-    names = [word for word in what if not word.endswith(".json")]  # a file of runs shows nothing
-    return list({experiment_of(name).number: experiment_of(name) for name in names}.values())
-
-
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
     """List the artefacts: what each shows, and how many runs it needs at each scale."""
@@ -85,12 +80,18 @@ def list_artefacts(as_json: AsJson = False) -> None:
     ]
     if as_json:
         return print_json(rows)
-    table = RichTable("artefact", "what it shows", "claims", *ORDER, box=None)
-    for row in rows:
+    table = RichTable(box=None, padding=(0, 1, 0, 0))
+    table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))  # it is typed
+    table.add_column("what it shows")
+    for name in ("claims", *ORDER):
+        table.add_column(name, justify="right", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        is_same = before is not None and before["experiment"] == row["experiment"]
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
-        table.add_row(row["artefact"], row["title"], ", ".join(row["claims"]), *runs)
-    Console().print(table)
-    print("columns after the claims: runs at each scale. `repro plan ARTEFACT --scale S` shows them.")
+        table.add_row(row["artefact"], "the same" if is_same else row["title"], str(len(row["claims"])), *runs)
+    Console(highlight=False).print(table)
+    print("The columns of scales: runs; `repro plan ARTEFACT --scale S` shows them.")
+    print("Claims: `repro check ARTEFACT` judges them.")
 
 
 @app.command()
@@ -162,7 +163,8 @@ def show(
     as_values: list[Any] = scores_of(runs_asked(files, scale)) if files and as_json else []
     if files and not as_json:
         render(scores_view(runs_asked(files, scale)), format)
-    for experiment in _chosen(what):
+    names = [word for word in what or () if word not in files]  # a file of runs shows nothing more
+    for experiment in experiments_asked(names) if names or not files else ():
         judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
         shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
         if as_json:
@@ -175,7 +177,7 @@ def show(
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
         for path in filter(None, (paint(one, scale, whose) for one in drawable for whose in RECORDS)):
-            print(f"drawn: {path}, its data beside it as .csv", file=sys.stderr)
+            tell(f"drawn: {path}, its data beside it as .csv")
     if as_json:
         print_json(as_values[0] if len(as_values) == 1 else as_values)
 
@@ -185,7 +187,7 @@ def _is_asked(name: str, what: Sequence[str] | None) -> bool:
     return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 
-def paint(figure: Figure, scale: str, whose: str) -> Path | None:
+def paint(figure: Figure, scale: str, whose: str, *, with_png: bool = True) -> Path | None:
     """Draw a figure from the published records or yours; return the vector file, None when there is nothing to draw."""
     from figures.draw import Picture, draw
     from repro.report.artefacts import RECORD_WORDS, records_of
@@ -204,7 +206,7 @@ def paint(figure: Figure, scale: str, whose: str) -> Path | None:
         cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
         own=figure.draw,
     )
-    return draw(rows, figures_folder() / f"{figure.name}-{scale}-{whose}", picture)
+    return draw(rows, figures_folder() / f"{figure.name}-{scale}-{whose}", picture, with_png=with_png)
 
 
 def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str) -> Path | None:
@@ -225,7 +227,9 @@ def report(
     """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
     from repro.report.html import write_report
 
-    say(f"written: {write_report(scale_named(scale).name, out, paint, paint_forest=paint_forest)}")
+    painter = partial(paint, with_png=False)  # the page has the vectors
+    shown = in_turn(experiments(), lambda one: f"writing of {one.artefacts[0]}")
+    say(f"written: {write_report(scale_named(scale).name, out, painter, shown, paint_forest=paint_forest)}")
 
 
 @app.command()
@@ -235,14 +239,17 @@ def doctor(
 ) -> None:
     """Say what this machine has, and what each scale still lacks here. With --deep, exit 2: something does not hold."""
     from repro.planning.deep import examine_deeply
-    from repro.planning.doctor import examine
+    from repro.planning.doctor import Finding, examine
 
-    compared = examine_deeply() if deep else []
-    findings = [*examine(), *compared]
+    def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
+        for finding in findings:
+            if not as_json:  # each as soon as it is known: some take seconds
+                say(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+            yield finding
+
+    looked, compared = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
     if as_json:
-        print_json([asdict(finding) for finding in findings])
-    for finding in [] if as_json else findings:
-        print(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+        print_json([asdict(finding) for finding in [*looked, *compared]])
     if not all(finding.good for finding in compared):
         raise typer.Exit(EXIT_NOT_RUN)
 

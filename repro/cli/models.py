@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from repro.cli.options import AsJson
+from repro.cli.patience import tell
 
 Model = Annotated[
     str | None, typer.Option(help="a run's id, a folder (ours, the authors', an export), a hub id, or bm25")
@@ -23,7 +24,7 @@ def evaluate(
     model: Model = None,
     compare: Two = None,
     context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(KINDS)}; may be given again")] = None,
-    context_seed: Annotated[int, typer.Option(help="draws the context documents")] = 0,
+    context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
     num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
@@ -36,15 +37,16 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a suite, contexts and BM25 beside each other; stopped, it goes on behind the last collection."""
-    from repro.interop.evaluating import Asked, evaluate_anything
-    from repro.report.formats import render
-
     unknown = sorted(set(context or ()) - set(KINDS))
     if unknown:
         raise ValueError(f"unknown context {unknown}; choose of {list(KINDS)}")
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, other = (str(model), None) if compare is None else compare
+    tell(f"opening {suite} and {' and '.join(compare or (first,))}")
+    from repro.interop.evaluating import Asked, evaluate_anything
+    from repro.report.formats import render
+
     asked = Asked(
         *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other
     )
@@ -66,6 +68,7 @@ def export(
     private: Annotated[bool, typer.Option(help="make the uploaded repository private")] = False,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card told from its record."""
+    tell(f"opening {model}")  # before torch is loaded, which takes seconds
     from repro.interop.exporting import export_model, push_to_hub
 
     for line in export_model(model, folder, to, progress=say):

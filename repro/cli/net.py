@@ -1,13 +1,16 @@
 """The net under the command line: whatever a verb raises ends in one line and an exit code.
 
 What is not a bug of ours (a value, a file, a disk, a missing package) is one line and exit code 2. Anything else is a
-bug: one line that names it and the file of a full report, and exit code 70. `--debug` shows the traceback of either.
+bug: one line that names it and the file of a full report, and exit code 70. `--debug` shows the traceback of either. A
+terminal gets the line wrapped at its width, paths and commands in one piece.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable
@@ -25,6 +28,10 @@ EXIT_PIPE = 141
 NOT_OUR_BUGS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
 DEBUG = "--debug"
 LONGEST_LINE = 1000
+UNKNOWN_WIDTH = 80
+COMMAND = re.compile(r"`[^`]*`")
+NO_BREAK = "\x1f"
+"""Stands for a space that is no place to break; no message has one, since control characters are replaced."""
 
 
 def guarded(action: Callable[[], int | None]) -> int:
@@ -43,7 +50,7 @@ def guarded(action: Callable[[], int | None]) -> int:
         error.show()
         return EXIT_NOT_RUN
     except Stopped as stopped:
-        print(f"stopped: {stopped}", file=sys.stderr)
+        _print_line(f"stopped: {stopped}")
         return stopped.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,14 +74,35 @@ def _tell(error: BaseException, show_traceback: bool) -> int:
     if show_traceback:
         traceback.print_exception(error)
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
-        print("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA", file=sys.stderr)
+        _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
     said = short(" ".join(str(error).split()), LONGEST_LINE)
     if isinstance(error, NOT_OUR_BUGS):
-        print(f"error: {said or type(error).__name__}", file=sys.stderr)
+        _print_line(f"error: {said or type(error).__name__}")
         return EXIT_NOT_RUN
-    print(f"bug: {type(error).__name__}: {said}; {_report(error)}", file=sys.stderr)
+    _print_line(f"bug: {type(error).__name__}: {said}; {_report(error)}")
     return EXIT_BUG
+
+
+def _print_line(line: str) -> None:
+    """Print a line on stderr; on a terminal as lines of its width, 80 where it does not tell."""
+    if sys.stderr.isatty():
+        try:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or UNKNOWN_WIDTH
+        except OSError:
+            width = UNKNOWN_WIDTH
+        line = wrapped(line, width)
+    print(line, file=sys.stderr)
+
+
+def wrapped(line: str, width: int) -> str:
+    """Return a line as lines of at most `width` letters, broken at spaces only, and none inside `a command`.
+
+    What has to be copied stays in one piece, if need be on a line that is longer.
+    """
+    in_one_piece = COMMAND.sub(lambda found: found[0].replace(" ", NO_BREAK), line)
+    lines = textwrap.wrap(in_one_piece, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 def _report(error: BaseException) -> str:

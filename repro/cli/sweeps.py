@@ -31,7 +31,7 @@ def launch(
     on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
     profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
     retry: Annotated[bool, typer.Option(help="also what failed or was cancelled")] = False,
-    limit: Annotated[int | None, typer.Option(help="at most so many runs")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="at most so many runs")] = None,
     allow_dirty: Annotated[bool, typer.Option(help="small and large: also with uncommitted changes")] = False,
     dry_run: Annotated[bool, typer.Option(help="print the exact sbatch scripts, submit nothing")] = False,
     check_site: Annotated[
@@ -78,15 +78,15 @@ def status(
 ) -> None:
     """Show where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""
     from slurm.status import statuses
-    from slurm.tables import look_at
+    from slurm.tables import look_at, show_status
 
     runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
         return print_json([asdict(status) for status in statuses(runs)])
-    console, (table, goes_on) = Console(), look_at(runs)
     if not watch:
-        return console.print(table)
-    with Live(table, console=console, auto_refresh=False) as live:
+        return show_status(runs)
+    table, goes_on = look_at(runs)
+    with Live(table, console=Console(), auto_refresh=False) as live:
         while goes_on:
             time.sleep(LOOK_AGAIN_SECONDS)
             table, goes_on = look_at(runs)

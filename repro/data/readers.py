@@ -89,7 +89,8 @@ def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found
             yield from read_foreign(path, columns)
         return
     if not source.is_file():
-        raise ValueError(f"{source} is not there")
+        kind = "a FIFO, socket or device, expected a file or a folder" if source.exists() else "not there"
+        raise ValueError(f"{source} is {kind}")
     readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
     if source.suffix not in readers:
         raise ValueError(f"{source} ends in {source.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")

@@ -13,13 +13,11 @@ from repro.storage.paths import local_records, published_records, stage_folder
 from repro.storage.stages import STAGE_FILE
 
 
-def examine_deeply() -> list[Finding]:
-    """Return one finding for each set of records and for the stages, and one for each thing that does not hold."""
-    return [
-        *_records("published records", published_records()),
-        *_records("your records", local_records()),
-        *_stages(),
-    ]
+def examine_deeply() -> Iterator[Finding]:
+    """Give one finding for each set of records and for the stages, and one for each thing that does not hold."""
+    yield from _records("published records", published_records())
+    yield from _records("your records", local_records())
+    yield from _stages()
 
 
 def _records(what: str, folder: Path) -> Iterator[Finding]:

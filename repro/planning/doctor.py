@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -25,26 +26,24 @@ class Finding:
     says: str
 
 
-def examine() -> list[Finding]:
-    """Return what was found, in a fixed order."""
+def examine() -> Iterator[Finding]:
+    """Give what was found, in a fixed order, each as soon as it is known."""
     missing = [name for name in TEXT_WHEELS if find_spec(name) is None]
+    wheels = f"missing {missing}: install this project again, with what it needs" if missing else "all installed"
     there = next(folder for folder in (home(), *home().parents) if folder.is_dir())
     free = shutil.disk_usage(there).free / GIB
+    yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items()))
     device = machine()
+    yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
+    yield Finding("text wheels", not missing, wheels)
     code = code_identity()
     clean = code["commit"] is not None and code["uncommitted_sha256"] is None
-    wheels = f"missing {missing}: install this project again, with what it needs" if missing else "all installed"
-    return [
-        Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items())),
-        Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads"),
-        Finding("text wheels", not missing, wheels),
-        Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {code['uncommitted_sha256'] or 'none'}"),
-        Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1"),
-        Finding(
-            "slurm", shutil.which("sbatch") is not None, shutil.which("sbatch") or "no sbatch here: local queue only"
-        ),
-        *(_scale(name) for name in ORDER),
-    ]
+    changes = code["uncommitted_sha256"] or "none"
+    yield Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {changes}")
+    yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
+    sbatch = shutil.which("sbatch")
+    yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
+    yield from map(_scale, ORDER)
 
 
 def _scale(name: str) -> Finding:

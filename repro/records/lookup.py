@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.store import readable_record
-from repro.spec import Run, base
+from repro.spec import Experiment, Run, base
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -31,13 +31,21 @@ def runs_asked(
     files = [word for word in what or () if word.endswith(".json")]
     names = [word for word in what or () if word not in files]
     found = [run for path in files for run in read_runs(Path(path))]
-    asked = experiments() if names == ["all"] or not what else map(experiment_of, names)
-    for experiment in {one.number: one for one in asked}.values():
+    for experiment in experiments_asked(names) if names or not files else ():
         allowed = tuple(seeds) if seeds else experiment.local_seeds
         found += [run for run in experiment.runs(scale) if all_seeds or run.seed in allowed]
     if not found:
         raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r} with seed {list(seeds or [])}")
     return found
+
+
+def experiments_asked(what: Sequence[str] | None) -> list[Experiment]:
+    """Return the experiments that some artefacts are of, each once; all of them for no word or `all`.
+
+    ValueError lists the artefacts there are.
+    """
+    asked = experiments() if not what or list(what) == ["all"] else map(experiment_of, what)
+    return list({one.number: one for one in asked}.values())
 
 
 def read_runs(path: Path) -> list[Run]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import math
 import sys
 import zipfile
@@ -111,7 +112,7 @@ def read_record(path: Path) -> Record:
     return replace(_read(path, found.st_mtime_ns, found.st_size))  # a fresh one: it holds no arrays yet
 
 
-@lru_cache(maxsize=1024)  # a verb asks for the same record once for each artefact that shows it
+@lru_cache(maxsize=20_000)  # a verb asks for the same record once for each artefact that shows it
 def _read(path: Path, changed: int, size: int) -> Record:
     try:
         content = read_json(path)
@@ -127,10 +128,26 @@ def _read(path: Path, changed: int, size: int) -> Record:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     _check_first_phase(path, run, content["provenance"].get("training", {}))
-    record = Record(identifier, run, content["metrics"], content["provenance"], path, shown)
+    metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
+    record = Record(identifier, run, metrics, _shared(content["provenance"]), path, shown)
     if not check_digest(path, path.read_bytes(), content):
         record.check_arrays()
     return record
+
+
+def _shared(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Return a provenance whose parts are those of the records read before where they are equal.
+
+    Seeds of one setting tell the same of their suite and stages: thousands of records then fit into memory.
+    """
+    return {
+        name: _PARTS.setdefault((name, marshal.dumps(value, MARSHAL_WITHOUT_REFERENCES)), value)
+        for name, value in provenance.items()
+    }
+
+
+MARSHAL_WITHOUT_REFERENCES = 2
+_PARTS: dict[tuple[str, bytes], Any] = {}
 
 
 def readable_record(path: Path) -> Record | None:
@@ -146,6 +163,11 @@ def readable_record(path: Path) -> Record | None:
 
 _NAMED: set[Path] = set()
 """Records that were named as unreadable by this process."""
+
+
+def all_are_readable() -> bool:
+    """Return whether this process has read every record it met."""
+    return not _NAMED
 
 
 def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from repro.claims.judge import Judgement, judge_all
 from repro.claims.variance import Pool
-from repro.records.store import Record, readable_record, records_in
+from repro.records.store import Record, all_are_readable, readable_record, records_in
 from repro.report.figure_data import figure_view
 from repro.report.tables import exhibit_view, table_view
+from repro.report.verdicts import KeptVerdicts, key_of
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
-from repro.storage.paths import local_records, published_records
+from repro.storage.paths import local_records, published_records, verdicts_folder
 
 RECORDS = {"published": published_records, "yours": local_records}
 RECORD_WORDS = {"published": "published records", "yours": "your records"}
@@ -33,21 +34,29 @@ def wanted_runs(experiment: Experiment, scale: str, whose: str) -> tuple[Run, ..
 def judgements(experiment: Experiment, scale: str, whose: str = "published") -> list[Judgement]:
     """Judge an experiment's claims from the published records, or from this machine's.
 
-    How much seeds move a number is known from the published records, whosever are judged.
+    How much seeds move a number is known from the published records, whosever are judged. What was judged before is
+    read again, unless a record could not be read: that is to be said each time.
     """
-    wanted = wanted_runs(experiment, scale, whose)
-    return judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=published_pool(scale))
+    wanted, folder = wanted_runs(experiment, scale, whose), RECORDS[whose]()
+    key = key_of(experiment.claims, wanted, scale, judged=folder, pool=RECORDS["published"]())
+    kept = KeptVerdicts(verdicts_folder() / f"{experiment.number:02d}-{scale}-{whose}.json", key)
+    found = kept.read(experiment.claims)
+    if found is None:
+        found = judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=published_pool(scale))
+        if all_are_readable():
+            kept.write(found)
+    return found
 
 
 def published_pool(scale: str) -> Pool:
     """Return the published records of a scale, read once as long as none is added or removed."""
     folder = RECORDS["published"]()
-    return _pool(folder, scale, tuple(sorted(folder.glob("*.json"))))
+    return _pool(folder, scale, tuple(sorted(path.name for path in folder.glob("*.json"))))
 
 
 @lru_cache(maxsize=4)
-def _pool(folder: Path, scale: str, paths: tuple[Path, ...]) -> Pool:
-    found = (record for record in map(readable_record, paths) if record is not None)
+def _pool(folder: Path, scale: str, names: tuple[str, ...]) -> Pool:
+    found = (record for record in map(readable_record, map(folder.joinpath, names)) if record is not None)
     return Pool([record for record in found if record.run.scale == scale])
 
 

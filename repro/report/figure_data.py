@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from repro.records.store import Record
@@ -15,7 +14,7 @@ from repro.report.tables import metric_path
 from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Figure, Pick, Row, Run
 from repro.spec.artefact import ABSENT
-from repro.spec.identity import run_id
+from repro.spec.identity import setting_id
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
@@ -32,21 +31,25 @@ def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) 
     ValueError names a metric that a record lacks.
     """
     have = {record.run: record for record in records}
+    partners_of = [_partners(pick, records) for pick in (figure.x_of, figure.minus)]
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
         for record in (have[run] for run in dict.fromkeys(runs) if series.of.matches(run) and run in have):
-            partners = [_partner(pick, record, have.values()) for pick in (figure.x_of, figure.minus)]
+            partners = [partner(record) for partner in partners_of]
             if None not in partners:
                 rows += _rows_of(figure, series, record, *partners)
     return rows
 
 
-def _partner(pick: Pick | None, record: Record, records: Iterable[Record]) -> Record | None:
-    """Return the record that a pick means beside another: of its seed when there is one; the record itself for None."""
+def _partners(pick: Pick | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
+    """Return what finds the record that a pick means beside another: that of its seed, where there is none the first;
+    without a pick the record itself.
+    """
     if pick is None:
-        return record
+        return lambda record: record
     found = [one for one in records if pick.matches(one.run)]
-    return next((one for one in found if one.run.seed == record.run.seed), found[0] if found else None)
+    by_seed = {one.run.seed: one for one in reversed(found)}
+    return lambda record: by_seed.get(record.run.seed, found[0] if found else None)
 
 
 def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
@@ -59,14 +62,16 @@ def _rows_of(
     figure: Figure, series: Row, record: Record, x_record: Record | None, minus: Record | None
 ) -> Iterator[dict[str, Any]]:
     assert x_record is not None and minus is not None, "a record without its partners gives no row"
-    setting = run_id(replace(record.run, seed=0))
-    end = {"setting": setting, "seed": record.run.seed, "record": record.id}
+    end = {"setting": setting_id(record.run), "seed": record.run.seed, "record": record.id}
+    minus_points = _points(figure, Row(label="", of=Pick(())), minus) if figure.minus else []
+    of_minus = {_parts(point): point for point in minus_points}
     for point in _points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
         for name in axes_of(figure):
             row[name] = _value(figure, name, series, x_record if name == figure.x else record, point)
         if figure.minus:
-            row[number_of(figure)] -= _value(figure, number_of(figure), series, minus, _point_of(figure, minus, point))
+            same = _same_point(figure, minus, of_minus, point)
+            row[number_of(figure)] -= _value(figure, number_of(figure), series, minus, same)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
         yield {**row, **parts, **_named(figure, record, point), **end}
 
@@ -80,13 +85,22 @@ def _named(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, s
     return {"name": names.get(point["part1"], point["part1"])}
 
 
-def _point_of(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, Any]:
-    """Return the same point of another record; ValueError when it has none."""
-    parts = {name: value for name, value in point.items() if name != "value"}
-    for other in _points(figure, Row(label="", of=Pick(())), record):
-        if all(other[name] == value for name, value in parts.items()):
-            return other
-    raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {parts}: run it again")
+Parts = tuple[tuple[str, Any], ...]
+
+
+def _parts(point: Mapping[str, Any]) -> Parts:
+    """Return what tells a point from the others of its record."""
+    return tuple((name, value) for name, value in point.items() if name != "value")
+
+
+def _same_point(
+    figure: Figure, record: Record, points: Mapping[Parts, dict[str, Any]], point: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the same point of another record, of its points; ValueError when it has none."""
+    parts = _parts(point)
+    if parts not in points:
+        raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {dict(parts)}: run it again")
+    return points[parts]
 
 
 def axes_of(figure: Figure) -> tuple[str, ...]:

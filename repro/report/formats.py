@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from repro.report.view import NARROW_SPACE, View
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 
 def as_markdown(view: View) -> str:
@@ -69,18 +74,97 @@ def render(view: View, format: str = "text") -> None:
     print(FORMATS[format](view))
 
 
-def _print_text(view: View) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+MOST_FOLDED_ROWS = 1000
+"""Rows of a table whose cells are folded to the terminal's width; of more, each is one line as long as it is."""
 
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False, emoji=False)
-    table = RichTable(title=Text(view.title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, side in zip(view.header, view.alignment, strict=True):
-        table.add_column(name, justify="left" if side == "l" else "right", overflow="fold")
-    for row in view.rows:
-        table.add_row(*row)
-    console.print(table)
+
+def plain_lines(view: View) -> Iterator[str]:
+    """Return a view as lines, one a row and none folded: what thousands of rows are searched in."""
+    widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
+    yield from (view.title, "")
+    for number, row in enumerate((view.header, *view.rows)):
+        cells = zip(row, widths, view.alignment, strict=True)
+        yield "  ".join(text.ljust(width) if side == "l" else text.rjust(width) for text, width, side in cells).rstrip()
+        if not number:
+            yield "  ".join("─" * width for width in widths)
+    yield from view.notes
+
+
+def _print_text(view: View) -> None:
+    """Print a view within the width of the terminal; elsewhere as if that were 200.
+
+    Of a very long table each row is a line as long as it is. In others no number is broken: columns of numbers that do not fit beside each other follow below, each part with the names of
+    the rows. A last column of sentences that would be too narrow stands below its row.
+    """
+    if len(view.rows) > MOST_FOLDED_ROWS:
+        sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
+        return
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else ELSEWHERE, highlight=False, markup=False, emoji=False)
+    *others, last = [_natural(view, number) for number in range(len(view.header))]
+    is_sentence = view.alignment[-1] == "l" and "r" in view.alignment and last > LONG_TEXT
+    if is_sentence and console.width - sum(others) - GAP * len(others) < LONG_TEXT:
+        _print_with_sentences(view, console.width)
+    else:
+        for number, part in enumerate(_parts(view, console.width)):
+            console.print(_rich_table(part, view.title if number == 0 else ""))
     for note in view.notes:
         console.print(note)
+
+
+ELSEWHERE, GAP, LONG_WORDS = 200, 3, 24
+"""Columns where the output is no terminal, between two columns, and of words before they are folded."""
+
+
+def _natural(view: View, number: int) -> int:
+    """Return the letters that a column takes: of its longest cell, or word of its header."""
+    return max(map(len, [*view.header[number].split(), *(row[number] for row in view.rows), ""]))
+
+
+def _parts(view: View, width: int) -> Iterator[View]:
+    """Give the view in parts of columns that fit into a width, each with the leading columns of words."""
+    names = len(view.alignment) - len(view.alignment.lstrip("l"))
+    sides = enumerate(view.alignment)
+    widths = [min(_natural(view, n), LONG_WORDS) if side == "l" else _natural(view, n) for n, side in sides]
+    kept = list(range(names))
+    for number in range(names, len(view.header)):
+        room = width - sum(widths[n] + GAP for n in [*kept, number])
+        if room < 0 and len(kept) > names:
+            yield _columns(view, kept)
+            kept = list(range(names))
+        kept.append(number)
+    yield _columns(view, kept)
+
+
+def _columns(view: View, numbers: Sequence[int]) -> View:
+    def chosen(cells: Sequence[str]) -> tuple[str, ...]:
+        return tuple(cells[number] for number in numbers)
+
+    return View(view.title, chosen(view.header), tuple(map(chosen, view.rows)), align="".join(chosen(view.alignment)))
+
+
+def _rich_table(view: View, title: str) -> RichTable:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, (name, side) in enumerate(zip(view.header, view.alignment, strict=True)):
+        is_number = side == "r"
+        least = _natural(view, number) if is_number else None
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", min_width=least)
+    for row in view.rows:
+        table.add_row(*row)
+    return table
+
+
+def _print_with_sentences(view: View, width: int) -> None:
+    """Print the rows of a view, the last cell of each as a paragraph below it."""
+    widths = [max(_natural(view, number), len(name)) for number, name in enumerate(view.header[:-1])]
+    print(textwrap.fill(view.title, width), end="\n\n")
+    for row in (view.header, *view.rows):
+        cells = zip(row[:-1], widths, view.alignment, strict=False)
+        print("  ".join(cell.ljust(size) if side == "l" else cell.rjust(size) for cell, size, side in cells).rstrip())
+        print(textwrap.fill(row[-1], width, initial_indent="    ", subsequent_indent="    "))
+    print()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,13 +31,13 @@ from repro.spec import Experiment
 from repro.spec.identity import difference_in_words
 from repro.spec.registry import experiments
 from repro.spec.scales import scale_named
-from repro.storage.atomic import whole_file
+from repro.storage.atomic import check_replaceable, whole_file
 
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "NO EFFECT": "=", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
 
-PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK, NARROWEST = 4 / 3, 1.15, 0.85, 448.0
+PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK = 4 / 3, 1.15, 0.85
 UNJUDGED = {"WRONG SCALE": "cannot be judged", "NOT RUN": "not run"}
 """Verdicts that say nothing of the paper, folded away below the others; and how the fold is called."""
 
@@ -46,7 +46,7 @@ def write_report(
     scale: str,
     out: Path,
     paint: Painter,
-    shown: Sequence[Experiment] | None = None,
+    shown: Iterable[Experiment] | None = None,
     *,
     paint_forest: ForestPainter | None = None,
 ) -> Path:
@@ -54,6 +54,7 @@ def write_report(
 
     It opens with the forest plot of all claims where `paint_forest` draws one.
     """
+    check_replaceable(out)  # before minutes of drawing
     chosen = experiments() if shown is None else shown
     sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
@@ -123,8 +124,8 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_A_POINT
     root.attrib.pop("height")
-    least = max(min(NARROWEST, width), LEAST_SHRUNK * width)  # text stays large enough to be read; the box scrolls
-    root.set("style", f"max-width: {MOST_ENLARGED * width:.0f}px; min-width: {least:.0f}px")
+    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width  # text stays large enough to be read; the box scrolls
+    root.set("style", f"max-width: {most:.0f}px; min-width: {least:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)
     return Markup(ElementTree.tostring(root, encoding="unicode"))  # made by our own drawing, its text escaped there

@@ -15,7 +15,7 @@ from repro.spec import Claim, Directed, Equivalence, Value
 
 ForestPainter = Callable[[Sequence[Mapping[str, Any]], str], Path | None]
 """Draws a forest plot of rows at a scale; gives the vector file, None when there is nothing."""
-LETTERS = 62
+LETTERS = 56
 """Of a claim's words over its row."""
 SAID = {
     "HOLDS": ("holds", "hold"),

@@ -99,7 +99,7 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
     declared = {one.rows or one.name for one in experiment.shows if isinstance(one, Exhibit)}
     sections = []
     for shown in experiment.shows:
-        own = [run for run in runs if _shows(shown, run)] or list(runs)
+        own = {run for run in runs if _shows(shown, run)} or set(runs)
         records = [(whose, record) for whose, those in kept.items() for record in those if record.run in own]
         pictures, problem = _pictures(shown, scale, paint)
         sections.append(

@@ -59,8 +59,9 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
             printed = [format_number(row.paper.get(c.label), c.decimals) for c in columns]
             lines.append((row.label, "paper", "", *printed))
         asked = [run for run in wanted if row.of.matches(run)]
+        meant = set(asked)
         for whose, records in ((whose, records) for whose, records in kept.items() if records and asked):
-            have = [record for record in records if record.run in asked]
+            have = [record for record in records if record.run in meant]
             shown = [] if whose == "published" and len(have) < len(asked) else have
             seeds = f"{len(have)}/{len(asked)}"
             lines.append((row.label, whose, seeds, *(cell(column, row, shown) for column in columns)))

@@ -26,8 +26,17 @@ def difference_in_words(run: Run) -> str:
 
 def run_id(run: Run) -> str:
     """Return the id of a run: the same on every machine, unmoved by a new field."""
-    text = json.dumps(difference(run), sort_keys=True, separators=(",", ":"))
+    return _digest(difference(run))
+
+
+def _digest(changes: Mapping[str, Any]) -> str:
+    text = json.dumps(changes, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def setting_id(run: Run) -> str:
+    """Return the id that runs share which differ in nothing but the seed: that of seed 0."""
+    return _digest({**difference(run), "seed": 0})
 
 
 def training_id(run: Run) -> str:

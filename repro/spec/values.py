@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -53,18 +54,24 @@ WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": 
 
 def check_value(name: str, value: Any, declared: str) -> None:
     """ValueError when a field's value is not of the type it is declared with ("int | None"), or out of its range."""
-    kinds = declared.split(" | ")
-    if value is None and "None" in kinds:
+    kind, may_be_none = _declared(declared)
+    if value is None and may_be_none:
         return
-    kind = kinds[0]
     allowed: Any = KINDS[kind]
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
-        expected = WORDS[kind] + (" or null" if "None" in kinds else "")
+        expected = WORDS[kind] + (" or null" if may_be_none else "")
         raise ValueError(f"{name}={short(repr(value))}: expected {expected}")
     if isinstance(value, str):
         _check_text(name, value)
     elif not isinstance(value, bool):
         _check_number(name, value)
+
+
+@cache
+def _declared(declared: str) -> tuple[str, bool]:
+    """Return the kind of a declared type, and whether it may be None."""
+    kind, *others = declared.split(" | ")
+    return kind, "None" in others
 
 
 def _check_number(name: str, value: Any) -> None:
@@ -73,6 +80,7 @@ def _check_number(name: str, value: Any) -> None:
         raise ValueError(f"{name}={short(value)}: must be at least {least} and at most {most}")
 
 
+@lru_cache(maxsize=4096)  # the runs of a sweep say the same few words
 def _check_text(name: str, value: str) -> None:
     if not value or len(value) > LONGEST_TEXT or not value.isprintable():
         raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {LONGEST_TEXT} printable characters")

@@ -7,6 +7,7 @@ lie inside `repro` (setup.py puts them there), so that no name as common as thes
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -24,7 +25,17 @@ def home() -> Path:
     REPRO_HOME names it; otherwise it is out/ in a checkout, and cde-repro/ in the user's data folder when installed.
     """
     named = os.environ.get("REPRO_HOME")
-    return Path(named or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")).resolve()
+    return _resolved(Path(named or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")))
+
+
+@lru_cache(maxsize=64)
+def _resolved_from(path: Path) -> Path:
+    return path.resolve()
+
+
+def _resolved(path: Path) -> Path:
+    """Return a path without links; asked once, since ten thousand runs ask for it forty thousand times."""
+    return _resolved_from(path if path.is_absolute() else Path.cwd() / path)
 
 
 def _user_data() -> Path:
@@ -50,6 +61,11 @@ def published_records() -> Path:
 def figures_folder() -> Path:
     """Return the folder to which pictures are drawn."""
     return home() / "figures"
+
+
+def verdicts_folder() -> Path:
+    """Return the folder of the verdicts on claims, kept so that they are not judged again."""
+    return home() / "verdicts"
 
 
 def local_records() -> Path:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from repro.batches.mask import batch_difficulty, mask_false_negatives
-from repro.batches.surrogate import load_surrogate
+from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
 from repro.storage.arrays import give_back
@@ -75,6 +75,11 @@ class BatchViewer:
     def _of_filter(self) -> Vectors:
         return {"query": self.inputs.filter_embeddings("query"), "document": self.inputs.filter_embeddings("document")}
 
+    @cached_property
+    def _surrogate(self) -> Surrogate:
+        """The run's surrogate, for what is not stored; loading it takes a second, so it stays for the next batch."""
+        return load_surrogate(self.inputs.run.surrogate)
+
     def _scores(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> np.ndarray | None:
         queries_BD = self._vectors(stored["query"], "query", pairs_B)
         documents_MD = self._vectors(stored["document"], "document", rows_M)
@@ -87,4 +92,4 @@ class BatchViewer:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
-        return load_surrogate(run.surrogate).embed(self.inputs.pairs.texts(side, rows), run.max_tokens)
+        return self._surrogate.embed(self.inputs.pairs.texts(side, rows), run.max_tokens)

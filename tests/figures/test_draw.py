@@ -295,6 +295,20 @@ def test_dots_have_the_shape_of_their_mark_and_the_legend_says_which() -> None:
     assert marks == [f"cluster size {size}" for size in (2, 4, 8)]
 
 
+def test_groups_of_dots_without_a_mark_differ_in_shape_so_that_grey_tells_them_apart() -> None:
+    rows = [row for row in GRID if row["series"] == GRID[0]["series"]]
+    figure, _ = plot(rows, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size"))
+    shapes: dict[str, set[float]] = {}
+    for line in figure.axes[0].get_lines():
+        if line.get_alpha():
+            shapes.setdefault(line.get_marker(), set()).update(line.get_ydata())
+    sizes = {row["batch_size"] for row in rows}
+    expected = [sorted({row["score"] for row in rows if row["batch_size"] == size}) for size in sizes]
+    assert len(sizes) > 1 and sorted(map(sorted, shapes.values())) == sorted(expected)
+    legend = figure.axes[0].get_legend()
+    assert legend is not None and [handle.get_marker() for handle in legend.legend_handles] == list(shapes)
+
+
 def test_a_title_and_its_small_line_stand_above_the_panels_and_take_nothing_of_their_room() -> None:
     words = "what is seen, in words that are long enough to need a second line over a picture of this width"
     bare, titled = (

@@ -119,6 +119,30 @@ def log(folder: Path) -> None:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line | {"step": n}) + "\n" for n in (1, 2, 3)))
 
 
+def trained() -> tuple[Any, Any]:
+    """A model and its optimiser after a step."""
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def a_checkpoint(folder: Path) -> None:
+    from repro.train.checkpoint import TrainState, write_checkpoint
+
+    write_checkpoint(folder, TrainState("0123456789ab", 3, 1.5, (4, 5), 1, "ab" * 32), *trained())
+
+
+def read_back(path: Path) -> Any:
+    from repro.train.checkpoint import read_checkpoint
+
+    return read_checkpoint(path.parent, "0123456789ab", *trained())
+
+
 def imported(folder: Path) -> None:
     (folder / "x.jsonl").write_text(
         "".join(json.dumps({"query": f"q {n}", "document": f"d {n}"}) + "\n" for n in range(9))
@@ -198,6 +222,7 @@ READERS: dict[str, Reader] = {
             lambda path: load_array(path, kind="i", shape=(50,), below=50)),
     "owner": (foreign("000001.json", '{"host": "a", "pid": 1, "machine": "m", "born": "1", "dead_after_seconds": 9}'),
               "000001.json", lambda path: look(path.parent)),
+    "checkpoint": (a_checkpoint, "checkpoint.safetensors", read_back),
     "imported corpus": (imported, "corpus.json", read_imported),
     "submission": (submission, "x.json", at_home("sweeps/s/submissions/x.json", read_submissions)),
     "job note": (foreign("x.json", '{"state": "failed", "reason": "x"}'), "x.json",

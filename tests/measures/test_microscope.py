@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from repro.batches.mask import content_keys
+from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
 from repro.measures.batch_text import BATCH_EXHIBIT, batch_exhibit, shorten
@@ -107,6 +108,18 @@ def test_a_run_that_stores_no_vectors_is_seen_through_the_same_surrogate() -> No
     fresh = BatchViewer(Inputs(plain), always_scores=True)(rows)
     assert fresh.scores_BM == pytest.approx(BatchViewer(stored)(rows).scores_BM, abs=5e-3)
     assert BatchViewer(Inputs(plain))(rows).scores_BM is None
+
+
+def test_a_surrogate_that_embeds_many_batches_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def counted(name: str) -> Surrogate:
+        loaded.append(name)
+        return load_surrogate(name)
+
+    monkeypatch.setattr("repro.train.batch_view.load_surrogate", counted)
+    told_of(base("smoke", sampler="random"))
+    assert loaded == [RUN.surrogate]
 
 
 def test_a_batch_that_is_not_there_is_refused() -> None:

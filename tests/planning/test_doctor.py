@@ -20,7 +20,7 @@ def found(name: str) -> Finding:
 
 
 def test_every_scale_has_a_finding_and_nothing_is_made(own_home: Path) -> None:
-    findings = examine()
+    findings = list(examine())
     assert [one.what for one in findings if one.what.startswith("data for")] == [f"data for {name}" for name in ORDER]
     assert not own_home.exists()
 

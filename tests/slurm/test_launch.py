@@ -138,10 +138,10 @@ def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_n
 def test_a_line_break_never_becomes_a_line_of_a_script(
     slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ValueError, match="must be one line"):
+    with pytest.raises(ValueError, match="breaks a line"):
         start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(hooks=HOOKS), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
-    with pytest.raises(ValueError, match="must be one line"):
+    with pytest.raises(ValueError, match="breaks a line"):
         launch(*RUNS[:1])
     assert submitted(slurm_in_name_only) == {}
 

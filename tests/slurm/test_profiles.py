@@ -59,7 +59,7 @@ def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message
 
 def test_a_profiles_own_name_is_one_line(own: Path) -> None:
     own.write_text('["a\\nb"]\npartition = "x"')
-    with pytest.raises(ValueError, match="must be one line"):
+    with pytest.raises(ValueError, match="breaks a line"):
         profile_named("a\nb")
 
 

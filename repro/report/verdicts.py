@@ -1,0 +1,134 @@
+"""Verdicts kept from one command to the next: the same claims on the same records are judged once.
+
+A file for each experiment, scale and owner of the records. Its key is a digest of all that decides: the source and the
+versions behind the judge, the claims and runs as they are declared, and the bytes of every record that has a say (the
+wanted ones, and all published ones, from which the judge knows how much seeds move a number). A file that is not there,
+is damaged or has another key is no answer, and what cannot be written is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from functools import cache, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from repro.claims.estimate import Estimate
+from repro.claims.judge import Judgement
+from repro.spec import Claim, Run, Unit
+from repro.spec.identity import run_id
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import json_object
+from repro.storage.paths import PACKAGE, SOURCES
+
+DECIDING_FOLDERS = (PACKAGE / "claims", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
+"""The folders whose source decides a verdict; a claim may hold a function, so those that declare claims, too."""
+DECIDING_PACKAGES = ("numpy", "scipy")
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+OF_A_RECORD = (".json", ".npz")
+
+
+@dataclass(frozen=True)
+class KeptVerdicts:
+    """Where the verdicts of one experiment are kept, and the digest of all that decides them."""
+
+    path: Path
+    key: str
+
+    def read(self, claims: Sequence[Claim]) -> list[Judgement] | None:
+        """Return the kept verdicts on the claims; None when there are none that can be believed."""
+        try:
+            content = json_object(self.path)
+            if content["key"] != self.key or content["sha256"] != _digest(content["verdicts"]):
+                return None
+            rows = json.loads(content["verdicts"])
+            return [_judgement(claim, row) for claim, row in zip(claims, rows, strict=True)]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def write(self, judged: Sequence[Judgement]) -> None:
+        """Keep verdicts; in a folder that cannot be written, none."""
+        verdicts = json.dumps([_row(one) for one in judged])  # a text of its own: it may hold nan
+        content = {"key": self.key, "sha256": _digest(verdicts), "verdicts": verdicts}
+        with suppress(OSError, ValueError), whole_file(self.path) as part:
+            part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def key_of(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, *, judged: Path, pool: Path) -> str:
+    """Return the digest of all that decides the verdicts on claims at a scale.
+
+    Of the folder `judged` the records of the wanted runs count, of `pool` all there are.
+    """
+    ids = [run_id(run) for run in wanted]
+    known = _digests(pool)
+    own = known if judged == pool else _digests(judged)
+    decides = {
+        "code": source_digest(DECIDING_FOLDERS),
+        "versions": _versions(),
+        "scale": scale,
+        "claims": ADDRESS.sub("", repr(claims)),
+        "judged": {id: [own.get(id + suffix) for suffix in OF_A_RECORD] for id in ids},
+        "pool": known,
+    }
+    return _digest(json.dumps(decides, sort_keys=True))
+
+
+@cache
+def source_digest(folders: Sequence[Path]) -> str:
+    """Return the digest of the Python files in some folders, by name and content."""
+    found = hashlib.sha256()
+    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
+        content = path.read_bytes()
+        found.update(f"{path.name} {len(content)} ".encode() + content)
+    return found.hexdigest()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in DECIDING_PACKAGES}}
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the digest of each file of a record in a folder, by name; of a folder that is not there, none."""
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as entries:
+        stamps = {one: one.stat() for one in entries if one.name.endswith(OF_A_RECORD) and one.is_file()}
+    return {one.name: _file_digest(one.path, stamp.st_mtime_ns, stamp.st_size) for one, stamp in stamps.items()}
+
+
+@lru_cache(maxsize=8192)
+def _file_digest(path: str, changed: int, size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _row(judged: Judgement) -> dict[str, Any]:
+    """Return a judgement as plain values, its claim by id."""
+    row = {one.name: getattr(judged, one.name) for one in fields(judged) if one.name != "claim"}
+    plain = {"unit": asdict(judged.unit), "estimate": judged.estimate and asdict(judged.estimate)}
+    return row | plain | {"estimates": [asdict(one) for one in judged.estimates], "id": judged.claim.id}
+
+
+def _judgement(claim: Claim, row: Mapping[str, Any]) -> Judgement:
+    values = dict(row)
+    if values.pop("id") != claim.id:
+        raise ValueError(f"verdicts of other claims than {claim.id}")
+    deciding, all_of = values["estimate"], values["estimates"]
+    values |= {"unit": Unit(**values["unit"]), "estimates": tuple(map(_estimate, all_of))}
+    return Judgement(claim, **values | {"estimate": deciding and _estimate(deciding)})
+
+
+def _estimate(values: Mapping[str, Any]) -> Estimate:
+    return Estimate(**{**values, "unit": Unit(**values["unit"])})

@@ -1,0 +1,204 @@
+"""A kept verdict is the one that judging again would give; whatever decides it makes it judged again."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.claims.judge import Judgement
+from repro.records.store import write_record
+from repro.report import artefacts as views
+from repro.report.verdicts import source_digest
+from repro.spec import Claim, Experiment, Run, base, grid, term
+from repro.spec.identity import run_id
+from repro.spec.registry import experiments
+from repro.storage.paths import verdicts_folder
+
+NDCG = "{suite}/mean/ndcg_at_10"
+RUNS = grid(base("desk"), batch_size=(64, 128, 256), seed=(0, 1, 2))
+
+
+def above(id: str, better: int, delta: float | None = None) -> Claim:
+    pairs = [(term(NDCG, batch_size=better), term(NDCG, batch_size=64))]
+    return Claim.order(id, f"{better}", pairs=pairs, delta=delta, source="here", because="a test")
+
+
+CLAIMS = (above("X.a", 128), above("X.b", 256, delta=0.001), above("X.missing", 512))
+EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(), claims=CLAIMS)
+
+
+def write(folder: Path, run: Run, gain: float = 0.0) -> None:
+    spread = np.random.default_rng([run.seed, run.batch_size]).uniform(0.2, 0.6, 50).astype(np.float32)
+    scores = spread + np.float32(run.batch_size / 1000 + gain)
+    write_record(
+        folder,
+        run,
+        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
+        arrays={"desk": scores},
+        provenance={"suite": {"datasets": [{"name": "a", "family": "f", "num_queries": 50}]}},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Records made by hand, in the place of the published ones."""
+    made = tmp_path / "published"
+    for run in RUNS:
+        write(made, run)
+    monkeypatch.setattr(views, "RECORDS", {"published": lambda: made, "yours": lambda: tmp_path / "yours"})
+    return made
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return how often claims were judged anew since it was last asked."""
+    judged: list[int] = []
+    real = views.judge_all
+
+    def counted(*values: object, **named: object) -> list[Judgement]:
+        judged.append(1)
+        return real(*values, **named)  # type: ignore[arg-type]
+
+    def ask() -> int:
+        found = len(judged)
+        judged.clear()
+        return found
+
+    monkeypatch.setattr(views, "judge_all", counted)
+    return ask
+
+
+def verdicts(experiment: Experiment = EXPERIMENT, whose: str = "published") -> str:
+    """The verdicts in every field; as text, in which nan is like nan."""
+    return repr([replace(one, claim=CLAIMS[0]) for one in views.judgements(experiment, "desk", whose)])
+
+
+def test_kept_verdicts_are_those_that_were_judged(folder: Path, times: Callable[[], int]) -> None:
+    first = verdicts()
+    assert times() == 1
+    assert verdicts() == first and times() == 0
+    assert [one.claim for one in views.judgements(EXPERIMENT, "desk")] == list(CLAIMS)
+
+
+@pytest.mark.parametrize("number", [1, 4, 14, 18])
+def test_published_verdicts_are_the_same_when_they_were_kept(number: int, times: Callable[[], int]) -> None:
+    experiment = next(one for one in experiments() if one.number == number)
+    first = repr(views.judgements(experiment, "desk"))
+    assert times() == 1
+    assert repr(views.judgements(experiment, "desk")) == first and times() == 0
+
+
+def change_a_record(folder: Path) -> None:
+    write(folder, RUNS[0], gain=-0.05)
+
+
+def add_a_seed(folder: Path) -> None:
+    write(folder, replace(RUNS[0], seed=7))
+
+
+def remove_a_record(folder: Path) -> None:
+    (folder / f"{run_id(RUNS[0])}.json").unlink()
+
+
+@pytest.mark.parametrize("change", [change_a_record, add_a_seed, remove_a_record])
+def test_a_record_that_changes_comes_or_goes_is_judged_anew(
+    folder: Path, times: Callable[[], int], change: Callable[[Path], None]
+) -> None:
+    verdicts()
+    times()
+    change(folder)
+    told = verdicts()
+    assert times() == 1
+    for path in verdicts_folder().iterdir():
+        path.unlink()
+    assert told == verdicts()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        (above("X.a", 256), *CLAIMS[1:]),
+        (CLAIMS[0], above("X.b", 256, delta=0.5), CLAIMS[2]),
+        (replace(CLAIMS[0], seen_seeds=(0,)), *CLAIMS[1:]),
+        CLAIMS[:2],
+    ],
+)
+def test_a_claim_with_another_comparison_or_bar_is_judged_anew(
+    folder: Path, times: Callable[[], int], changed: tuple[Claim, ...]
+) -> None:
+    verdicts()
+    times()
+    other = replace(EXPERIMENT, claims=changed)
+    told = verdicts(other)
+    assert times() == 1
+    verdicts_folder().joinpath("99-desk-published.json").unlink()
+    assert told == verdicts(other)
+
+
+def test_another_seed_that_is_wanted_is_judged_anew(folder: Path, times: Callable[[], int]) -> None:
+    verdicts()
+    wanted = (*RUNS, *(replace(run, seed=3) for run in RUNS[::3]))
+    verdicts(replace(EXPERIMENT, runs=lambda scale: wanted))
+    assert times() == 2
+
+
+def test_another_judge_judges_anew(folder: Path, times: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    source = folder.parent / "source"
+    source.mkdir()
+    (source / "judge.py").write_text("ALPHA = 0.05\n")
+    monkeypatch.setattr("repro.report.verdicts.DECIDING_FOLDERS", (source,))
+    verdicts()
+    verdicts()
+    assert times() == 1
+    (source / "judge.py").write_text("ALPHA = 0.01\n")
+    source_digest.cache_clear()  # as a new command would
+    verdicts()
+    assert times() == 1
+
+
+def test_your_records_and_the_published_are_kept_apart(folder: Path, times: Callable[[], int]) -> None:
+    published = verdicts()
+    for run in RUNS:
+        write(folder.parent / "yours", run, gain=float(run.seed))
+    assert verdicts(whose="yours") != published
+    assert times() == 2
+    assert verdicts() == published and times() == 0
+
+
+def broken(content: bytes) -> list[bytes]:
+    rows = json.loads(content)
+    lie = {**rows, "verdicts": rows["verdicts"].replace("HOLDS", "DIFFERS").replace("UNDECIDED", "HOLDS")}
+    return [b"", content[:-20], b"[]", b"{}", b"null", b"\xff\xfe", json.dumps(lie).encode()]
+
+
+@pytest.mark.parametrize("how", range(7))
+def test_damaged_verdicts_are_judged_anew(folder: Path, times: Callable[[], int], how: int) -> None:
+    told = verdicts()
+    (path,) = verdicts_folder().iterdir()
+    damaged = broken(path.read_bytes())[how]
+    assert damaged != path.read_bytes()
+    path.write_bytes(damaged)
+    times()
+    assert verdicts() == told and times() == 1
+    assert verdicts() == told and times() == 0, "and are whole again"
+
+
+def test_a_folder_that_cannot_hold_verdicts_costs_only_time(folder: Path, times: Callable[[], int]) -> None:
+    verdicts_folder().parent.mkdir(parents=True, exist_ok=True)
+    verdicts_folder().write_text("a file in the place of the folder")
+    assert verdicts() == verdicts() and times() == 2
+
+
+def test_a_record_that_cannot_be_read_is_named_each_time(
+    folder: Path, times: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / f"{run_id(RUNS[0])}.json"
+    path.write_text("no record")
+    for _ in range(2):
+        monkeypatch.setattr("repro.records.store._NAMED", set())  # as a new command has it
+        verdicts()
+        assert path.name in capsys.readouterr().err
+    assert times() == 2
