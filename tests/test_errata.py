@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from repro.batches.mask import content_keys
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
 from repro.inputs.stages import stages_of
@@ -11,23 +12,14 @@ from repro.model.prompts import PROMPTS
 from repro.spec import base
 from repro.train.trainer import build_filter
 
-
-class Texts:
-    """Pairs of which only the documents' texts are asked."""
-
-    def __len__(self) -> int:
-        return 12
-
-    def texts(self, side: str, rows: np.ndarray) -> list[str]:
-        """Return texts that all differ."""
-        return [f"{side} {row}" for row in rows]
+KEYS = content_keys([f"document {row}" for row in range(12)])
 
 
 def test_the_filter_compares_queries_with_documents() -> None:
     generator = np.random.default_rng(0)
     vectors = {side: generator.normal(size=(12, 4)).astype(np.float32) for side in ("query", "document")}
     run = base("smoke", filter="surrogate")
-    judge = build_filter(SimpleNamespace(run=run, pairs=Texts(), embeddings=vectors.__getitem__, negatives=None))
+    judge = build_filter(SimpleNamespace(run=run, content_keys=KEYS, embeddings=vectors.__getitem__, negatives=None))
     pairs_B = np.array([7, 2, 9, 4, 0])
 
     def by_loop(left: str, right: str) -> np.ndarray:
@@ -53,7 +45,7 @@ def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_sur
     def judged(model: str | None) -> tuple[np.ndarray, float]:
         run = base("smoke", filter="surrogate", filter_model=model)
         vectors = {"embeddings": surrogate.__getitem__, "filter_embeddings": own.__getitem__}
-        found = build_filter(SimpleNamespace(run=run, pairs=Texts(), negatives=None, **vectors))(pairs_B)
+        found = build_filter(SimpleNamespace(run=run, content_keys=KEYS, negatives=None, **vectors))(pairs_B)
         return np.asarray(found.masked), found.difficulty
 
     def masked_by(vectors: dict[str, np.ndarray]) -> np.ndarray:

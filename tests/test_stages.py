@@ -136,3 +136,25 @@ def test_numbers_out_of_range_and_cut_files_are_named(
         execute(RUN, progress=quiet)
     assert not (local_records() / f"{run_id(RUN)}.json").exists()
     assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
+
+
+def test_a_disk_too_small_for_a_stage_is_said_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    free, started = shutil.disk_usage(tmp_path).free, []
+    stage = Stage("large", {}, lambda folder: started.append(folder), (), lambda: free + 10 * 2**30)
+    with pytest.raises(
+        ValueError, match=rf"stage large needs about [\d.]+ GiB in {tmp_path}/stages/large, where .* free"
+    ):
+        stage.build()
+    assert not started and not list((tmp_path / "stages").glob("large/[0-9a-f]*[0-9a-f]"))
+
+
+def test_stages_say_how_large_they_will_be(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the byte but for headers where it follows from the number of pairs; for tokens at most twice what they are."""
+    monkeypatch.setenv("REPRO_HOME", str(built))
+    for stage in Inputs(RUN).graph.stages:
+        if stage.num_bytes is None:
+            continue
+        found = sum(path.stat().st_size for path in stage.path.rglob("*.npy")) - 128 * len([*stage.path.rglob("*.npy")])
+        most = 2 * found if stage.name == "tokens" else found
+        assert found <= stage.num_bytes() <= most, stage.name

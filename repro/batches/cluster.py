@@ -5,10 +5,12 @@ Steps, for every domain with n pairs:
 2. The points are 2n rows: query ⊕ document for all pairs, then document ⊕ query for all pairs (Euclidean distance; both
    halves have length 1, so this is the paper's sum of the two inner products).
 3. FAISS K-means on all of them, 100 iterations, best of 3 attempts by the objective. FAISS would sub-sample 256 points
-   a centroid; that is switched off in its constructor, where alone it works.
-4. A pair belongs to the nearest returned centroid of its query ⊕ document; centroids that no pair belongs to go away.
+   a centroid; that is switched off in its constructor, where alone it works. Only a domain that is too large for it is
+   fitted on a sample, which `repro/batches/fit.py` declares; stage and record say on how many pairs.
+4. Every pair belongs to the nearest returned centroid of its query ⊕ document; centroids of no pair go away.
 
-Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimensions, K clusters.
+Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimensions, K clusters. Memory: the points that
+one domain is fitted on (several small ones side by side), and a block of the rest.
 """
 
 from __future__ import annotations
@@ -21,12 +23,11 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from repro.seeds import derive
-from repro.storage.arrays import load_array
+from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
+from repro.seeds import derive, generator_for
+from repro.storage.arrays import blocks_of, give_back, load_array
 from repro.storage.atomic import whole_file
 
-NUM_ITERATIONS = 100
-NUM_ATTEMPTS = 3
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
 LARGE_DOMAIN = 100_000
@@ -80,38 +81,51 @@ def cluster_pairs(
     """
     domains, counts = np.unique(domain_codes_N, return_counts=True)
     _check(cluster_size, counts)
-    order_N = np.argsort(domain_codes_N, kind="stable")
-    rows_of_domain = np.split(order_N, np.cumsum(counts)[:-1])
+    vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
+    rows_of_domain = np.split(np.argsort(domain_codes_N, kind="stable"), np.cumsum(counts)[:-1])
+    assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
 
-    def cluster(place: int) -> tuple[np.ndarray, np.ndarray]:
-        rows = rows_of_domain[place]
-        paired_nW = _side_by_side(query_embeddings_ND[rows], document_embeddings_ND[rows])
-        return _cluster_domain(paired_nW, cluster_size, derive(seed, "clusters", int(domains[place])))
+    def cluster(place: int) -> np.ndarray:
+        rows, seed_of_domain = rows_of_domain[place], derive(seed, "clusters", int(domains[place]))
+        centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
+        give_back(query_embeddings_ND, document_embeddings_ND)
+        return centroids_KW
 
     found = _run_for_domains(cluster, counts)
-    num_clusters = np.array([len(centroids_KW) for centroids_KW, _ in found])
-    firsts = np.cumsum(num_clusters) - num_clusters
-    assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
-    for rows, first, (_, nearest_n) in zip(rows_of_domain, firsts, found, strict=True):
-        assignment_N[rows] = first + nearest_n
-    centroids_KD = np.concatenate([centroids_KW for centroids_KW, _ in found])
-    return Clusters(assignment_N, centroids_KD, np.repeat(domains, num_clusters).astype(np.int32))
+    num_clusters = np.array([len(centroids_KW) for centroids_KW in found])
+    for rows, first in zip(rows_of_domain, np.cumsum(num_clusters) - num_clusters, strict=True):
+        assignment_N[rows] += first
+    return Clusters(assignment_N, np.concatenate(found), np.repeat(domains, num_clusters).astype(np.int32))
 
 
 def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
     """Return the centroids (K, W) of the paired points: the attempt with the lowest objective."""
     width = paired_nW.shape[1] // 2
-    points_PW = np.concatenate([paired_nW, np.roll(paired_nW, width, axis=1)])
-    attempts = [_one_attempt(points_PW, num_clusters, derive(seed, attempt)) for attempt in range(NUM_ATTEMPTS)]
-    return min(attempts, key=lambda attempt: attempt[0])[1]
+    return _best_attempt(np.concatenate([paired_nW, np.roll(paired_nW, width, axis=1)]), num_clusters, seed)
 
 
-def nearest_centroid(points_nW: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest centroid of each point, int64 (n,)."""
-    index = faiss.IndexFlatL2(centroids_KW.shape[1])
-    index.add(centroids_KW)
-    starts = range(0, len(points_nW), ROWS_PER_SEARCH)
-    return np.concatenate([index.search(points_nW[s : s + ROWS_PER_SEARCH], 1)[1][:, 0] for s in starts])
+@dataclass(frozen=True)
+class _Vectors:
+    """The stored vectors of all pairs, (N, D) each, read by rows."""
+
+    queries_ND: np.ndarray
+    documents_ND: np.ndarray
+
+    def paired(self, rows: np.ndarray) -> np.ndarray:
+        """Return query ⊕ document of these rows, float32 (n, W)."""
+        sides = [self.queries_ND[rows], self.documents_ND[rows]]
+        return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
+
+    def points(self, rows: np.ndarray) -> np.ndarray:
+        """Return query ⊕ document of these rows, then document ⊕ query of them, float32 (2n, W)."""
+        width = self.queries_ND.shape[1]
+        points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
+        for part in blocks_of(len(rows), ROWS_PER_SEARCH):
+            swapped = slice(len(rows) + part.start, len(rows) + part.stop)
+            points_PW[part, :width] = points_PW[swapped, width:] = self.queries_ND[rows[part]]
+            points_PW[part, width:] = points_PW[swapped, :width] = self.documents_ND[rows[part]]
+            give_back(self.queries_ND, self.documents_ND)
+        return points_PW
 
 
 def _check(cluster_size: int, counts: np.ndarray) -> None:
@@ -125,15 +139,13 @@ def _check(cluster_size: int, counts: np.ndarray) -> None:
         )
 
 
-def _run_for_domains(
-    cluster: Callable[[int], tuple[np.ndarray, np.ndarray]], counts: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]]:
+def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
     """Run `cluster` for every domain: small domains side by side with one thread each, large ones with all threads.
 
     Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy.
     """
     num_workers = 1 if faiss.get_num_gpus() else faiss.omp_get_max_threads()
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    found: dict[int, np.ndarray] = {}
     is_large = counts >= LARGE_DOMAIN
     with ThreadPoolExecutor(num_workers, initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
         small = np.flatnonzero(~is_large).tolist()
@@ -143,19 +155,40 @@ def _run_for_domains(
     return [found[place] for place in range(len(counts))]
 
 
-def _side_by_side(queries_nD: np.ndarray, documents_nD: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(np.concatenate([queries_nD, documents_nD], axis=1), dtype=np.float32)
-
-
-def _cluster_domain(paired_nW: np.ndarray, cluster_size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    num_clusters = -(-len(paired_nW) // cluster_size)
+def _cluster_domain(
+    vectors: _Vectors, rows_n: np.ndarray, cluster_size: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centroids of a domain (K, W), and the one of each of its pairs, int32 (n,)."""
+    num_clusters = clusters_of(len(rows_n), cluster_size)
     if num_clusters == 1:
+        paired_nW = vectors.paired(rows_n)
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
-        return centroid_W[None], np.zeros(len(paired_nW), dtype=np.int64)
-    centroids_KW = paired_kmeans(paired_nW, num_clusters, seed=seed)
-    used, nearest_n = np.unique(nearest_centroid(paired_nW, centroids_KW), return_inverse=True)
-    return centroids_KW[used], nearest_n
+        return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
+    fitted, num_fitted = rows_n, num_fitted_pairs(len(rows_n), cluster_size)
+    if num_fitted < len(rows_n):
+        places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
+        fitted = rows_n[np.sort(places)]
+    centroids_KW = _best_attempt(vectors.points(fitted), num_clusters, seed)
+    nearest_n = _nearest_of_all(vectors, rows_n, centroids_KW)
+    used = np.flatnonzero(np.bincount(nearest_n))
+    return centroids_KW[used], np.searchsorted(used, nearest_n).astype(np.int32)
+
+
+def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest centroid of each pair, int32 (n,); a block of pairs in memory."""
+    index = faiss.IndexFlatL2(centroids_KW.shape[1])
+    index.add(centroids_KW)
+    nearest_n = np.empty(len(rows_n), dtype=np.int32)
+    for part in blocks_of(len(rows_n), ROWS_PER_SEARCH):
+        nearest_n[part] = index.search(vectors.paired(rows_n[part]), 1)[1][:, 0]
+        give_back(vectors.queries_ND, vectors.documents_ND)
+    return nearest_n
+
+
+def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
+    attempts = [_one_attempt(points_PW, num_clusters, derive(seed, attempt)) for attempt in range(NUM_ATTEMPTS)]
+    return min(attempts, key=lambda attempt: attempt[0])[1]
 
 
 def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[float, np.ndarray]:

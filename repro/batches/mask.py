@@ -15,10 +15,13 @@ Shapes: Q queries, B pairs, H hard negatives a pair, M = B·(1 + H) documents.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+from repro.storage.arrays import ArrayWriter
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +34,13 @@ def content_keys(texts: Sequence[str]) -> np.ndarray:
     normal = (" ".join(text.casefold().split()).encode() for text in texts)
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normal)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
+
+
+def write_content_keys(path: Path, blocks: Iterable[Sequence[str]]) -> None:
+    """Write the keys of blocks of texts as one .npy file, int64 (N,); memory holds one block."""
+    with ArrayWriter(path, "int64") as keys:
+        for block in blocks:
+            keys.append(content_keys(block))
 
 
 def mask_false_negatives(

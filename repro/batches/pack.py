@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from repro.batches.cluster import Clusters
 from repro.batches.tour import greedy_tour
 from repro.seeds import generator_for
+from repro.storage.arrays import array_to_fill, give_back
 
 PACKINGS = ("random", "greedy")
 
@@ -38,16 +40,36 @@ class Domains:
         The rows that sit out are a window that moves through the domain epoch by epoch, so that no row sits out for the
         (n+1)-th time before every row has sat out n times.
         """
-        rows = self.rows_N[self.starts[place] : self.starts[place + 1]]
+        rows = np.asarray(self.rows_N[self.starts[place] : self.starts[place + 1]])
         num_out = len(rows) % batch_size
         return np.roll(rows, -epoch * num_out % max(1, len(rows)))[num_out:]
 
 
-def group_by_domain(domain_codes_N: np.ndarray, seed: int) -> Domains:
-    """Group the rows 0 … N − 1 by domain, shuffled inside each."""
-    shuffled_N = generator_for(seed, "rows inside domains").permutation(len(domain_codes_N))
-    rows_N = shuffled_N[np.argsort(domain_codes_N[shuffled_N], kind="stable")]
-    codes, counts = np.unique(domain_codes_N, return_counts=True)
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of an epoch as they were cut, and the order in which they come: batch n is `rows_EB[order_E[n]]`."""
+
+    rows_EB: np.ndarray
+    order_E: np.ndarray
+
+    def at(self, place: int) -> np.ndarray:
+        """Return one batch, int64 (B,)."""
+        return np.asarray(self.rows_EB[self.order_E[place]], dtype=np.int64)
+
+    def all(self) -> np.ndarray:
+        """Return all batches in their order, int64 (E, B), in memory."""
+        return self.rows_EB[self.order_E].astype(np.int64)
+
+
+def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None = None) -> Domains:
+    """Group the rows 0 … N − 1 by domain, shuffled inside each; many rows lie in a nameless file in `folder`."""
+    num_rows = len(domain_codes_N)
+    shuffled_N = generator_for(seed, "rows inside domains").permutation(num_rows).astype(_narrowest(num_rows))
+    rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
+    codes, number_N = _numbered(domain_codes_N)
+    rows_N[:] = shuffled_N[_stable_order(number_N[shuffled_N])]
+    give_back(rows_N)
+    counts = np.bincount(number_N)
     return Domains(rows_N, np.concatenate([[0], np.cumsum(counts)]), codes)
 
 
@@ -58,15 +80,26 @@ def pack_epoch(
     seed: int,
     epoch: int,
     line_up: Callable[[np.ndarray, np.random.Generator], np.ndarray],
-) -> np.ndarray:
-    """Return the batches of one epoch, int64 (E, B); `line_up(rows, generator)` puts the rows of one domain in order"""
-    rng = generator_for(seed, "batches", epoch)
-    pieces = []
+    folder: Path | None = None,
+) -> Epoch:
+    """Return the batches of one epoch; `line_up(rows, generator)` puts the rows of one domain in order.
+
+    Memory holds the rows of one domain; those of a large epoch lie in a nameless file in `folder`.
+    """
+    rng, start = generator_for(seed, "batches", epoch), 0
+    num_batches = int((np.diff(domains.starts) // batch_size).sum())
+    rows_EB = array_to_fill((num_batches, batch_size), domains.rows_N.dtype.str, folder)
     for place in range(len(domains.codes)):
         rows = domains.rows_in_epoch(place, batch_size=batch_size, epoch=epoch)
-        pieces.append(line_up(rows, rng).reshape(-1, batch_size))
-    batches_EB = np.concatenate(pieces).astype(np.int64)
-    return batches_EB[rng.permutation(len(batches_EB))]
+        stop = start + len(rows) // batch_size
+        rows_EB[start:stop] = line_up(rows, rng).reshape(-1, batch_size)
+        give_back(rows_EB, domains.rows_N)
+        start = stop
+    return Epoch(rows_EB, rng.permutation(num_batches))
+
+
+def _narrowest(num_rows: int) -> type[np.signedinteger]:
+    return np.int32 if num_rows < 2**31 else np.int64
 
 
 def line_up_at_random(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -81,12 +114,28 @@ def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, 
 
     def line_up(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         shuffled = rng.permutation(rows)
-        present, cluster_of_row = np.unique(clusters.assignment_N[shuffled], return_inverse=True)
+        present, cluster_of_row = _numbered(clusters.assignment_N[shuffled])
         order = order_clusters(clusters.centroids_KD[present], packing=packing, rng=rng)
         position_of_cluster = np.argsort(order)
-        return shuffled[np.argsort(position_of_cluster[cluster_of_row], kind="stable")]
+        return shuffled[_stable_order(position_of_cluster[cluster_of_row])]
 
     return line_up
+
+
+def _numbered(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `np.unique` with its inverse does; without a sort where the codes lie close together."""
+    least, most = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
+    if most - least > 4 * len(codes_n) + 2**16:
+        return np.unique(codes_n, return_inverse=True)
+    counts = np.bincount(codes_n - least)
+    number_of = np.cumsum(counts > 0, dtype=np.int32) - 1
+    return np.flatnonzero(counts) + least, number_of[codes_n - least]
+
+
+def _stable_order(numbers_n: np.ndarray) -> np.ndarray:
+    """Return the stable order of small numbers from 0 on: numpy sorts 16 bits in one pass, more by comparing."""
+    is_narrow = int(numbers_n.max(initial=0)) < 2**16
+    return np.argsort(numbers_n.astype(np.uint16) if is_narrow else numbers_n, kind="stable")
 
 
 def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Generator) -> np.ndarray:

@@ -6,6 +6,7 @@ Steps:
 2. Every epoch is packed anew (see `pack.py`); its number of batches is the same each time, known before the first.
 3. Step s is batch s modulo that number, of epoch s divided by it. Nothing else is remembered, so a run that is resumed
    sees the batches it would have seen.
+4. An epoch of many pairs lies in a nameless file, and so do the rows of the domains: memory holds one domain at a time.
 
 Shapes: N pairs, E batches an epoch, B pairs a batch.
 """
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from repro.batches.cluster import Clusters
-from repro.batches.pack import group_by_domain, line_up_at_random, line_up_clusters, pack_epoch
+from repro.batches.pack import Epoch, group_by_domain, line_up_at_random, line_up_clusters, pack_epoch
 
 KINDS = ("random", "domain", "cluster")
 
@@ -53,15 +55,20 @@ class BatchSampler:
         seed: int,
         clusters: Clusters | None = None,
         packing: str = "random",
+        folder: Path | None = None,
     ) -> None:
-        """ValueError for an unknown word, for clusters missing, unwanted or of other data, for a batch never filled."""
+        """Pack in memory, or what is large, in nameless files in `folder`.
+
+        ValueError for an unknown word, for clusters missing, unwanted or of other data, for a batch never filled.
+        """
         self._line_up = _line_up(kind, domain_codes_N, clusters, packing)
         self.batch_size, self.seed = batch_size, seed
         codes_N = np.zeros(len(domain_codes_N), np.int32) if kind == "random" else np.asarray(domain_codes_N)
-        self._domains = group_by_domain(codes_N, seed)
+        self._folder = folder
+        self._domains = group_by_domain(codes_N, seed, folder)
         self._counts = np.diff(self._domains.starts)
         _check_batch_size(batch_size, self._counts)
-        self._epoch, self._batches_EB = -1, np.empty((0, batch_size), dtype=np.int64)
+        self._epoch, self._packed = -1, Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
 
     def __len__(self) -> int:
         """Batches an epoch, the same for every epoch."""
@@ -77,16 +84,25 @@ class BatchSampler:
     def at(self, step: int) -> np.ndarray:
         """Return the batch of a step counted from the start of the run: pair indices, int64 (B,)."""
         epoch, place = divmod(step, len(self))
-        return self.epoch(epoch)[place]
+        return self._pack(epoch).at(place)
 
     def epoch(self, epoch: int) -> np.ndarray:
-        """Return all batches of an epoch in their order, int64 (E, B); the last epoch asked for is kept."""
+        """Return all batches of an epoch in their order, int64 (E, B), in memory."""
+        return self._pack(epoch).all()
+
+    def _pack(self, epoch: int) -> Epoch:
+        """Return an epoch; the last one asked for is kept."""
         if epoch != self._epoch:
-            self._batches_EB = pack_epoch(
-                self._domains, batch_size=self.batch_size, seed=self.seed, epoch=epoch, line_up=self._line_up
+            self._packed = pack_epoch(
+                self._domains,
+                batch_size=self.batch_size,
+                seed=self.seed,
+                epoch=epoch,
+                line_up=self._line_up,
+                folder=self._folder,
             )
             self._epoch = epoch
-        return self._batches_EB
+        return self._packed
 
     def state_at(self, step: int) -> SamplerState:
         """Return what a checkpoint keeps after `step` batches."""

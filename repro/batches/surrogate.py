@@ -1,7 +1,8 @@
 """Surrogate embeddings: every text once through a fixed encoder, for clusters, filter and difficulty (§4.1, §5).
 
 Steps:
-1. Repeated texts are embedded once. The rest is sorted by length and handed on in blocks.
+1. Texts are handed on in blocks, one block in memory, repeated texts of a block once: in their order where a text's
+   vector does not depend on its neighbours, else longest first, so that a block has texts of similar length.
 2. A block becomes unit vectors. `minilm`: all-MiniLM-L6-v2, mean over tokens; batches of a fixed number of tokens, so
    that little is padding. `minilm-words`: the mean of MiniLM's word vectors, rare words weighing more; no attention,
    hundreds of times faster, about three points of NDCG@10 worse. Any other name: a sentence-transformers model.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
+from repro.storage.arrays import blocks_of, give_back, map_to_fill
 from repro.storage.atomic import whole_file
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 NAMES = ("minilm", "minilm-words")
 TEXTS_PER_BLOCK = 4096
+TEXTS_PER_SPAN = 65_536
+"""That are read and sorted together, and those of the same length as the last of them."""
 WITH_OWN_CODE = ("nomic-ai/nomic-embed-text-v1",)
 """Models of the hub whose repository carries the code of the model: the paper's filter is one."""
 CPU_TOKENS_PER_BATCH = 4096
@@ -41,9 +45,29 @@ class Surrogate(Protocol):
     """A fixed encoder."""
 
     num_dimensions: int
+    looks_at_neighbours: bool
+    """Whether rounding differs with the other texts of a call, as it does where texts are padded together."""
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
+        ...
+
+
+class StoredTexts(Protocol):
+    """Texts that lie on disk: N of them, read by their numbers."""
+
+    def __len__(self) -> int: ...
+
+    def texts(self, rows: np.ndarray) -> list[str]:
+        """Return the texts of these rows."""
+        ...
+
+    def text_lengths(self) -> np.ndarray:
+        """Return the number of characters of each, int (N,)."""
+        ...
+
+    def give_back(self) -> None:
+        """Let go of the memory of what was read."""
         ...
 
 
@@ -58,7 +82,7 @@ def load_surrogate(name: str) -> Surrogate:
 
 def embed_texts(
     surrogate: Surrogate,
-    texts: Sequence[str],
+    texts: StoredTexts,
     path: Path,
     *,
     max_tokens: int,
@@ -68,29 +92,67 @@ def embed_texts(
 
     `progress(done, of)` is called after each block of distinct texts.
     """
-    if not texts:
+    if not len(texts):
         raise ValueError("there are no texts to embed")
-    # Equal texts become neighbours, and the longest come first, so that a lack of memory shows at once.
-    order = sorted(range(len(texts)), key=lambda n: (len(texts[n]), texts[n]), reverse=True)
+    done = 0
     with whole_file(path) as part:
-        vectors_ND = np.lib.format.open_memmap(
-            part, mode="w+", dtype=np.float16, shape=(len(texts), surrogate.num_dimensions)
-        )
-        for start in range(0, len(order), TEXTS_PER_BLOCK):
-            rows = order[start : start + TEXTS_PER_BLOCK]
-            place = {text: number for number, text in enumerate(dict.fromkeys(texts[n] for n in rows))}
+        vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
+        blocks = _longest_first(texts) if surrogate.looks_at_neighbours else _in_order(texts)
+        for rows, here in blocks:
+            place = {text: number for number, text in enumerate(dict.fromkeys(here))}
             vectors_UD = surrogate.embed(list(place), max_tokens)
-            vectors_ND[rows] = vectors_UD[[place[texts[n]] for n in rows]]
+            vectors_ND[rows] = vectors_UD[[place[text] for text in here]]
+            done += len(rows)
+            give_back(vectors_ND)
             if progress is not None:
-                progress(start + len(rows), len(order))
+                progress(done, len(texts))
         vectors_ND.flush()
     return np.load(path, mmap_mode="r")
+
+
+def _in_order(texts: StoredTexts) -> Iterator[tuple[np.ndarray, list[str]]]:
+    for block in blocks_of(len(texts), TEXTS_PER_BLOCK):
+        rows = np.arange(block.start, block.stop)
+        yield rows, texts.texts(rows)
+        texts.give_back()
+
+
+def _longest_first(texts: StoredTexts) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """Return blocks in the order of (length, text), the last first, equal texts as they come; one span in memory.
+
+    Equal texts become neighbours, and the longest come first, so that a lack of memory shows at once.
+    """
+    lengths_N = texts.text_lengths()
+    by_length_N = np.argsort(-lengths_N, kind="stable")
+    rows_left, texts_left = np.empty(0, np.int64), list[str]()
+    for start, stop in _spans(lengths_N[by_length_N]):
+        rows = by_length_N[start:stop]
+        here = texts.texts(rows)
+        texts.give_back()
+        order = sorted(range(len(here)), key=lambda n: (len(here[n]), here[n]), reverse=True)
+        rows_left = np.concatenate([rows_left, rows[order]])
+        texts_left += [here[n] for n in order]
+        whole = len(rows_left) if stop == len(by_length_N) else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
+        for block in blocks_of(whole, TEXTS_PER_BLOCK):
+            yield rows_left[block], texts_left[block]
+        rows_left, texts_left = rows_left[whole:], texts_left[whole:]
+
+
+def _spans(falling_N: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Return spans of at least `TEXTS_PER_SPAN`, but the last, that never end between two equal lengths."""
+    start, rising_N = 0, -falling_N
+    while start < len(falling_N):
+        last = min(start + TEXTS_PER_SPAN, len(falling_N)) - 1
+        stop = int(np.searchsorted(rising_N, rising_N[last], side="right"))
+        yield start, stop
+        start = stop
 
 
 class MiniLM:
     """all-MiniLM-L6-v2 from its wheel: the mean of its last states over tokens, float32 on a CPU, bfloat16 on a GPU."""
 
     num_dimensions = 384
+    looks_at_neighbours = True
 
     def __init__(self) -> None:
         import torch
@@ -128,6 +190,7 @@ class MiniLMWords:
     """
 
     num_dimensions = 128
+    looks_at_neighbours = False
 
     def __init__(self) -> None:
         from safetensors.numpy import load_file
@@ -156,6 +219,8 @@ class MiniLMWords:
 
 
 class _SentenceTransformerSurrogate:
+    looks_at_neighbours = True
+
     def __init__(self, name: str) -> None:
         from sentence_transformers import SentenceTransformer
 

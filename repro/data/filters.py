@@ -5,10 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.data.pairs import Row
+from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise
+
+ROWS_PER_LOOK = 8_192
 
 
 class EvaluatedTexts:
@@ -57,15 +63,14 @@ def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator
 
 def distinct_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
     """Leave out, and counts, rows whose normalised (query, document) pair came before."""
-    seen: set[int] = set()
-    for row in rows:
-        # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
-        key = pair_hash(row)
-        if key in seen:
-            removed["repeated_pair"] += 1
-        else:
-            seen.add(key)
-            yield row
+    # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
+    seen, hashed = SeenKeys(), ((pair_hash(row), row) for row in rows)
+    while block := list(islice(hashed, ROWS_PER_LOOK)):
+        is_first = seen.tell(np.array([key for key, _ in block], np.uint64)).tolist()
+        for (_, row), first in zip(block, is_first, strict=True):
+            removed["repeated_pair"] += not first
+            if first:
+                yield row
 
 
 def pair_hash(row: Row) -> int:

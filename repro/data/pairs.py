@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -34,10 +35,11 @@ class Row(NamedTuple):
 class Pairs:
     """Read-only view of training pairs; texts stay on disk until they are asked for."""
 
-    def __init__(self, table: pa.Table, rows: np.ndarray | None = None) -> None:
-        """Views `table`, or only its `rows` (int64 indices, in that order)."""
+    def __init__(self, table: pa.Table, rows: np.ndarray | None = None, mapped: mmap.mmap | None = None) -> None:
+        """Views `table`, or only its `rows` (int64 indices, in that order); `mapped` is the file it lies in."""
         self._table = table
         self._rows = rows
+        self._mapped = mapped
         lengths = [len(chunk) for chunk in table.column("id").chunks]
         self._chunk_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
@@ -47,6 +49,23 @@ class Pairs:
     def texts(self, side: Side, indices: Indices) -> list[str]:
         """Return the queries or the documents of the pairs at `indices`, in that order."""
         return self._gather(side, indices)
+
+    def blocks(self, side: Side, size: int = ROWS_PER_BATCH) -> Iterator[list[str]]:
+        """Return all texts of a side in order, a block at a time; memory holds one block."""
+        for start in range(0, len(self), size):
+            yield self.texts(side, np.arange(start, min(start + size, len(self))))
+            self.give_back()
+
+    def text_lengths(self, side: Side) -> np.ndarray:
+        """Return the number of characters of each text of a side, int32 (N,)."""
+        lengths = pc.utf8_length(self._table.column(side)).to_numpy().astype(np.int32, copy=False)
+        self.give_back()
+        return lengths if self._rows is None else lengths[self._rows]
+
+    def give_back(self) -> None:
+        """Let go of the pages of the file that were looked at: they count as memory of this process until then."""
+        if self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def ids(self, indices: Indices | None = None) -> list[str]:
         """Return the stable ids of the pairs at `indices` (all of them when None)."""
@@ -61,7 +80,7 @@ class Pairs:
     def take(self, indices: Indices) -> Pairs:
         """Return a view of these pairs only; nothing is copied."""
         chosen = self._to_rows(indices)
-        return Pairs(self._table, chosen)
+        return Pairs(self._table, chosen, self._mapped)
 
     @property
     def domain_names(self) -> tuple[str, ...]:
@@ -84,13 +103,20 @@ class Pairs:
         return self._select_codes("source")
 
     def _select_codes(self, column: str) -> np.ndarray:
-        codes = self._codes(column)[0]
-        return codes if self._rows is None else codes[self._rows]
+        if column not in self._selected:
+            codes = self._codes(column)[0]
+            self._selected[column] = codes if self._rows is None else codes[self._rows]
+        return self._selected[column]
 
     def _codes(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
         if column not in self._encoded:
             self._encoded[column] = _encode(self._table.column(column))
+            self.give_back()
         return self._encoded[column]
+
+    @cached_property
+    def _selected(self) -> dict[str, np.ndarray]:
+        return {}
 
     @cached_property
     def _encoded(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
@@ -114,6 +140,28 @@ class Pairs:
             for place, value in zip(places.tolist(), taken, strict=True):
                 values[place] = value
         return values
+
+
+class TextColumn:
+    """The queries or the documents of pairs, as texts that lie on disk and are read by their numbers."""
+
+    def __init__(self, pairs: Pairs, side: Side) -> None:
+        self._pairs, self._side = pairs, side
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def texts(self, rows: Indices) -> list[str]:
+        """Return the texts of these rows."""
+        return self._pairs.texts(self._side, rows)
+
+    def text_lengths(self) -> np.ndarray:
+        """Return the number of characters of each, int32 (N,)."""
+        return self._pairs.text_lengths(self._side)
+
+    def give_back(self) -> None:
+        """Let go of the pages that were looked at."""
+        self._pairs.give_back()
 
 
 def write_pairs(
@@ -144,15 +192,17 @@ def read_pairs(path: Path) -> Pairs:
     if not path.is_file():
         raise ValueError(f"no training pairs at {path}: the file is made by `repro data`")
     try:
-        table = pa.ipc.open_stream(pa.memory_map(str(path), "r")).read_all()
-    except pa.ArrowInvalid as error:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        table = pa.ipc.open_stream(pa.py_buffer(mapped)).read_all()
+    except ValueError as error:  # Arrow's own complaints are such, and that of mapping an empty file
         raise ValueError(f"{path} is not an Arrow stream of pairs ({error}): delete it and build it again") from error
     missing = [name for name in TEXT_COLUMNS if name not in table.column_names]
     if missing:
         raise ValueError(
             f"{path} has no columns {missing}; pairs have {list(TEXT_COLUMNS)}, it has {table.column_names}"
         )
-    return Pairs(table)
+    return Pairs(table, mapped=mapped)
 
 
 def _schema(with_negatives: bool) -> pa.Schema:
@@ -173,4 +223,4 @@ def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
     names = pc.unique(column).to_pylist()
     order = sorted(names)
     codes = pc.index_in(column, value_set=pa.array(order, column.type)).to_numpy()
-    return codes.astype(np.int32), tuple(order)
+    return codes.astype(np.int32, copy=False), tuple(order)

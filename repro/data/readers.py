@@ -26,6 +26,7 @@ from repro.data.lines import MAX_LINE_BYTES, json_rows
 from repro.storage.json_files import short
 
 ROWS_PER_READ = 8_192
+MOST_LAYOUTS = 256
 MOST_UNPACKED_BYTES = 64 * 2**30
 """Of one archive; the largest collection of BEIR has a quarter of it."""
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
@@ -144,9 +145,15 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
 
 
 def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
+    layouts: dict[tuple[str, ...], Layout] = {}
     for number, row in json_rows(path):
         where = f"{path}, line {number}"
-        yield _found(row, columns.resolve(list(row), where), where)
+        names = tuple(row)
+        if names not in layouts:
+            if len(layouts) == MOST_LAYOUTS:  # a file whose every line names other columns
+                layouts.clear()
+            layouts[names] = _layout(columns, names, where)
+        yield _found(row, layouts[names], where)
 
 
 def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
@@ -155,13 +162,13 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
             header = next(reader, [])
-            chosen = columns.resolve(header, f"{path}, line 1")
+            layout = _layout(columns, header, f"{path}, line 1")
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
                     raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}")
                 if cells:
-                    yield _found(dict(zip(header, cells, strict=True)), chosen, where)
+                    yield _found(dict(zip(header, cells, strict=True)), layout, where)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: malformed ({error})") from error
     except UnicodeDecodeError as error:
@@ -170,14 +177,15 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
     try:
-        file = pq.ParquetFile(path)
-        chosen = columns.resolve(file.schema_arrow.names, str(path))
-        wanted = [*chosen.values(), *(name for name in file.schema_arrow.names if _is_numbered(name))]
+        file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
+        layout = _layout(columns, file.schema_arrow.names, str(path))
+        wanted = [*layout.chosen.values(), *layout.numbered]
         number = 0
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
-            for row in batch.to_pylist():
+            columns_of_batch = [column.to_pylist() for column in batch.columns]
+            for values in zip(*columns_of_batch, strict=True):
                 number += 1
-                yield _found(row, chosen, f"{path}, row {number}")
+                yield _found(dict(zip(batch.schema.names, values, strict=True)), layout, f"{path}, row {number}")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
@@ -213,13 +221,32 @@ def _texts_of(path: Path, wanted: set[str], fields: tuple[str, ...]) -> dict[str
     return texts
 
 
-def _found(row: Mapping[str, Any], chosen: Mapping[str, str], where: str) -> Found:
-    negatives = _texts(row.get(chosen.get("negatives", "")), where)
-    negatives += [text for name in row if _is_numbered(name) for text in _texts(row[name], where)]
-    sides = {part: _texts(row.get(chosen[part]), where)[:1] for part in ("query", "document")}
-    query, document = (side[0] if side else "" for side in sides.values())
-    domain = row.get(chosen.get("domain", "")) or ""
+class Layout(NamedTuple):
+    """Where a row keeps what: the column of each part, and those of numbered negatives."""
+
+    chosen: dict[str, str]
+    numbered: tuple[str, ...]
+
+
+def _layout(columns: Columns, names: Sequence[str], where: str) -> Layout:
+    return Layout(
+        columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
+    )
+
+
+def _found(row: Mapping[str, Any], layout: Layout, where: str) -> Found:
+    chosen = layout.chosen
+    negatives = _texts(row[chosen["negatives"]], where) if "negatives" in chosen else []
+    for name in layout.numbered:
+        negatives += _texts(row[name], where)
+    query, document = _first(row[chosen["query"]], where), _first(row[chosen["document"]], where)
+    domain = (row[chosen["domain"]] if "domain" in chosen else "") or ""
     return Found(query, document, tuple(negatives), str(domain), where)
+
+
+def _first(value: Any, where: str) -> str:
+    """Return the text, or the first of several; nothing for a missing one."""
+    return value if type(value) is str else "".join(_texts(value, where)[:1])
 
 
 def _texts(value: Any, where: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.storage.arrays import REMEDY, load_array
+from repro.storage.arrays import REMEDY, ArrayWriter, give_back, is_rising, load_array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,6 +45,10 @@ class Tokens:
         padded[mask] = self.ids[(starts[:, None] + steps[None, :])[mask]]
         return padded, mask.astype(np.int64)
 
+    def give_back(self) -> None:
+        """Let go of the pages of the files that were looked at: without it a training would end up holding them all."""
+        give_back(self.ids, self.offsets)
+
     def save(self, folder: Path) -> None:
         """Write ids.npy and offsets.npy into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,8 +63,8 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
     """
     ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=num_words, mapped=True)
     places = None if num_texts is None else num_texts + 1
-    offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=len(ids) + 1)
-    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
+    offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=len(ids) + 1, mapped=True)
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids) or not is_rising(offsets):
         raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
     return Tokens(ids, offsets)
 
@@ -80,6 +84,21 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
             lengths[place] = len(pieces[-1])
     ids = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
     return Tokens(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
+def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
+    """Tokenise blocks of texts into the files that `Tokens.save` would write of all of them; holds one block."""
+    total = 0
+    with (
+        ArrayWriter(folder / "ids.npy", "int32") as ids,
+        ArrayWriter(folder / "offsets.npy", "int64") as offsets,
+    ):
+        offsets.append(np.zeros(1))
+        for block in blocks:
+            tokens = tokenize(block, tokenizer, max_tokens)
+            ids.append(tokens.ids)
+            offsets.append(tokens.offsets[1:] + total)
+            total += len(tokens.ids)
 
 
 def load_tokenizer(name: str) -> Tokenizer:

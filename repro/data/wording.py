@@ -16,6 +16,7 @@ MAX_QUERY_WORDS = 40
 _WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _TAG = re.compile(r"<[^<>]*>")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
+_PLAIN_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 
 def phrase(identifier: str) -> str:
@@ -36,9 +37,11 @@ def strip_html(text: str) -> str:
     return re.sub(r" ([.,;:)])", r"\1", one_line(plain))
 
 
-@lru_cache(maxsize=256)  # One row passes several rules one after the other.
+@lru_cache(maxsize=2**15)  # A row passes several rules, a block of rows at a time.
 def normalise(text: str) -> str:
     """Return the form in which two texts count as the same: case-folded letters and digits, single spaces."""
+    if text.isascii():  # nearly all text of most corpora, and four times as fast
+        return " ".join(text.translate(_PLAIN_ASCII).split())
     return " ".join(_ALPHANUMERIC.findall(text.casefold()))
 
 

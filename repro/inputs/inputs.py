@@ -13,9 +13,10 @@ from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens
 from repro.inputs.corpora import suite_of
-from repro.inputs.stages import StageGraph, needs_surrogate
+from repro.inputs.stages import KEYS_FILE, SAMPLED_FILE, StageGraph, needs_surrogate
 from repro.spec import Run
 from repro.storage.arrays import load_array
+from repro.storage.json_files import read_json
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Inputs:
         return self.graph.load_embeddings(side, of_filter=True)
 
     @cached_property
+    def content_keys(self) -> np.ndarray:
+        """The key of each pair's document, int64 (N,), memory-mapped; equal keys are the same text."""
+        return load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
+
+    @cached_property
     def negatives(self) -> np.ndarray | None:
         """Rows of each pair's hard negatives among the pairs, int64 (N, H); None for a run without."""
         if not self.run.num_hard_negatives:
@@ -77,3 +83,12 @@ class Inputs:
         from repro.batches.cluster import load_clusters
 
         return load_clusters(self.graph.clusters.path, len(self.pairs))
+
+    @property
+    def sampled_domains(self) -> Any:
+        """Domains whose clusters were fitted on a sample, and on how many of how many pairs; None when all were exact.
+
+        Only for runs with clusters.
+        """
+        path = self.graph.clusters.path / SAMPLED_FILE
+        return read_json(path) if path.is_file() else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from repro.data.pairs import Pairs, Side, read_pairs
+from repro.data.pairs import Pairs, Side, TextColumn, read_pairs
 from repro.data.paper.hub import SOURCES, prompts_by_domain
 from repro.data.selection import select_pairs
-from repro.data.tokens import load_tokenizer, tokenize
+from repro.data.tokens import load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, suite_corpus
 from repro.model.prompts import PROMPTS
 from repro.spec import TRAINED, Run, first_phase_of
@@ -27,6 +28,10 @@ LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 READS_PAIRS = ("counts", "divergence", "headroom")
 """Measures of the training pairs as text."""
 SIDES: tuple[Side, ...] = ("query", "document")
+BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
+WIDTHS, WIDEST = {"minilm-words": 128, "minilm": 384}, 768
+"""Dimensions of the surrogates from wheels; of others, those of the paper's."""
+KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class StageGraph:
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
         key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {})
-        return Stage("selection", key, make, (corpus,))
+        return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
 
     @cached_property
     def tokens(self) -> Stage:
@@ -74,17 +79,15 @@ class StageGraph:
 
         def make(folder: Path) -> None:
             pairs, loaded = self.selected_pairs(), load_tokenizer(tokenizer)
-            for side, prompts in zip(SIDES, _prompts_of_pairs(run, pairs), strict=True):
-                plain = pairs.texts(side, np.arange(len(pairs)))
-                texts = [prompt + text for prompt, text in zip(prompts, plain, strict=True)]
-                tokenize(texts, loaded, run.max_tokens).save(folder / side)
+            for side in SIDES:
+                write_tokens(folder / side, _prompted_blocks(run, pairs, side), loaded, run.max_tokens)
 
         key = {"prompts": run.prompts, "max_tokens": run.max_tokens}
         if run.prompts != "none" and run.corpus in SOURCES:
             key["by_domain"] = True
         if tokenizer != MINILM:
             key["tokenizer"] = tokenizer
-        return Stage("tokens", key, make, (self.selection,))
+        return Stage("tokens", key, make, (self.selection,), self._bytes_of_tokens)
 
     @cached_property
     def embeddings(self) -> Stage:
@@ -104,11 +107,24 @@ class StageGraph:
 
             pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
             for side in SIDES:
-                texts = pairs.texts(side, np.arange(len(pairs)))
-                embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
+                embed_texts(surrogate, TextColumn(pairs, side), folder / f"{side}.npy", max_tokens=run.max_tokens)
+
+        def num_bytes() -> int:
+            return 2 * BYTES_A_HALF * WIDTHS.get(encoder, WIDEST) * self._num_rows()
 
         key = {"surrogate": encoder, "max_tokens": run.max_tokens}
-        return Stage("embeddings", key, make, (self.selection,))
+        return Stage("embeddings", key, make, (self.selection,), num_bytes)
+
+    @cached_property
+    def keys(self) -> Stage:
+        """The content key of every document: which texts of a batch are the same."""
+
+        def make(folder: Path) -> None:
+            from repro.batches.mask import write_content_keys
+
+            write_content_keys(folder / KEYS_FILE, self.selected_pairs().blocks("document"))
+
+        return Stage("keys", {"of": "documents"}, make, (self.selection,), lambda: BYTES_A_NUMBER * self._num_rows())
 
     @cached_property
     def clusters(self) -> Stage:
@@ -117,9 +133,15 @@ class StageGraph:
 
         def make(folder: Path) -> None:
             from repro.batches.cluster import cluster_pairs
+            from repro.batches.fit import sampled_domains
 
             assert run.cluster_size is not None, "only runs with clusters have this stage"
-            codes = domain_codes(run, self.selected_pairs())
+            pairs = self.selected_pairs()
+            codes = domain_codes(run, pairs)
+            if sampled := sampled_domains(codes, run.cluster_size):
+                names = pairs.source_names if run.domain_column == "source" else pairs.domain_names
+                told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
+                (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
@@ -137,7 +159,7 @@ class StageGraph:
 
             pairs = self.selected_pairs()
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
-            keys = content_keys(pairs.texts("document", np.arange(len(pairs))))
+            keys = np.concatenate([content_keys(block) for block in pairs.blocks("document")])
             count, codes = run.num_hard_negatives, domain_codes(run, pairs)
             near = run.mined_negatives == "any"
             rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)
@@ -155,6 +177,7 @@ class StageGraph:
         wanted = [self.evaluation, *(self.first_phase.stages if self.first_phase else ())]
         wanted += [self.selection] if run.measure in READS_PAIRS else []
         wanted += [self.tokens] if trains else []
+        wanted += [self.keys] if trains or embeds else []
         wanted += [self.embeddings] if embeds else []
         wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
         wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
@@ -169,12 +192,26 @@ class StageGraph:
     def selected_pairs(self) -> Pairs:
         """Return the training pairs of the run, from built stages."""
         pairs = read_pairs(self.corpus.path / "train.arrow")
-        return pairs.take(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), below=len(pairs)))
+        path = self.selection.path / "rows.npy"
+        return pairs.take(load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True))
+
+    def _num_rows(self, *, whole: bool = False) -> int:
+        """Return the number of pairs that are trained on, or of the whole corpus; from built stages."""
+        if whole:
+            return len(read_pairs(self.corpus.path / "train.arrow"))
+        return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
+
+    def _bytes_of_tokens(self) -> int:
+        """Return what ids and offsets take: at four bytes an id and about four a word, as much as the texts."""
+        pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
+        share = self._num_rows() / max(1, pairs)
+        at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()
+        return min(round(size * share), at_most) + 2 * BYTES_A_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
         """Return the surrogate's vectors (N, D), or the filter's, memory-mapped, from the built stage."""
         stage = self.filter_embeddings if of_filter else self.embeddings
-        shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,))), None)
+        shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True)), None)
         return load_array(stage.path / f"{side}.npy", kind="f", shape=shape, mapped=True)
 
 
@@ -214,11 +251,14 @@ def _rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
     return np.flatnonzero(np.isin(pairs.source_codes, chosen))
 
 
-def _prompts_of_pairs(run: Run, pairs: Pairs) -> tuple[list[str], list[str]]:
-    """Return what stands in front of each query and each document: the domain's own prompts, where it has some."""
-    of_all = PROMPTS[run.prompts]
-    codes, names = np.unique(pairs.domain_codes, return_inverse=True)
-    here = [pairs.domain_names[code] for code in codes]
-    own = {} if run.prompts == "none" else prompts_by_domain(run.corpus, here)
-    each = [own.get(name, of_all) for name in here]
-    return [each[n][0] for n in names], [each[n][1] for n in names]
+def _prompted_blocks(run: Run, pairs: Pairs, side: Side) -> Iterator[list[str]]:
+    """Return all texts of a side behind their prompts, in blocks: the domain's own prompt, where it has one."""
+    codes_N, names, of_all = pairs.domain_codes, pairs.domain_names, PROMPTS[run.prompts]
+    present = np.flatnonzero(np.bincount(codes_N, minlength=len(names)))
+    own = {} if run.prompts == "none" else prompts_by_domain(run.corpus, [names[code] for code in present])
+    prompts = [own.get(name, of_all)[SIDES.index(side)] for name in names]
+    start = 0
+    for block in pairs.blocks(side):
+        codes = codes_N[start : start + len(block)].tolist()
+        yield [prompts[code] + text for code, text in zip(codes, block, strict=True)]
+        start += len(block)

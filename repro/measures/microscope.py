@@ -24,7 +24,7 @@ from repro.train.trainer import build_sampler, settings_of
 Progress = Callable[[str], None]
 NUM_PARTS = 10
 """Difficulty over a training is told in so many parts."""
-STAGES = ("corpus", "selection", "embeddings", "clusters", "negatives")
+STAGES = ("corpus", "selection", "keys", "embeddings", "clusters", "negatives")
 
 
 @dataclass(frozen=True)

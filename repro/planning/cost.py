@@ -79,15 +79,16 @@ def arithmetic_of(run: Run) -> Arithmetic:
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
     contextual = run.architecture == "contextual"
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
-    a_pair = 2 * _forward(length, width, run.num_layers)
-    a_batch = run.num_contexts * _forward(text, width, run.num_first_stage_layers) if contextual else 0.0
+    a_pair = 2 * forward_flops(length, width, run.num_layers)
+    a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
     flops = 3 * (num_pairs * a_pair + num_steps * a_batch)
     return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights)
 
 
-def _forward(num_tokens: float, width: int, num_layers: int) -> float:
+def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
+    """Return the operations of a forward pass over one text of so many tokens."""
     return num_tokens * num_layers * (24 * width * width + 4 * num_tokens * width)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from repro.inputs.stages import stages_of
 from repro.planning.cost import Estimate, estimate, phases_of
+from repro.planning.stage_cost import StageCost, stage_costs
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
 from repro.spec import Run
@@ -31,6 +32,7 @@ class Plan:
     estimates: tuple[Estimate, ...]  # of the missing, in their order
     num_gpus: int  # of each run; 0: CPU
     num_at_once: int
+    stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -58,6 +60,7 @@ class Plan:
             "num_unique": len(self.recorded) + len(self.missing),
             "recorded": [run_id(run) for run in self.recorded],
             "missing": [{"id": run_id(run), **asdict(run)} for run in self.missing],
+            "stage_costs": [asdict(one) for one in self.stage_costs],
             "stages": [f"{stage.name}/{stage.path.name}" for stage in self.stages],
             "lacks": list(self.lacks),
             "seconds": {
@@ -74,7 +77,21 @@ class Plan:
         pairs = zip(self.missing, self.estimates, strict=True)
         runs = [f"  {run_id(run)}  {format_seconds(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
         stages = [f"  stage {stage.name}/{stage.path.name}" for stage in self.stages]
-        return [counts, *(f"not here: {lack}" for lack in self.lacks), *stages, *runs, *self._cost_lines()]
+        return [
+            counts,
+            *(f"not here: {lack}" for lack in self.lacks),
+            *stages,
+            *runs,
+            *self._stage_lines(),
+            *self._cost_lines(),
+        ]
+
+    def _stage_lines(self) -> list[str]:
+        if not self.stage_costs:
+            return []
+        disk = sum(one.disk_bytes for one in self.stage_costs) / GIB
+        told = f"stages, each once for all runs: {disk:,.0f} GiB of disk; hours of one core, or of one GPU where said"
+        return [told, *(one.line() for one in self.stage_costs)]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
@@ -108,7 +125,8 @@ def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
     stages, lacks = _stages(missing)
-    return Plan(len(runs), tuple(recorded), tuple(missing), stages, lacks, estimates, num_gpus, num_at_once)
+    made = tuple(recorded), tuple(missing), stages, lacks, estimates, num_gpus, num_at_once
+    return Plan(len(runs), *made, stage_costs=stage_costs(missing))
 
 
 def _estimates(

@@ -1,14 +1,108 @@
-"""Arrays of stages, read with suspicion: a damaged or foreign file is one line that names it, never an IndexError."""
+"""Arrays of stages: written in blocks, and read with suspicion: a damaged file is one line that names it.
+
+No array has to fit into memory: what is larger than a block is written piece by piece, checked piece by piece, and the
+pages of a map are given back after use, so that a process never holds more of a file than it looks at.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
+import tempfile
 import tokenize
 import zipfile
+from collections.abc import Iterator
+from math import prod
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
 REMEDY = "remove its folder and it is built again"
+NUMBERS_PER_CHECK = 2**22
+MOST_BYTES_IN_MEMORY = 2**26
+"""An array to fill that is larger than this lies in a file."""
+
+
+class ArrayWriter:
+    """Writes a .npy file of unknown length block by block; its bytes are those of `np.save` of the whole."""
+
+    def __init__(self, path: Path, dtype: str, width: tuple[int, ...] = ()) -> None:
+        """Open `path`; `width` is the shape of one entry."""
+        self._dtype, self._width, self._length = np.dtype(dtype), width, 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb")
+        self._write_header()
+
+    def append(self, block: np.ndarray) -> None:
+        """Add the entries of a block."""
+        assert block.shape[1:] == self._width, f"entries of shape {block.shape[1:]}, expected {self._width}"
+        self._file.write(np.ascontiguousarray(block, self._dtype).data)
+        self._length += len(block)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._file:
+            if error is None:
+                self._file.seek(0)
+                self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy pads its header so that the length can be filled in later without moving what follows
+        shape = (self._length, *self._width)
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np.ndarray:
+    """Return an array of any content: in memory, or when it is large, in a nameless file that goes with the array.
+
+    The file lies in `folder`; None: always in memory. OSError when the disk has no room for it.
+    """
+    num_bytes = prod(shape) * np.dtype(dtype).itemsize
+    if folder is None or num_bytes <= MOST_BYTES_IN_MEMORY:
+        return np.empty(shape, dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is an error here, and would kill a writer later
+        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+
+
+def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
+    """Return a .npy file of this shape, mapped, to be filled in any order; OSError when the disk has no room for it."""
+    array: np.memmap = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def give_back(*arrays: np.ndarray | None) -> None:
+    """Let go of the pages of mapped arrays; they are read again when they are looked at again. Others stay as they are.
+
+    Pages of a file are counted as memory of the process that looked at them, until it says that it is done.
+    """
+    for array in arrays:
+        mapped = None if array is None else getattr(array, "base", None)
+        while isinstance(mapped, np.ndarray):
+            mapped = mapped.base
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def blocks_of(length: int, size: int) -> Iterator[slice]:
+    """Return slices of at most `size` that cover `length`."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def is_rising(numbers: np.ndarray) -> bool:
+    """Return whether no number is below the one before it; looked at in blocks."""
+    for part in blocks_of(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
+        if (np.diff(numbers[part.start : part.stop + 1]) < 0).any():
+            return False
+        give_back(numbers)
+    return True
 
 
 def load_array(
@@ -30,8 +124,16 @@ def load_array(
     )
     if not fits:
         raise ValueError(f"{path} has shape {array.shape}, expected {shape} (None: any): {REMEDY}")
-    if below is not None and array.size and not (int(array.min()) >= 0 and int(array.max()) < below):
-        raise ValueError(
-            f"{path} holds numbers from {array.min()} to {array.max()}, expected 0 to {below - 1}: {REMEDY}"
-        )
+    if below is not None and array.size:
+        least, most = _range_of(array)
+        if least < 0 or most >= below:
+            raise ValueError(f"{path} holds numbers from {least} to {most}, expected 0 to {below - 1}: {REMEDY}")
     return array
+
+
+def _range_of(array: np.ndarray) -> tuple[int, int]:
+    flat, ends = array.reshape(-1), []
+    for part in blocks_of(len(flat), NUMBERS_PER_CHECK):
+        ends += [int(flat[part].min()), int(flat[part].max())]
+        give_back(array)
+    return min(ends), max(ends)

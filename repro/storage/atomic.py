@@ -58,6 +58,17 @@ def check_replaceable(path: Path) -> None:
         raise ValueError(f"{path} is {kind}: nothing was written; choose the name of a file")
 
 
+def check_room(num_bytes: int, folder: Path, what: str) -> None:
+    """ValueError, before anything is written, where the disk of `folder` has less room than `what` needs."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if num_bytes > free:
+        raise ValueError(
+            f"{what} needs about {num_bytes / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free: "
+            "make room there, or let REPRO_HOME name a folder on a larger disk"
+        )
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on disk; a disk that cannot sync folders is let be."""
     if path.is_symlink():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.storage.atomic import whole_folder
+from repro.storage.atomic import check_room, whole_folder
 from repro.storage.digests import check_digests, digests_of
 from repro.storage.json_files import read_json
 from repro.storage.lease import acquire, look
@@ -28,6 +28,8 @@ class Stage:
     key: dict[str, Any]
     make: Callable[[Path], None]
     needs: tuple[Stage, ...] = ()
+    num_bytes: Callable[[], int] | None = None
+    """About how large it will be, told from what it needs when that is built; None where nobody knows."""
 
     @property
     def path(self) -> Path:
@@ -87,6 +89,7 @@ class Stage:
                 if self.is_built:
                     return
                 self._move_aside(progress)
+                check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
                 progress(f"building {self.name} {self.key}")
                 with whole_folder(self.path) as part:
                     self.make(part)

@@ -17,6 +17,7 @@ from repro.batches.mask import batch_difficulty, content_keys, mask_false_negati
 from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
+from repro.storage.arrays import give_back
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped; None where a run stores none."""
@@ -55,18 +56,20 @@ class BatchViewer:
         run, rows_M = self.inputs.run, pairs_B
         if self.inputs.negatives is not None:
             rows_M = np.concatenate([pairs_B, self.inputs.negatives[pairs_B].reshape(-1)])
+        keys_M = np.asarray(self.inputs.content_keys[rows_M])
         scores_BM = filtering_BM = self._scores(self._stored, pairs_B, rows_M)
         if run.filter == "surrogate" and run.filter_model:
             filtering_BM = self._scores(self._of_filter, pairs_B, rows_M)
         masked_BM = mask_false_negatives(
             np.arange(len(pairs_B)),
-            self._keys[rows_M],
+            keys_M,
             scores_QM=filtering_BM if run.filter == "surrogate" else None,
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
         masked = self._in_four_directions(pairs_B, rows_M, masked_BM) if run.loss == "icl" else masked_BM
-        return BatchView(pairs_B, rows_M, self._keys[rows_M], scores_BM, masked_BM, masked)
+        give_back(self.inputs.content_keys)
+        return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
 
     def _in_four_directions(self, pairs_B: np.ndarray, rows_M: np.ndarray, masked_BM: np.ndarray) -> np.ndarray:
         """Return what the improved contrastive loss leaves out, bool (B, K)."""
@@ -79,16 +82,12 @@ class BatchViewer:
             scores = Directions.of(queries_BD, documents_MD)
         return mask_directions(
             self._query_keys[pairs_B],
-            self._keys[rows_M],
+            self.inputs.content_keys[rows_M],
             masked_BM,
             scores,
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
-
-    @cached_property
-    def _keys(self) -> np.ndarray:
-        return content_keys(self.inputs.pairs.texts("document", np.arange(len(self.inputs.pairs))))
 
     @cached_property
     def _query_keys(self) -> np.ndarray:
@@ -110,6 +109,7 @@ class BatchViewer:
     def _scores(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> np.ndarray | None:
         queries_BD = self._vectors(stored["query"], "query", pairs_B)
         documents_MD = self._vectors(stored["document"], "document", rows_M)
+        give_back(*stored.values())
         return None if queries_BD is None or documents_MD is None else queries_BD @ documents_MD.T
 
     def _vectors(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:

@@ -99,6 +99,8 @@ def feed_step(
         documents=_pad_documents(data, _document_rows(data, own_B)).to(device),
         contexts=contexts,
     )
+    for tokens in filter(None, (data.queries, data.documents, data.negatives)):
+        tokens.give_back()
     return Feed(texts, loss_B, len(own_B), masked, filtered.difficulty)
 
 

@@ -23,7 +23,7 @@ from repro.model.start import build_model, fit_to_start
 from repro.spec import Run, nested_widths
 from repro.spec.identity import training_id
 from repro.storage.lease import acquire
-from repro.storage.paths import run_folder
+from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, train
@@ -104,6 +104,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
         "num_parameters": sum(weight.numel() for weight in model.parameters()),
         "seconds": round(state.seconds, 1),
     }
+    if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
+        provenance["clusters_fitted_on_samples"] = sampled
     if inputs.first_phase is not None:
         provenance["first_phase"] = training_id(inputs.first_phase.run)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
@@ -165,9 +167,14 @@ def build_sampler(inputs: Inputs) -> BatchSampler:
     """Return the run's batches."""
     run = inputs.run
     clusters = inputs.clusters if run.sampler == "cluster" else None
-    codes = domain_codes(run, inputs.pairs)
     return BatchSampler(
-        run.sampler, codes, batch_size=run.batch_size, seed=run.seed, clusters=clusters, packing=run.packing
+        run.sampler,
+        domain_codes(run, inputs.pairs),
+        batch_size=run.batch_size,
+        seed=run.seed,
+        clusters=clusters,
+        packing=run.packing,
+        folder=home(),
     )
 
 

@@ -6,8 +6,10 @@ import faiss
 import numpy as np
 import pytest
 
-from repro.batches import cluster
+from repro.batches import cluster, fit
 from repro.batches.cluster import cluster_pairs, load_clusters, paired_kmeans
+from repro.batches.fit import sampled_domains
+from repro.seeds import derive
 from tests.batches.planted import planted_pairs, unit
 
 
@@ -59,6 +61,59 @@ def test_stopping_early_gives_what_a_hundred_iterations_give() -> None:
     again = faiss.Kmeans(32, 8, niter=100, max_points_per_centroid=10**6, min_points_per_centroid=1)
     again.train(points, init_centroids=start)
     np.testing.assert_allclose(again.centroids, start, atol=1e-6)
+
+
+def clustered_at_once(
+    queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, cluster_size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same by whole arrays: the assignment, and the centroids one after another."""
+    assignment, every = np.empty(len(domains), np.int64), []
+    for domain in np.unique(domains):
+        rows = np.flatnonzero(domains == domain)
+        paired = np.concatenate([queries[rows], documents[rows]], axis=1).astype(np.float32)
+        number = -(-len(rows) // cluster_size)
+        centroids = paired_kmeans(paired, number, seed=derive(3, "clusters", int(domain)))
+        index = faiss.IndexFlatL2(paired.shape[1])
+        index.add(centroids)
+        used, nearest = np.unique(index.search(paired, 1)[1][:, 0], return_inverse=True)
+        assignment[rows] = nearest + sum(map(len, every))
+        every.append(centroids[used])
+    return assignment, np.concatenate(every)
+
+
+def test_clusters_from_blocks_of_float16_maps_are_those_of_whole_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries, documents, _ = planted_pairs([150] * 6, noise=2.0, dimensions=16)
+    for name, side in (("q", queries), ("d", documents)):
+        np.save(tmp_path / f"{name}.npy", side.astype(np.float16))
+    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "qd"]
+    domains = np.random.default_rng(2).permutation(np.repeat([1, 4, 6], [500, 250, 150]))
+    whole = clustered_at_once(*(np.array(side) for side in mapped), domains, 20)
+    monkeypatch.setattr(cluster, "ROWS_PER_SEARCH", 64)
+    streamed = cluster_pairs(*mapped, domains, cluster_size=20, seed=3)
+    np.testing.assert_array_equal(streamed.assignment_N, whole[0])
+    np.testing.assert_array_equal(streamed.centroids_KD, whole[1])
+
+
+def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assigned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fit, "MOST_EXACT_PAIRS", 300)
+    monkeypatch.setattr(fit, "PAIRS_A_CENTROID", 16)
+    queries, documents = pairs_without_structure(1200)
+    domains = np.repeat([2, 5], [1000, 200])
+    assert sampled_domains(domains, 50) == {2: (320, 1000)}
+    assert sampled_domains(domains, 100) == {2: (300, 1000)}
+    fitted: list[int] = []
+    attempt = cluster._one_attempt
+    monkeypatch.setattr(cluster, "_one_attempt", lambda *given: (fitted.append(len(given[0])), attempt(*given))[1])
+    found = cluster_pairs(queries, documents, domains, cluster_size=50, seed=0)
+    assert sorted(set(fitted)) == [400, 640]
+    pairs = np.concatenate([queries, documents], axis=1).astype(np.float64)
+    distances = ((pairs[:, None] - found.centroids_KD[None].astype(np.float64)) ** 2).sum(-1)
+    distances[domains[:, None] != found.domain_of_cluster_K[None]] = np.inf
+    np.testing.assert_array_equal(found.assignment_N, distances.argmin(1))
 
 
 @pytest.mark.parametrize("large_domain", [0, 100_000])

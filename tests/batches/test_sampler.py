@@ -1,12 +1,17 @@
 """The sampler's promises, over awkward sizes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.batches.cluster import Clusters, cluster_pairs
+from repro.batches.pack import order_clusters
 from repro.batches.sampler import KINDS, BatchSampler, SamplerState
+from repro.seeds import generator_for
+from repro.storage import arrays
 from tests.batches.planted import planted_pairs
 
 
@@ -76,6 +81,42 @@ def test_a_resumed_run_sees_the_batches_it_would_have_seen(kind: str) -> None:
     assert state == SamplerState(seed=0, epoch=1, step=3)
     resumed = sampler_of(kind, DOMAINS)
     np.testing.assert_array_equal(resumed.at(cut), sampler.at(cut))
+
+
+def packed_at_once(domain_codes: np.ndarray, clusters: Clusters | None, batch_size: int, epoch: int) -> np.ndarray:
+    """The batches of an epoch by plain whole-array operations, as they were defined first."""
+    shuffled = generator_for(5, "rows inside domains").permutation(len(domain_codes))
+    grouped = shuffled[np.argsort(domain_codes[shuffled], kind="stable")]
+    counts = np.unique(domain_codes, return_counts=True)[1]
+    rng, pieces = generator_for(5, "batches", epoch), []
+    for rows in np.split(grouped, np.cumsum(counts)[:-1]):
+        num_out = len(rows) % batch_size
+        line = rng.permutation(np.roll(rows, -epoch * num_out % len(rows))[num_out:])
+        if clusters is not None:
+            present, number = np.unique(clusters.assignment_N[line], return_inverse=True)
+            order = order_clusters(clusters.centroids_KD[present], packing="greedy", rng=rng)
+            line = line[np.argsort(np.argsort(order)[number], kind="stable")]
+        pieces.append(line.reshape(-1, batch_size))
+    batches = np.concatenate(pieces).astype(np.int64)
+    return batches[rng.permutation(len(batches))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("most_in_memory", [0, 2**26])
+def test_batches_do_not_depend_on_where_an_epoch_lies(
+    kind: str, most_in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "MOST_BYTES_IN_MEMORY", most_in_memory)
+    clusters = with_clusters(DOMAINS) if kind == "cluster" else None
+    sampler = BatchSampler(
+        kind, DOMAINS, batch_size=8, seed=5, clusters=clusters, packing="greedy", folder=tmp_path / "home"
+    )
+    codes = np.zeros_like(DOMAINS) if kind == "random" else DOMAINS
+    for epoch in (0, 3, 1):
+        expected = packed_at_once(codes, clusters, 8, epoch)
+        np.testing.assert_array_equal(sampler.epoch(epoch), expected)
+        np.testing.assert_array_equal(sampler.at(epoch * len(sampler) + 2), expected[2])
+    assert not list(tmp_path.rglob("*.*")), "the files have no names, so that none is left behind"
 
 
 def test_tails_take_turns_and_small_domains_never_get_in() -> None:

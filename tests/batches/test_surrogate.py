@@ -21,6 +21,25 @@ TEXTS = [
 ]
 
 
+class Listed:
+    """Texts in a list, read as stored ones are."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = list(texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def texts(self, rows: np.ndarray) -> list[str]:
+        return [self._texts[row] for row in rows]
+
+    def text_lengths(self) -> np.ndarray:
+        return np.array([len(text) for text in self._texts])
+
+    def give_back(self) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
 def minilm() -> MiniLM:
     return load_surrogate("minilm")
@@ -46,7 +65,7 @@ def test_stored_vectors_are_in_the_order_of_the_texts(
     minilm: MiniLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 2)
-    stored = embed_texts(minilm, TEXTS, tmp_path / "documents.npy", max_tokens=32)
+    stored = embed_texts(minilm, Listed(TEXTS), tmp_path / "documents.npy", max_tokens=32)
     assert isinstance(stored, np.memmap)
     assert stored.dtype == np.float16
     np.testing.assert_allclose(stored, minilm.embed(TEXTS, 32), atol=1e-3)
@@ -55,7 +74,7 @@ def test_stored_vectors_are_in_the_order_of_the_texts(
 
 def test_repeated_texts_are_embedded_once(tmp_path: Path) -> None:
     class Counting:
-        num_dimensions = 2
+        num_dimensions, looks_at_neighbours = 2, True
 
         def __init__(self) -> None:
             self.seen = []
@@ -67,7 +86,7 @@ def test_repeated_texts_are_embedded_once(tmp_path: Path) -> None:
     surrogate, calls = Counting(), []
     vectors = embed_texts(
         surrogate,
-        ["bb", "a", "bb", "a", "a"],
+        Listed(["bb", "a", "bb", "a", "a"]),
         tmp_path / "x.npy",
         max_tokens=7,
         progress=lambda *now: calls.append(now),
@@ -77,15 +96,55 @@ def test_repeated_texts_are_embedded_once(tmp_path: Path) -> None:
     assert calls == [(5, 5)]
 
 
+class Noting:
+    """An encoder whose vectors tell where in which call a text stood."""
+
+    num_dimensions = 3
+
+    def __init__(self, looks_at_neighbours: bool) -> None:
+        self.looks_at_neighbours, self.num_calls = looks_at_neighbours, 0
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        self.num_calls += 1
+        return np.array([[self.num_calls, place, len(texts)] for place in range(len(texts))], dtype=np.float32)
+
+
+def test_blocks_are_those_of_one_sort_over_all_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neighbours matter, streaming must hand on the very blocks that a sort of the whole list would."""
+    monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 7)
+    rng = np.random.default_rng(0)
+    texts = ["é" * int(rng.integers(0, 5)) + "ab"[rng.integers(2)] for _ in range(200)]
+    order = sorted(range(200), key=lambda n: (len(texts[n]), texts[n]), reverse=True)
+    expected = np.empty((200, 3))
+    for call, start in enumerate(range(0, 200, 7), 1):
+        here = [texts[n] for n in order[start : start + 7]]
+        distinct = list(dict.fromkeys(here))
+        for n in order[start : start + 7]:
+            expected[n] = call, distinct.index(texts[n]), len(distinct)
+    for span in (1, 30, 1000):
+        monkeypatch.setattr(module, "TEXTS_PER_SPAN", span)
+        assert embed_texts(Noting(True), Listed(texts), tmp_path / "x.npy", max_tokens=7).tolist() == expected.tolist()
+
+
+def test_word_vectors_do_not_depend_on_what_is_embedded_with_them(tmp_path: Path) -> None:
+    words = load_surrogate("minilm-words")
+    assert not words.looks_at_neighbours
+    texts = [f"{'kidney liver bone queue bucket policy '[: n % 37]} {n % 50}" for n in range(300)]
+    together, apart = words.embed(texts, 16), [words.embed([text], 16)[0] for text in texts]
+    np.testing.assert_array_equal(together, apart)
+    stored = embed_texts(words, Listed(texts), tmp_path / "x.npy", max_tokens=16)
+    np.testing.assert_array_equal(stored, together.astype(np.float16))
+
+
 def test_nothing_is_written_when_the_encoder_fails(tmp_path: Path) -> None:
     class Failing:
-        num_dimensions = 2
+        num_dimensions, looks_at_neighbours = 2, True
 
         def embed(self, texts: Sequence[str], max_tokens: int) -> Never:
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        embed_texts(Failing(), ["a"], tmp_path / "x.npy", max_tokens=7)
+        embed_texts(Failing(), Listed(["a"]), tmp_path / "x.npy", max_tokens=7)
     assert not list(tmp_path.iterdir())
 
 
@@ -109,4 +168,4 @@ def test_a_name_that_is_no_surrogate_lists_those_there_are() -> None:
 
 def test_no_texts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no texts"):
-        embed_texts(load_surrogate("minilm-words"), [], tmp_path / "x.npy", max_tokens=8)
+        embed_texts(load_surrogate("minilm-words"), Listed([]), tmp_path / "x.npy", max_tokens=8)

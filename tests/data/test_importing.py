@@ -1,24 +1,30 @@
 """Promises of importing a corpus: formats give the same pairs, defects are named, nothing is half imported."""
 
+import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from repro.data import filters
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.lines import MAX_LINE_BYTES
 from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
-from repro.data.pairs import read_pairs
+from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import Columns, read_foreign
 from repro.spec import check_fields
+from repro.storage import atomic
 
 ROWS = [
     {"query": f"what is thing {n}", "document": f"thing {n} is, of all\nthings, number {n}", "domain": "ab"[n % 2]}
@@ -179,6 +185,42 @@ def test_a_pickle_that_would_run_code_is_not_read(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
         refused(tmp_path, tmp_path / name, "x")
     assert not (tmp_path / "exploded").exists()
+
+
+def imported_row_by_row(rows: list[dict[str, Any]], name: str) -> list[Row]:
+    """What an import keeps, decided one pair at a time with plain sets and the words of the rule."""
+    kept, seen = [], set[str]()
+    for number, row in enumerate(rows):
+        query, document, domain = row["query"] or "", row["document"] or "", row["domain"] or ""
+        plain = [" ".join(re.findall(r"[^\W_]+", text.casefold())) for text in (query, document)]
+        if all(plain) and "\n".join(plain) not in seen:
+            seen.add("\n".join(plain))
+            digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
+            kept.append(Row(f"{name}:{number}:{digest}", query, document, domain or name, name))
+    return kept
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_an_import_in_blocks_is_byte_for_byte_that_of_one_pair_after_another(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "ROWS_PER_LOOK", 7)
+    words = ["Straße", "STRASSE", "a_b", "A b", "é", "It's", "x\ty", "", "Ⅷ ½", "café-2", "no", "İ", "日本 語"]
+    rng = np.random.default_rng(0)
+    rows = [
+        {"query": words[q], "document": f"{words[d]} {words[e]}", "domain": ["a", "", "b"][q % 3]}
+        for q, d, e in rng.integers(0, len(words), (400, 3))
+    ]
+    expected = imported_row_by_row(rows, "mine")
+    found = imported(tmp_path, write(tmp_path / f"x{ending}", rows))
+    assert 100 < found.num_kept == len(expected) < 400
+    write_pairs(tmp_path / "expected.arrow", expected, with_negatives=True)
+    assert (found.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
+
+
+def test_a_disk_too_small_for_an_import_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    refused(tmp_path, write(tmp_path / "x.jsonl"), r"the import of .*x\.jsonl needs about 0\.0 GiB in .* are free")
 
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:

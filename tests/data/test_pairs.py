@@ -42,6 +42,13 @@ def test_a_view_of_a_view_shows_the_right_rows(path: Path) -> None:
     assert [view.domain_names[code] for code in view.domain_codes] == [ROWS[17].domain, ROWS[40].domain]
 
 
+def test_blocks_and_lengths_are_those_of_all_texts(path: Path) -> None:
+    view = read_pairs(path).take(np.arange(0, 53, 2))
+    wanted = [ROWS[i].document for i in range(0, 53, 2)]
+    assert [text for block in view.blocks("document", 10) for text in block] == wanted
+    assert view.text_lengths("document").tolist() == [len(text) for text in wanted]
+
+
 def test_the_datasets_library_opens_the_same_file(path: Path) -> None:
     table = datasets.Dataset.from_file(str(path))
     assert table["document"][:] == [row.document for row in ROWS]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from repro.data.tokens import load_tokenizer, load_tokens, minilm_folder, tokenize
+from repro.data.tokens import load_tokenizer, load_tokens, minilm_folder, tokenize, write_tokens
 
 TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 and unfriendliness", "word " * 50, "é"]
 
@@ -35,6 +35,15 @@ def test_saved_tokens_are_mapped_back_unchanged(tmp_path: Path) -> None:
     loaded = load_tokens(tmp_path)
     assert isinstance(loaded.ids, np.memmap)
     assert np.array_equal(loaded.pad([3, 1])[0], tokens.pad([3, 1])[0])
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_tokens_written_in_blocks_are_the_files_of_all_texts_at_once(tmp_path: Path, size: int) -> None:
+    tokenize(TEXTS, load_tokenizer("minilm"), 16).save(tmp_path / "whole")
+    blocks = (TEXTS[start : start + size] for start in range(0, len(TEXTS), size))
+    write_tokens(tmp_path / "blocks", blocks, load_tokenizer("minilm"), 16)
+    for name in ("ids.npy", "offsets.npy"):
+        assert (tmp_path / "blocks" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_local_folder_gives_the_same_tokenizer_as_its_name() -> None:

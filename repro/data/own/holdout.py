@@ -20,6 +20,7 @@ from repro.data.filters import EvaluatedTexts, without_evaluated
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import normalise
+from repro.storage.arrays import blocks_of
 
 FAMILY = "held-out"
 ALL = "all"
@@ -61,20 +62,24 @@ def training_rows(
 
 def rows_of(pairs: Pairs) -> Iterator[Row]:
     """Return every pair as a row, a block of them in memory."""
-    domain_codes, source_codes = pairs.domain_codes, pairs.source_codes
-    for start in range(0, len(pairs), ROWS_PER_READ):
-        places = range(start, min(start + ROWS_PER_READ, len(pairs)))
-        texts = zip(
-            places,
-            pairs.ids(places),
-            pairs.texts("query", places),
-            pairs.texts("document", places),
-            pairs.negatives(places),
-            strict=True,
-        )
-        for place, identifier, query, document, negatives in texts:
-            domain, source = pairs.domain_names[domain_codes[place]], pairs.source_names[source_codes[place]]
-            yield Row(identifier, query, document, domain, source, tuple(negatives or ()))
+    for block in blocks_of(len(pairs), ROWS_PER_READ):
+        yield from _rows_at(pairs, np.arange(block.start, block.stop))
+        pairs.give_back()
+
+
+def _rows_at(pairs: Pairs, places: np.ndarray) -> Iterator[Row]:
+    domains, sources = pairs.domain_names, pairs.source_names
+    columns = zip(
+        pairs.ids(places),
+        pairs.texts("query", places),
+        pairs.texts("document", places),
+        pairs.domain_codes[places].tolist(),
+        pairs.source_codes[places].tolist(),
+        pairs.negatives(places),
+        strict=True,
+    )
+    for identifier, query, document, domain, source, negatives in columns:
+        yield Row(identifier, query, document, domains[domain], sources[source], tuple(negatives or ()))
 
 
 def collection_name(domain: str, taken: Sequence[str] = ()) -> str:
@@ -105,10 +110,7 @@ def _rows_of_lowest_hash(
 ) -> dict[str, list[Row]]:
     rows: dict[str, dict[int, list[Row]]] = defaultdict(dict)
     heaps: dict[str, list[int]] = defaultdict(list)
-    for row in rows_of(pairs):
-        group, key = groups.get(row.domain), _hash(normalise(row.document))
-        if group is None or (not whole and key % SHARE):
-            continue
+    for group, key, row in _candidates(pairs, groups, whole=whole):
         kept, heap = rows[group], heaps[group]
         if key in kept:
             kept[key].append(row)
@@ -119,6 +121,18 @@ def _rows_of_lowest_hash(
             else:
                 del kept[-heapq.heapreplace(heap, -key)]
     return {group: [row for key in kept for row in kept[key]] for group, kept in rows.items()}
+
+
+def _candidates(pairs: Pairs, groups: dict[str, str], *, whole: bool) -> Iterator[tuple[str, int, Row]]:
+    """Return group, hash of the document and row of the pairs that may be held out, a block of them in memory."""
+    in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
+    for block in blocks_of(len(pairs), ROWS_PER_READ):
+        places = block.start + np.flatnonzero(in_group_N[block])
+        keys = [_hash(normalise(text)) for text in pairs.texts("document", places)]
+        chosen = [place for place, key in enumerate(keys) if whole or key % SHARE == 0]
+        for place, row in zip(chosen, _rows_at(pairs, places[chosen]), strict=True):
+            yield groups[row.domain], keys[place], row
+        pairs.give_back()
 
 
 def _hash(text: str) -> int:

@@ -4,7 +4,7 @@
 negatives that are the positive are taken out. 3. What stays is written to pairs.arrow, the counts to audit.json.
 4. The plan suggests a biencoder and a contextual model for that size.
 
-Memory: about a hundred bytes a pair for finding repeats, and one batch of rows.
+Memory: eight bytes a pair for finding repeats (sixteen while they are merged), and one batch of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from repro.data.filters import EvaluatedTexts, distinct_pairs, without_evaluated
 from repro.data.pairs import Row, write_pairs
 from repro.data.readers import ARCHIVES, Columns, Found, read_foreign, unpack
 from repro.data.wording import normalise
-from repro.storage.atomic import whole_folder
+from repro.storage.atomic import check_room, whole_folder
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
@@ -81,6 +81,7 @@ def import_corpus(
             source = unpack(source, Path(stack.enter_context(tempfile.TemporaryDirectory())))
         kept = without_evaluated(_clean(_rows(read_foreign(source, columns), name, counts), counts),
                                  EvaluatedTexts(evaluated), counts)  # fmt: skip
+        check_room(_size_of(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder))
         rows = _noted(distinct_pairs(kept, counts), domains, counts)
         num_kept = _write(part / PAIRS_FILE, rows, source, counts)
@@ -89,6 +90,11 @@ def import_corpus(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
     return imported
+
+
+def _size_of(source: Path) -> int:
+    files = source.rglob("*") if source.is_dir() else [source]
+    return sum(path.stat().st_size for path in files if path.is_file())
 
 
 def load_import(folder: Path) -> Imported:
@@ -160,7 +166,9 @@ def _noted(rows: Iterable[Row], domains: set[str], counts: Counter[str]) -> Iter
         domains.add(row.domain)
         counts["with_negatives"] += bool(row.negatives)
         counts["query_is_document"] += normalise(row.query) == normalise(row.document)
-        counts["long_documents"] += len(row.document.split()) > LONG_WORDS
+        # so many words have at least as many characters and the spaces between them
+        is_long = len(row.document) > 2 * LONG_WORDS and len(row.document.split()) > LONG_WORDS
+        counts["long_documents"] += is_long
         yield row
 
 

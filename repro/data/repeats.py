@@ -1,0 +1,31 @@
+"""Which keys came before, at eight bytes a key: what a set of Python numbers would need ten times as much for.
+
+Keys lie in sorted runs, each at least twice as long as the next: a block is looked up in a few of them, and each key is
+merged a few times in all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class SeenKeys:
+    """64-bit keys that were told."""
+
+    def __init__(self) -> None:
+        self._runs: list[np.ndarray] = []
+
+    def tell(self, keys_n: np.ndarray) -> np.ndarray:
+        """Add a block of keys (uint64); return which of them come for the first time, bool (n,)."""
+        is_first_n = np.zeros(len(keys_n), dtype=bool)
+        is_first_n[np.unique(keys_n, return_index=True)[1]] = True
+        for run in self._runs:
+            places_n = np.minimum(np.searchsorted(run, keys_n), len(run) - 1)
+            is_first_n &= run[places_n] != keys_n
+        if is_first_n.any():
+            self._runs.append(np.sort(keys_n[is_first_n]))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
+            merged.sort(kind="stable")  # finds the two runs and merges them
+            self._runs.append(merged)
+        return is_first_n
