@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,25 +36,28 @@ def explain_context(
         raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
     source = run_id(run_of_id(run)) if run else str(model)
     _tell(f"opening {source}")  # before the imports: they load torch
+    asked: dict[str, Any] = {
+        "model": source,
+        "query": query,
+        "suite": suite,
+        "dataset": dataset,
+        "top": top,
+        "device": device,
+    }
+    asked |= {"context_seed": context_seed, "num_contexts": num_contexts, "revision": revision}
+    _explain(words, as_json, **asked)
+
+
+def _explain(num_words: int, as_json: bool, **asked: Any) -> None:
+    """Print the explanation that was asked for."""
     from repro.interop.explaining import AskedQuery, explain_anything
     from repro.report.context import context_views
     from repro.report.formats import render
 
-    asked = AskedQuery(
-        model=source,
-        query=query,
-        suite=suite,
-        dataset=dataset,
-        context_seed=context_seed,
-        num_contexts=num_contexts,
-        top=top,
-        revision=revision,
-        device=device,
-    )
-    told = explain_anything(asked, progress=_tell)
+    told = explain_anything(AskedQuery(**asked), progress=_tell)
     if as_json:
         return print_json(told.as_dict())
-    for view in context_views(told, num_words=words):
+    for view in context_views(told, num_words=num_words):
         render(view)
 
 
