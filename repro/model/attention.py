@@ -31,7 +31,7 @@ def attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     if model.context_CD is None:
         raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
     second, was_training = model.second_stage_model.eval(), model.training
-    contexts_1CD = model.context_CD[None, : model.config.num_context_vectors]
+    contexts_1CD = model.context_CD[None, : model.config.num_context_vectors, : model.config.hidden_size]
     prompts_PD = second.soft_prompts()
     num_contexts, num_prefix = contexts_1CD.shape[1], contexts_1CD.shape[1] + len(prompts_PD)
     length = num_prefix + texts.ids_NS.shape[1]
