@@ -50,7 +50,7 @@ FIGURE = Figure(
         *(
             Row(label=f"{label}, {words}", of=pick(**row), context=context)
             for label, row in SERIES.values()
-            for context, words in (("", "own corpus"), ("wrong", "wrong corpus"), ("null", "null context"))
+            for context, words in (("own", "own corpus"), ("wrong", "wrong corpus"), ("null", "null context"))
         ),
         Row(label="biencoder", of=pick(**BATCHES)),
     ),
