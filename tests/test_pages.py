@@ -19,7 +19,8 @@ EVERY_PAGE = [*sorted(ROOT.glob("*.md")), ROOT / "repro" / "interop" / "README.m
 SOURCES = sorted(p for folder in ("repro", "experiments", "figures", "slurm") for p in (ROOT / folder).rglob("*.py"))
 VERBS = {c.name or c.callback.__name__.replace("_", "-") for c in app.registered_commands if c.callback}
 VERBS |= {group.name for group in app.registered_groups if group.name}
-MOST_LINES_OF_README = 190
+MOST_WRITTEN_LINES = 100
+"""Of the front page, by hand: its generated tables grow by a line with each artefact and each room."""
 RENEW = "call `python -m repro check --write` and commit what it writes"
 EXAMPLES = {"experiments/eNN_what_varies.py", "tests/golden/NAME.json"}
 """Paths that stand for many."""
@@ -52,7 +53,8 @@ def test_every_experiment_has_golden_metrics() -> None:
 
 
 def test_the_front_page_stays_short() -> None:
-    assert len(TEXT["README"].splitlines()) <= MOST_LINES_OF_README
+    written = re.sub(r"<!-- (\w+) -->\n.*?<!-- \1 end -->", "", TEXT["README"], flags=re.DOTALL)
+    assert len(written.splitlines()) <= MOST_WRITTEN_LINES
 
 
 @pytest.mark.parametrize("page", PAGES)
