@@ -97,7 +97,8 @@ def test_words_that_do_not_go_together_are_one_clear_error(file: str, words: lis
 
 def test_a_dry_run_prints_scripts_and_leaves_no_trace(file: str, own_home: Path) -> None:
     shown = type_in("launch", file, "--scale", "smoke", "--profile", "cpu-node", "--dry-run").stdout
-    assert shown.count("#!/bin/bash") == 2 + shown.count("# ---- selection") + shown.count("# ---- tokens")
+    inputs = sum(shown.count(f"# ---- {stage}") for stage in ("selection", "tokens", "keys"))
+    assert shown.count("#!/bin/bash") == 2 + inputs
     assert "#SBATCH --array=0-2%3" in shown
     assert not list(own_home.rglob("*submission*"))
 
