@@ -34,5 +34,7 @@ MEASURED = (3, 4, 5)
 """Tables 3 and 4 and what §4.1 says of false negatives: draws of documents and clusters; seconds each, no training."""
 SCORED = (3, 4, 5)
 """Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; no training."""
+FREQUENCY = (3, 4, 5, 6)
+"""The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
 PLANTED = tuple(range(3, 8))
 """The planted corpus with and without its context: both architectures trained longest."""
