@@ -22,6 +22,7 @@ TABLES = {
     "recipes": "RESULTS.md",
     "context_use": "RESULTS.md",
     "context_headroom_table": "RESULTS.md",
+    "context_emergence_table": "RESULTS.md",
 }
 """Which page shows an artefact whole."""
 TABLE_SCALE = "desk"
