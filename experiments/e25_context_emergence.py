@@ -32,32 +32,59 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 NDCG = "{suite}/mean/ndcg_at_10"
 SERIES = {
-    "ours": ("with word frequencies", OURS),
-    "paper's": ("paper's architecture", PAPERS),
+    "with word frequencies": OURS,
+    "paper's architecture": PAPERS,
 }
+UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
+MARKS = {"wrong": "o", "null": "^"}
+WORDS = {"wrong": "own − wrong corpus", "null": "own − no context"}
+
+
+def draw_worth(frame: Any, axes: Any) -> None:
+    """A mark a seed for what the own corpus is worth over a wrong one and over none, by family, after most steps."""
+    frame = frame[frame["num_steps"] == frame["num_steps"].max()]
+    families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
+    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
+    kinds = [(model, context) for context in MARKS for model in SERIES]
+    for number, (model, context) in enumerate(kinds):
+        own, other = (f"{model}, {UNDER[kind]}" for kind in ("own", context))
+        if own not in scores or other not in scores:
+            continue
+        worth = (scores[own] - scores[other]).dropna()
+        for place, family in enumerate(families):
+            values, at = worth.get(family, worth[:0]), place + 0.18 * (number - 1.5)
+            style = {"color": COLOURS[model], "marker": MARKS[context]}
+            label = f"{model}: {WORDS[context]} (n = {len(values)})" if place == 0 else None
+            axes.plot([at] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=label, **style)
+            axes.plot([at - 0.07, at + 0.07], [values.mean()] * 2, color=COLOURS[model], linewidth=2)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(families)), families)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+
+
 FIGURE = Figure(
     name="context_emergence",
-    title="When a model begins to read its corpus",
+    title="What the searched corpus is worth as context, by family",
     caption=(
-        "NDCG@10 of held-out collections of real text by the number of training steps, under documents of the searched "
-        "corpus, of another one, and none. A mark is the mean over n seeds, each a training of its own whose learning "
-        "rate has decayed to zero; bands: 95 % interval of that mean. With word frequencies: an extension of ours."
+        "NDCG@10 of held-out collections of real text under documents of the searched corpus, less that under those of "
+        "another corpus (dots), and less that under no context (triangles). A mark is a seed, a line their mean. "
+        "After the most training steps of the scale. With word frequencies: an extension of ours."
     ),
-    kind="lines",
-    x="num_steps",
-    y="{suite}/mean/ndcg_at_10",
-    x_label="training steps",
-    y_label="NDCG@10 (points)",
+    kind="own",
+    points="{suite}/{family}/ndcg_at_10",
+    hue="num_steps",
+    x="part1",
+    y="value",
+    x_label="family of collections",
+    y_label="difference in NDCG@10 (points)",
     factor=100,
-    x_is_log=True,
-    series=(
-        *(
-            Row(label=f"{label}, {words}", of=pick(**row), context=context)
-            for label, row in SERIES.values()
-            for context, words in (("own", "own corpus"), ("wrong", "wrong corpus"), ("null", "null context"))
-        ),
-        Row(label="biencoder", of=pick(**BATCHES)),
+    series=tuple(
+        Row(label=f"{label}, {words}", of=pick(**row), context=context)
+        for label, row in SERIES.items()
+        for context, words in UNDER.items()
     ),
+    draw=draw_worth,
 )
 
 
@@ -71,7 +98,7 @@ def table_rows(scale: str) -> tuple[Row, ...]:
     found: list[Row] = []
     for steps in at(scale):
         found.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
-        for label, row in SERIES.values():
+        for label, row in SERIES.items():
             of = pick(**row, num_steps=steps)
             found.append(Row(label=f"{label}, {steps} steps", of=of, scales=(scale,)))
             for context, words in (("wrong", "· wrong corpus as context"), ("null", "· null context")):

@@ -150,7 +150,7 @@ class Ranking:
     def _embed(self, kind: str) -> np.ndarray:
         """Return the vectors of the documents, (N, D), with a line every few seconds."""
         num_all, parts = len(self._collection.retrieval.documents), []
-        self._progress(f"{kind} context: {num_all} documents of {self._collection.retrieval.name}")
+        self._progress(f"searching {num_all} documents of {self._collection.retrieval.name} under the {kind} context")
         started = said = time.monotonic()
         for number, block in enumerate(self._blocks):
             if number not in self._tokens:

@@ -93,7 +93,7 @@ def test_a_reader_sees_three_contexts_beside_each_other_and_is_told_how_far_it_i
     command = [sys.executable, "-m", "repro", "explain-context", record.id, "--query", "q0", "--dataset", "planted-000"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(f"opening {record.id}\n") and "wrong context: 40 documents" in done.stderr
+    assert done.stderr.startswith(f"opening {record.id}\n") and "searching 40 documents of" in done.stderr
     for words in ("context from", "own − wrong", "Words of the query", "Words of the document", "● relevant"):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
