@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repro.claims.needs import MOST_SEEDS
 from repro.report.view import format_seconds
 from repro.spec import Correlation
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
     from repro.claims.judge import Judgement
-
-MOST_SEEDS = 64
 
 
 def needed_words(judged: Judgement) -> str:
