@@ -32,6 +32,8 @@ SUPERVISED_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
 """Figures 10 and 11 at desk: seeds and cluster sizes, thirty steps each. Seeds (3, 4, 5) are 45 runs of a minute."""
 MEASURED = (3, 4, 5)
 """Tables 3 and 4 and what §4.1 says of false negatives: draws of documents and clusters; seconds each, no training."""
+NEIGHBOURS = (*MEASURED, 6, 7)
+"""Table 3's draws: two more, which `plan --power` found enough for T3.a."""
 SCORED: tuple[int, ...] = ()
 """Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; no training."""
 FREQUENCY = (3, 4, 5, 6)
