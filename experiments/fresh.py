@@ -34,6 +34,8 @@ MEASURED = (3, 4, 5)
 """Tables 3 and 4 and what §4.1 says of false negatives: draws of documents and clusters; seconds each, no training."""
 NEIGHBOURS = (*MEASURED, 6, 7)
 """Table 3's draws: two more, which `plan --power` found enough for T3.a."""
+TASKS = (3,)
+"""Table 2: one more of Table 1's contextual models, which `plan --power` found enough for T2.b."""
 SCORED: tuple[int, ...] = ()
 """Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; no training."""
 FREQUENCY = (3, 4, 5, 6)
