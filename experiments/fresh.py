@@ -38,7 +38,7 @@ TASKS = (3,)
 """Table 2: one more of Table 1's contextual models, which `plan --power` found enough for T2.b."""
 SCORED: tuple[int, ...] = ()
 """Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; no training."""
-FREQUENCY = (3,)
+FREQUENCY = (3, 4, 5, 6)
 """The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
 PLANTED = tuple(range(3, 8))
 """The planted corpus with and without its context: both architectures trained longest."""
