@@ -46,7 +46,7 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
     if found is None:
         pool = published_pool(scale, with_companions=experiment.paper != MAIN)
         found = judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=pool)
-        if all_are_readable():
+        if all_are_readable(folder, RECORDS["published"]()):
             kept.write(found)
     return found
 
