@@ -81,17 +81,13 @@ class BatchViewer:
             assert queries_BD is not None and documents_MD is not None, "a run with a filter stores what it goes by"
             scores = Directions.of(queries_BD, documents_MD)
         return mask_directions(
-            self._query_keys[pairs_B],
+            content_keys(self.inputs.pairs.texts("query", pairs_B)),
             self.inputs.content_keys[rows_M],
             masked_BM,
             scores,
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
-
-    @cached_property
-    def _query_keys(self) -> np.ndarray:
-        return content_keys(self.inputs.pairs.texts("query", np.arange(len(self.inputs.pairs))))
 
     @cached_property
     def _stored(self) -> Vectors:
