@@ -211,9 +211,8 @@ def _unit(vectors_ND: np.ndarray) -> np.ndarray:
 
 def distinct_vectors(model: ContextualModel, num_documents: int) -> np.ndarray:
     """Return the unit context vectors that are set, (C, D), without repeats and null vectors that fill places."""
-    assert model.context_CD is not None, "a context was set"
     num_vectors = num_documents * model.config.tokens_per_document
-    return _unit(model.context_CD[:num_vectors, : model.config.hidden_size].float().cpu().numpy())
+    return _unit(model.context_vectors()[:num_vectors].float().cpu().numpy())
 
 
 def mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:

@@ -28,10 +28,8 @@ MOST_WEIGHTS = 2**25
 @torch.no_grad()
 def attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     """Return what each text's tokens pay to PARTS under the context that is set, (K, N, 3); ValueError without one."""
-    if model.context_CD is None:
-        raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
     second, was_training = model.second_stage_model.eval(), model.training
-    contexts_1CD = model.context_CD[None, : model.config.num_context_vectors, : model.config.hidden_size]
+    contexts_1CD = model.context_vectors()[None, : model.config.num_context_vectors]
     prompts_PD = second.soft_prompts()
     num_contexts, num_prefix = contexts_1CD.shape[1], contexts_1CD.shape[1] + len(prompts_PD)
     length = num_prefix + texts.ids_NS.shape[1]

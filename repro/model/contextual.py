@@ -134,9 +134,17 @@ class ContextualModel(TextEncoder):
 
     def embed_texts(self, texts: Texts) -> Tensor:
         """Return vectors under the context that was set; ValueError when none was."""
+        return self.second_stage(texts, self.given_context())
+
+    def given_context(self) -> Tensor:
+        """Return the context that was set, (C, E); ValueError when none was."""
         if self.context_CD is None:
             raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
-        return self.second_stage(texts, self.context_CD)
+        return self.context_CD
+
+    def context_vectors(self) -> Tensor:
+        """Return the vectors of the context that was set, (C, D), without the words they hold; ValueError likewise."""
+        return self.given_context()[:, : self.config.hidden_size]
 
     @torch.no_grad()
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
