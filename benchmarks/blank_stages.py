@@ -32,20 +32,22 @@ def write_blank_import(name: str, num_pairs: int) -> None:
     (folder / "corpus.json").write_text(json.dumps(told))
 
 
+def write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
+    """Write pairs of one-letter texts, each of the domain of its code, int32 (N,)."""
+    names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)])
+    schema = pa.schema([pa.field(n, pa.string(), False) for n in ("id", "query", "document", "domain", "source")])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for part in blocks_of(len(codes_N), BLOCK):
+            letters = pa.array(["a"] * (part.stop - part.start))
+            columns = [letters, letters, letters, names.take(pa.array(codes_N[part])), letters]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
 def write_blank_stages(run: Any, num_pairs: int) -> None:
     """Write corpus, selection, tokens, embeddings, keys and clusters of a run on so many pairs."""
     graph, rng = StageGraph(run), np.random.default_rng(0)
     shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
     codes_N = rng.choice(NUM_DOMAINS, num_pairs, p=shares / shares.sum()).astype(np.int32)
-
-    def corpus(folder: Path) -> None:
-        names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)])
-        schema = pa.schema([pa.field(n, pa.string(), False) for n in ("id", "query", "document", "domain", "source")])
-        with pa.OSFile(str(folder / "train.arrow"), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            for part in blocks_of(num_pairs, BLOCK):
-                letters = pa.array(["a"] * (part.stop - part.start))
-                columns = [letters, letters, letters, names.take(pa.array(codes_N[part])), letters]
-                writer.write_batch(pa.record_batch(columns, schema=schema))
 
     def tokens(folder: Path) -> None:
         for side in SIDES:
@@ -69,7 +71,7 @@ def write_blank_stages(run: Any, num_pairs: int) -> None:
         np.save(folder / "centroids_KD.npy", rng.normal(size=(num_K.sum(), 2 * WIDTH)).astype(np.float32))
         np.save(folder / "domain_of_cluster_K.npy", np.repeat(np.arange(NUM_DOMAINS, dtype=np.int32), num_K))
 
-    fill(graph.corpus, corpus)
+    fill(graph.corpus, lambda folder: write_blank_pairs(folder / "train.arrow", codes_N))
     fill(graph.selection, lambda folder: np.save(folder / "rows.npy", np.arange(num_pairs)))
     fill(graph.tokens, tokens)
     fill(graph.embeddings, embeddings)
