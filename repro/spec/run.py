@@ -75,6 +75,7 @@ class Run:
     domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
     # batches (§4.1)
     sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
+    mixing_alpha: float | None  # one source a batch, drawn with p ∝ size^α (GTE eq. 4); None: each pair once an epoch
     batch_size: int
     cluster_size: int | None  # pairs a cluster, on average; only for sampler "cluster"
     packing: str  # how clusters are put in a row before the row is cut into batches
@@ -137,6 +138,8 @@ class Run:
             raise ValueError(f"test_contexts={short(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
         if (self.cluster_size is None) == (self.sampler == "cluster"):
             raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
+        if self.mixing_alpha is not None and self.sampler != "domain":
+            raise ValueError(f'mixing_alpha={self.mixing_alpha} with sampler={self.sampler!r}: it needs "domain"')
         if (self.num_steps is None) == (self.num_epochs is None):
             raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
         if (self.pretraining_corpus is None) != (self.num_pretraining_steps is None):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
@@ -163,13 +164,22 @@ def check_model(run: Run) -> None:
         )
 
 
-def build_sampler(inputs: Inputs) -> BatchSampler:
+def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
     """Return the run's batches."""
-    run = inputs.run
+    run, pairs = inputs.run, inputs.pairs
+    if run.mixing_alpha is not None:
+        return MixedSampler(
+            domain_codes(run, pairs),
+            alpha=run.mixing_alpha,
+            batch_size=run.batch_size,
+            seed=run.seed,
+            names=pairs.source_names if run.domain_column == "source" else pairs.domain_names,
+            folder=home(),
+        )
     clusters = inputs.clusters if run.sampler == "cluster" else None
     return BatchSampler(
         run.sampler,
-        domain_codes(run, inputs.pairs),
+        domain_codes(run, pairs),
         batch_size=run.batch_size,
         seed=run.seed,
         clusters=clusters,
