@@ -104,7 +104,7 @@ LAB: dict[str, Any] = DESK | {
     "num_steps": 2400,
     "num_warmup_steps": 240,
 }
-"""The model of `desk`, ten times longer on twenty times the pairs: the smallest setting at which it reads its corpus."""
+"""The model of `desk` on views of all its text, ten times longer: what it takes to begin to read a corpus."""
 
 SMALL: dict[str, Any] = {
     "corpus": "nomic-unsupervised",  # §5: 24+ sources of Nussbaum et al., Table 5
@@ -175,7 +175,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
         for scale in (
             Scale("smoke", "proves that the code runs", "seconds on any machine", SMOKE, False, False),
             Scale("desk", "first numbers on real text", "2 CPU cores, 15 minutes for Table 1", DESK, True, False),
-            Scale("lab", "the same model until it reads its corpus", "a CPU core and half an hour a run", LAB, True, False),
+            Scale("lab", "ten times longer on all of the text", "half an hour a run on a core", LAB, True, False),
             Scale("small", "the paper's small setting", "one 80 GB GPU a run", SMALL, True, True),
             Scale("large", "the paper's large setting", "8 GPUs of 80 GB a run", LARGE, True, True),
         )
