@@ -66,7 +66,7 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
 
 
 def measured(scale: str) -> list[Judgement]:
-    """Return what the published records of a scale say of claims; those without records or of arithmetic are left out."""
+    """Return what the published records of a scale say of claims, without those that have none or are arithmetic."""
     judged = (one for experiment in experiments() for one in judgements(experiment, scale))
     return sort_judgements(one for one in judged if one.effect is not None)
 
