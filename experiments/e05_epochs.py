@@ -19,7 +19,7 @@ SECOND_SET: dict[str, tuple[str, str | None]] = {
 }
 FIRST_SET |= dict.fromkeys(("small", "large"), ("nomic-supervised", None))
 SECOND_SET |= dict.fromkeys(("small", "large"), ("bge-full-data", None))
-NUM_PAIRS = {"smoke": None, "desk": 4096, "lab": 65536, "small": None, "large": None}
+NUM_PAIRS = {"smoke": None, "desk": 4096, "lab": 16384, "small": None, "large": None}
 # How a second phase begins. At our scales it learns at a twentieth of the first phase's rate, which did best on
 # validation domains (`recipes`): at the whole rate, thirty steps undo a part of what the first phase has learnt.
 PRETRAINING: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     },
     "lab": {
         "pretraining_corpus": "lab",
-        "num_pretraining_steps": 4000,
+        "num_pretraining_steps": base("lab").num_steps,
         "learning_rate": base("lab").learning_rate / 20,
     },
 }

@@ -23,7 +23,7 @@ CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
 LENGTH: dict[str, dict[str, Any]] = {
     "smoke": {"num_steps": 6, "num_warmup_steps": 1},
     "desk": {"num_steps": 30, "num_warmup_steps": 3},
-    "lab": {"num_steps": 1000, "num_warmup_steps": 50},
+    "lab": {"num_steps": 240, "num_warmup_steps": 24},
     "small": {},  # three epochs, and as long a warm-up as any (§5)
     "large": {},
 }

@@ -4,7 +4,7 @@ from experiments import fresh
 from experiments.e04_batch_by_cluster import CLUSTERS, GRID, LARGE, SMALL, budget
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
-BATCH = {"smoke": 16, "desk": 128, "lab": 1024, "small": 512, "large": 512}
+BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 512, "large": 512}
 SEEDS = (0, 1, 2)
 TOUR = {"architecture": "biencoder", **GRID, "filter": "surrogate", "packing": "greedy"}
 RANDOM = TOUR | {"packing": "random"}

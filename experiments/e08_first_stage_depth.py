@@ -6,7 +6,7 @@ from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
 from experiments.fresh import PAIRED, RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
-DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 3, 6)}
+DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 2, 4)}
 DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
 SEEDS = (0, 1, 2)
 

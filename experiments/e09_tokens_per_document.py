@@ -4,11 +4,11 @@ from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
 from experiments.fresh import RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
 
-TOTAL = {"smoke": 8, "desk": 16, "lab": 64, "small": 64, "large": 512}
+TOTAL = {"smoke": 8, "desk": 16, "lab": 16, "small": 64, "large": 512}
 PER_DOCUMENT = {
     "smoke": (1, 2, 4),
     "desk": (1, 2, 4),
-    "lab": (1, 2, 4, 8),
+    "lab": (1, 2, 4),
     "small": (1, 2, 4, 8),
     "large": (1, 2, 4, 8),
 }

@@ -10,7 +10,7 @@ from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base,
 SIZES = {
     "smoke": (1, 2, 4, 8),
     "desk": (1, 2, 4, 8, 16),
-    "lab": (1, 4, 16, 32, 64),
+    "lab": (1, 2, 4, 8, 16),
     "small": (1, 4, 16, 32, 64),
     "large": (1, 8, 32, 128, 512),
 }

@@ -13,15 +13,15 @@ from repro.claims.judge import Judgement
 from repro.cli.check import check
 from repro.cli.main import app
 from repro.records import lookup
-from repro.records.store import read_records, write_record
+from repro.records.store import read_records
 from repro.report import artefacts as views
 from repro.report.markdown_pages import renewed_pages
 from repro.report.tables import sort_judgements
 from repro.report.view import View
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
+from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
 from repro.spec.registry import artefacts, experiments
+from tests.hand_made import NDCG, above, publish, write_scores
 
-NDCG = "{suite}/mean/ndcg_at_10"
 GAINS = {64: 0.0, 128: 0.05, 256: 0.0005, 512: -0.05}
 """What each batch size adds to the same queries' scores: the verdicts follow from these."""
 RUNS = grid(base("desk"), batch_size=tuple(GAINS), seed=(0, 1, 2))
@@ -33,11 +33,6 @@ TABLE = Table(
 )
 
 
-def above(id: str, better: int, worse: int = 64) -> Claim:
-    pairs = [(term(NDCG, batch_size=better), term(NDCG, batch_size=worse))]
-    return Claim.order(id, f"{better} above {worse}", pairs=pairs, source="here", because="a test")
-
-
 CLAIMS = (above("X.missing", 1024), above("X.holds", 128), above("X.undecided", 256), above("X.differs", 512))
 VERDICTS = {"X.missing": "NOT RUN", "X.holds": "HOLDS", "X.undecided": "UNDECIDED", "X.differs": "DIFFERS"}
 EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(TABLE,), claims=CLAIMS)
@@ -46,24 +41,13 @@ EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, sho
 def write(folder: Path, run: Run) -> None:
     level = np.random.default_rng(7).uniform(0.3, 0.7, 200)
     own = np.random.default_rng([run.seed, run.batch_size]).normal(GAINS[run.batch_size], 0.03, 200)
-    scores = (level + own).astype(np.float32)
-    write_record(
-        folder,
-        run,
-        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
-        arrays={"desk": scores},
-        provenance={"suite": {"datasets": [{"name": "a", "family": "f", "num_queries": 200}]}},
-    )
+    write_scores(folder, run, (level + own).astype(np.float32))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Records made by hand, in the place of the published ones."""
-    made = tmp_path / "published"
-    for run in RUNS:
-        write(made, run)
-    monkeypatch.setattr(views, "RECORDS", {"published": lambda: made, "yours": lambda: tmp_path / "none"})
-    return made
+    return publish(monkeypatch, tmp_path, RUNS, write)
 
 
 def state() -> tuple[View, dict[str, Judgement]]:

@@ -6,27 +6,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from repro.claims.judge import Judgement
-from repro.report.artefacts import artefact_views
+from repro.report.artefacts import artefact_views, judgements
 from repro.report.contents import artefact_table, file_map, folder_table, notes_table
 from repro.report.formats import as_markdown
-from repro.report.tables import by_paper, claims_view
+from repro.report.tables import by_paper, claims_view, sort_judgements
 from repro.spec.artefact import MAIN
-from repro.spec.registry import experiment_of
+from repro.spec.registry import experiment_of, experiments
 from repro.storage.paths import CHECKOUT
 
 LEDGER = ("claims", "RESULTS.md")
 LEDGERS = {MAIN: LEDGER[0], "GTE": "claims_gte", "MRL": "claims_mrl"}
 """The block of that page that has a paper's claims."""
+DESK, LAB = "desk", "lab"
+DEARER = "claims_lab"
+"""The block of the ledger's page that has what is judged at lab, which outranks desk."""
 TABLES = {
-    "table1": "README.md",
-    "recipes": "RESULTS.md",
-    "context_use": "RESULTS.md",
-    "context_headroom_table": "RESULTS.md",
-    "context_emergence_table": "RESULTS.md",
+    "table1": ("table1", DESK, "README.md"),
+    "recipes": ("recipes", DESK, "RESULTS.md"),
+    "context_use": ("context_use", DESK, "RESULTS.md"),
+    "context_headroom_table": ("context_headroom_table", DESK, "RESULTS.md"),
+    "context_emergence_table": ("context_emergence_table", DESK, "RESULTS.md"),
+    "context_emergence_table_lab": ("context_emergence_table", LAB, "RESULTS.md"),
 }
-"""Which page shows an artefact whole."""
-TABLE_SCALE = "desk"
-"""The scale of those tables; claims are written at any."""
+"""Of each block that shows a table whole: which table, at which scale, on which page."""
 CONTENTS = {
     ("artefacts", "README.md"): artefact_table,
     ("folders", "README.md"): folder_table,
@@ -51,14 +53,22 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
         (name, LEDGER[1]): as_markdown(claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
     }
     blocks |= {place: write(folder) for place, write in CONTENTS.items()}
-    for name, page in TABLES.items() if scale == TABLE_SCALE else ():
-        view = artefact_views(experiment_of(name), scale, with_yours=False)[name]
-        blocks[name, page] = as_markdown(view)
+    if scale == DESK:
+        blocks[DEARER, LEDGER[1]] = as_markdown(claims_view(measured(LAB), f"Claims that records at `{LAB}` judge"))
+        for block, (name, at, page) in TABLES.items():
+            view = artefact_views(experiment_of(name), at, with_yours=False)[name]
+            blocks[block, page] = as_markdown(view)
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = folder / page
         pages[path] = replace_block(path, pages.get(path) or path.read_text(), name, block)
     return pages
+
+
+def measured(scale: str) -> list[Judgement]:
+    """Return what the published records of a scale say of claims, without those that have none or are arithmetic."""
+    judged = (one for experiment in experiments() for one in judgements(experiment, scale))
+    return sort_judgements(one for one in judged if one.effect is not None)
 
 
 def replace_block(path: Path, text: str, name: str, block: str) -> str:

@@ -9,47 +9,28 @@ import numpy as np
 import pytest
 
 from repro.claims.judge import Judgement
-from repro.records.store import write_record
 from repro.report import artefacts as views
 from repro.report.verdicts import source_digest
-from repro.spec import Claim, Experiment, Run, base, grid, term
+from repro.spec import Claim, Experiment, Run, base, grid
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.storage.paths import verdicts_folder
+from tests.hand_made import above, publish, write_scores
 
-NDCG = "{suite}/mean/ndcg_at_10"
 RUNS = grid(base("desk"), batch_size=(64, 128, 256), seed=(0, 1, 2))
-
-
-def above(id: str, better: int, delta: float | None = None) -> Claim:
-    pairs = [(term(NDCG, batch_size=better), term(NDCG, batch_size=64))]
-    return Claim.order(id, f"{better}", pairs=pairs, delta=delta, source="here", because="a test")
-
-
 CLAIMS = (above("X.a", 128), above("X.b", 256, delta=0.001), above("X.missing", 512))
 EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(), claims=CLAIMS)
 
 
 def write(folder: Path, run: Run, gain: float = 0.0) -> None:
     spread = np.random.default_rng([run.seed, run.batch_size]).uniform(0.2, 0.6, 50).astype(np.float32)
-    scores = spread + np.float32(run.batch_size / 1000 + gain)
-    write_record(
-        folder,
-        run,
-        metrics={"desk/mean/ndcg_at_10": float(scores.mean())},
-        arrays={"desk": scores},
-        provenance={"suite": {"datasets": [{"name": "a", "family": "f", "num_queries": 50}]}},
-    )
+    write_scores(folder, run, spread + np.float32(run.batch_size / 1000 + gain))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Records made by hand, in the place of the published ones."""
-    made = tmp_path / "published"
-    for run in RUNS:
-        write(made, run)
-    monkeypatch.setattr(views, "RECORDS", {"published": lambda: made, "yours": lambda: tmp_path / "yours"})
-    return made
+    return publish(monkeypatch, tmp_path, RUNS, write)
 
 
 @pytest.fixture
