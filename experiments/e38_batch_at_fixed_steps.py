@@ -8,7 +8,7 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale
 BATCHES: dict[str, tuple[int, ...]] = {
     "smoke": (4, 8, 16),
     "desk": (16, 32, 64, 128),
-    "lab": (64, 128, 256, 512),
+    "lab": (16, 32, 64, 128),
     "small": (2048, 4096, 8192, 16384, 32768),
 }
 BATCHES["large"] = BATCHES["small"]

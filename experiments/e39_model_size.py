@@ -28,11 +28,11 @@ GTE = (
 SIZES: dict[str, tuple[Size, ...]] = {
     "smoke": ({"hidden_size": 16}, {"hidden_size": 32}),
     "desk": from_words((1, 32), (1, 64), (2, 128)),
-    "lab": from_words((2, 128), (4, 256), (6, 384)),
+    "lab": from_words((1, 32), (1, 64), (2, 128)),
     "small": GTE,
     "large": GTE,
 }
-"""At desk 1.0, 2.0 and 4.3 million weights, most of them word vectors."""
+"""At desk and lab 1.0, 2.0 and 4.3 million weights, most of them word vectors."""
 SCORED, CURVES = IMPROVED | {"measure": "retrieval"}, IMPROVED | {"measure": "curve"}
 
 
