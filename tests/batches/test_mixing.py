@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from repro.batches import mixing
 from repro.batches.mixing import BLOCK, MixedSampler, mixing_shares
 from repro.batches.sampler import SamplerState
 
@@ -52,14 +53,16 @@ def test_any_step_is_the_same_whatever_was_asked_before(step: int) -> None:
     assert not np.array_equal(fresh.at(step), mixed(0.5, seed=1).at(step))
 
 
-def test_numbers_of_a_source_go_on_over_blocks_of_draws() -> None:
-    """The batches of the largest source, counted by hand over two blocks, are its epochs in their order."""
-    batches = mixed(1.0)
-    first = [step for step in range(BLOCK + 50) if batches.source_at(step) == 0]
-    number = sum(step < BLOCK + 20 for step in first)
-    step = next(step for step in first if step >= BLOCK + 20)
-    source = batches._sources[0]
-    assert np.array_equal(batches.at(step), batches._rows[0][source.at(number)])
+def test_numbers_of_a_source_go_on_over_blocks_of_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batches of each source, counted by hand over several blocks, are its own in their order."""
+    monkeypatch.setattr(mixing, "BLOCK", 16)
+    batches, counted = mixed(0.5), [0, 0, 0]
+    for step in range(100):
+        source = batches.source_at(step)
+        expected = batches._rows[source][batches._sources[source].at(counted[source])]
+        assert np.array_equal(batches.at(step), expected), step
+        counted[source] += 1
+    assert min(counted) > 5
 
 
 def test_the_state_is_that_of_an_epoch_of_all_pairs() -> None:
