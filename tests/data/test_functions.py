@@ -101,3 +101,13 @@ def test_what_is_evaluated_is_of_other_packages_than_what_is_trained_on(
     assert (len(every.documents), len(few.documents)) == (1200, 1000)
     assert len(every.queries) == len(few.queries) == 1000
     assert {one.split(".")[0] for one in every.document_ids} == {"functions/networkx"}
+
+
+def test_its_manifest_lies_apart_so_that_the_other_corpora_do_not_depend_on_it() -> None:
+    from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS, read_manifest
+    from repro.data.mined.mining import MINERS
+
+    found = read_manifest("functions", FUNCTIONS_FOLDER)
+    assert [manifest.wheel for manifest in found] == list(WHEELS["functions"]) == list(WHEELS["packages"])
+    assert all(manifest.num_rows and manifest.licence for manifest in found)
+    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(MINERS), "what decides desk and lab"
