@@ -10,9 +10,7 @@ from repro.report.view import View, format_seconds, format_signed
 from repro.spec.artefact import ABSENT
 
 HEADER = ("claim", "effect", "holds if", "seeds", "they see", "needs", "time", "what the paper says")
-EXPLAINED = (
-    "they see: the least effect, from its bar, that these seeds see; needs: seeds in all; time: of those lacking"
-)
+EXPLAINED = "they see: the least effect, from its bar, that these seeds see; needs: seeds in all; time: of the others"
 
 
 def undecided(judged: Iterable[Judgement]) -> list[Judgement]:

@@ -75,9 +75,9 @@ def render(view: View, format: str = "text") -> None:
     print(FORMATS[format](view))
 
 
-def render_line(text: str) -> None:
-    """Print a sentence within the width of the terminal, broken between words."""
-    print(textwrap.fill(text, _width()))
+def render_line(text: str, hanging: int = 0) -> None:
+    """Print a sentence within the width of the terminal, broken between words; `hanging` spaces before what follows."""
+    print(textwrap.fill(text, _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
 
 
 def _width() -> int:
