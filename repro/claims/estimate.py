@@ -29,6 +29,7 @@ class Estimate:
     deviation: float = math.nan  # of one seed's value, for planning
     shared: float = 0.0  # the part of error² that further seeds do not lower
     is_r: bool = False
+    num_groups: int = 1  # independent correlations that it is the mean of
     note: str = ""
 
     @property
