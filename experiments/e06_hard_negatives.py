@@ -124,8 +124,7 @@ def falls_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Cl
         axis="num_hard_negatives",
         sign=-1,
         source="Figure 11 and §9.5",
-        because="a slope beyond chance; within a tenth of a point a doubling there is no effect",
-        delta=fresh.A_TENTH_A_DOUBLING,
+        because="a slope beyond chance; where a δ is given, within it there is no effect",
         **said,
     )
 
@@ -155,6 +154,7 @@ CLAIMS = (
         "F11.a",
         "the more hard negatives, of those below the own document, the lower the score",
         BELOW,
+        delta=fresh.A_TENTH_A_DOUBLING,
         version=4,
         **fresh.BOUNDED,
     ),
@@ -163,7 +163,6 @@ CLAIMS = (
         "the more hard negatives, wherever the surrogate puts them, the lower the score",
         ANY,
         scales=(*(("desk",) if fresh.SUPERVISED else ()), "lab", "small", "large"),
-        version=2,
         **fresh.STATED,
     ),
 )
