@@ -14,7 +14,7 @@ from repro.claims.calibration import cells
 from repro.claims.judge import Judgement, judge_all
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
-from repro.spec import Claim, Experiment, Trend
+from repro.spec import Claim, Experiment, Order, Run, Trend
 from repro.spec.registry import experiments
 
 DECIDED = ("HOLDS", "DIFFERS")
@@ -105,6 +105,45 @@ def test_labels_of_published_records_that_are_exchanged_turn_the_verdict(id: str
 
     assert judge(experiment, [claim], lambda made: exchange(made, (0, 1, 2))) == ["DIFFERS"]
     assert judge(experiment, [claim], lambda made: exchange(made, (1,))) == ["UNDECIDED"], "seeds contradict each other"
+
+
+def sides_of(claim: Order, runs: Sequence[Run]) -> dict[Run, Run]:
+    """Return for each run of one side of a comparison that of the other side, in both directions."""
+    ((first, second),) = claim.pairs
+    one, other = (sorted(filter(term.of.matches, runs), key=as_words) for term in (first, second))
+    return dict(zip(one + other, other + one, strict=True))
+
+
+def as_words(run: Run) -> tuple[int, str]:
+    return run.seed, str(run)
+
+
+def exchange(other: dict[Run, Run]) -> Callable[[int], Callable[[list[Record]], list[Record]]]:
+    """Return what exchanges the labels of every so-manieth seed."""
+    seeds = sorted({run.seed for run in other})
+
+    def every(step: int) -> Callable[[list[Record]], list[Record]]:
+        chosen = seeds[::step]
+        return lambda made: [
+            replace(one, run=other[one.run]) if one.run in other and one.run.seed in chosen else one for one in made
+        ]
+
+    return every
+
+
+def test_every_verdict_of_two_sides_turns_with_their_labels_and_goes_when_half_are_exchanged() -> None:
+    tried = 0
+    for experiment, claim, judged in kept().values():
+        if judged.verdict != "HOLDS" or not isinstance(claim, Order) or len(claim.pairs) > 1 or claim.margin:
+            continue
+        (first, second), runs = claim.pairs[0], experiment.runs("desk")
+        if first.metric != second.metric or first.of == second.of:
+            continue
+        alone, swap = replace(claim, seen_seeds=()), exchange(sides_of(claim, runs))
+        assert judge(experiment, [alone], swap(1)) == ["DIFFERS"], claim.id
+        assert judge(experiment, [alone], swap(2)) == ["UNDECIDED"], claim.id
+        tried += 1
+    assert tried >= 3, "else nothing was exchanged"
 
 
 @dataclass(frozen=True)
