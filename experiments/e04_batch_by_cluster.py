@@ -125,7 +125,7 @@ FIGURES = (
         mark="cluster_size",
         kind="dots",
         x="filter",
-        x_label="false-negative filter (surrogate: on, none: off)",
+        x_label="false-negative filter",
         hue="batch_size",
         series=(Row(label="biencoder", of=pick(**BIENCODER, **EVERYWHERE)),),
         **POINTS,

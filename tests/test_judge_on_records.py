@@ -12,9 +12,10 @@ import pytest
 from experiments.e22_calibration import EXPERIMENT as CALIBRATION
 from repro.claims.calibration import cells
 from repro.claims.judge import Judgement, judge_all
+from repro.claims.variance import fit_prior, system_of
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
-from repro.spec import Claim, Experiment, Order, Run, Trend
+from repro.spec import TRAINED, Claim, Experiment, Order, Run, Trend, batches_of, training_of
 from repro.spec.registry import experiments
 
 DECIDED = ("HOLDS", "DIFFERS")
@@ -74,6 +75,24 @@ def test_no_single_published_seed_gives_a_verdict_that_all_seeds_together_do_not
     assert judged_alone > 20, "else nothing was looked at"
 
 
+def test_differences_between_models_on_the_same_batches_deviate_as_those_of_independent_ones() -> None:
+    """So that the pool's spread of one configuration, twice, is that of a difference: pairing by seed gains nothing."""
+    pool, metric = published_pool("desk"), "desk/mean/ndcg_at_10"
+    found: dict[Any, dict[Run, dict[int, float]]] = {}
+    for record in pool.records:
+        system = training_of(system_of(record.run))
+        if metric in record.metrics and system.architecture in TRAINED and system.pretraining_corpus is None:
+            found.setdefault(batches_of(system), {}).setdefault(system, {})[record.run.seed] = record.metrics[metric]
+    differences = [
+        [first[seed] - other[seed] for seed in sorted(set(first) & set(other))]
+        for first, *others in (list(group.values()) for group in found.values())
+        for other in others
+    ]
+    paired, alone = fit_prior(differences), pool.prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
+    assert paired is not None and alone is not None
+    assert 0.5 < paired.variance / (2 * alone.variance) < 2
+
+
 @pytest.mark.parametrize("id", ["T1.b", "F4.a", "F3.d", "F12.a"])
 def test_a_published_seed_that_goes_takes_the_verdict_with_it(id: str) -> None:
     experiment, claim, judged = kept()[id]
@@ -119,7 +138,7 @@ def as_words(run: Run) -> tuple[int, str]:
 
 
 def exchange(other: dict[Run, Run]) -> Callable[[int], Callable[[list[Record]], list[Record]]]:
-    """Return what exchanges the labels of every so-manieth seed."""
+    """Return what exchanges the labels of every `step`-th seed."""
     seeds = sorted({run.seed for run in other})
 
     def every(step: int) -> Callable[[list[Record]], list[Record]]:
