@@ -27,7 +27,7 @@ def check(
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""
     from repro.report.artefacts import judgements
-    from repro.report.formats import render
+    from repro.report.formats import render, render_line
     from repro.report.tables import by_paper, claims_view, sort_judgements, summary_line
 
     scale_named(scale)
@@ -40,7 +40,7 @@ def check(
     for paper, those in {} if as_json else by_paper(judged).items():
         if those or len(judged) == 0:
             render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), "text")
-            print(summary_line(those))
+            render_line(summary_line(those))
     if write:
         from repro.cli.renew import renew
 
