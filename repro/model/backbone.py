@@ -15,7 +15,7 @@ D hidden size.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from repro.model.config import ModelConfig
+from repro.model.packed import can_pack, packed_states
 from repro.model.texts import Texts
 
 
@@ -37,6 +38,7 @@ class Backbone(nn.Module):
     """A transformer encoder without dropout; `model` is transformers' own module."""
 
     model: Any  # a PreTrainedModel; its submodules differ by class and are reached by name
+    packs: ClassVar[bool] = True  # whether its forward is the one that `repro.model.packed` spells out
 
     def __init__(self, model: PreTrainedModel, kind: str, *, text_normalised_twice: bool = False) -> None:
         super().__init__()
@@ -50,9 +52,20 @@ class Backbone(nn.Module):
         return self.model.embeddings(inputs_embeds=words_NSD) if self.text_normalised_twice else words_NSD
 
     def forward(self, texts: Texts) -> Tensor:
-        """Return the states of texts alone, (N, S, D), text positions from 0."""
+        """Return the states of texts alone, (N, S, D), text positions from 0; those of padding mean nothing."""
+        if self._can_pack(texts):
+            return packed_states(self.model, self.kind, texts, torch.arange(texts.ids_NS.shape[1]))
         words_NSD = nn.functional.embedding(texts.ids_NS, self.model.get_input_embeddings().weight, sparse=True)
         return self._run(texts.mask_NS, inputs_embeds=words_NSD)
+
+    def text_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
+        """Return the states of the texts' tokens, (N, S, D), behind contexts (N or 1 first) and soft prompts."""
+        if not self._can_pack(texts):
+            return self.forward_behind(contexts_NCD, prompts_PD, texts)[:, -texts.ids_NS.shape[1] :]
+        prefix_NPD = self._prefix(contexts_NCD, prompts_PD, len(contexts_NCD))
+        num_prefix, length = prefix_NPD.shape[1], texts.ids_NS.shape[1]
+        positions_1L = self._positions(contexts_NCD.shape[1], num_prefix + length, texts.ids_NS.device)
+        return packed_states(self.model, self.kind, texts, positions_1L[0], prefix_NPD)
 
     def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return all states, (N, C + P + S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
@@ -60,16 +73,17 @@ class Backbone(nn.Module):
         text_NSD = self.embed(texts.ids_NS)
         positions_1L = self._positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)
         num_texts = texts.num_texts
-        embeds_NLD = torch.cat(
-            [
-                (contexts_NCD - self._added_to_context()).expand(num_texts, -1, -1),
-                (prompts_PD - self._added_to_all()).expand(num_texts, -1, -1),
-                text_NSD,
-            ],
-            dim=1,
-        )
+        embeds_NLD = torch.cat([self._prefix(contexts_NCD, prompts_PD, num_texts), text_NSD], dim=1)
         mask_NL = torch.cat([texts.mask_NS.new_ones(num_texts, num_prefix), texts.mask_NS], dim=1)
         return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_1L)
+
+    def _can_pack(self, texts: Texts) -> bool:
+        return self.packs and not self.text_normalised_twice and can_pack(self.model, self.kind, texts)
+
+    def _prefix(self, contexts_NCD: Tensor, prompts_PD: Tensor, num_texts: int) -> Tensor:
+        """Return contexts and soft prompts as they enter, (`num_texts`, C + P, D): the class adds to all it is given"""
+        contexts_NCD = (contexts_NCD - self._added_to_context()).expand(num_texts, -1, -1)
+        return torch.cat([contexts_NCD, (prompts_PD - self._added_to_all()).expand(num_texts, -1, -1)], dim=1)
 
     def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
         if self.kind != "modernbert":  # one row, broadcast: the class would look row 0 up for every token
