@@ -21,6 +21,7 @@ from repro.spec import Run
 from repro.stopping import Interrupted, Stopped, unbroken
 from repro.storage.lease import Lease, acquire, look
 from repro.storage.paths import local_records
+from repro.storage.shards import joined, stage_named
 from repro.storage.stages import Stage
 from slurm.hooks import EXECUTE, STAGES_OF, named
 from slurm.ranks import run_ranks
@@ -36,7 +37,8 @@ class Job:
     """What one job is to do, as plain values that survive a pickle and a JSON file."""
 
     run: Mapping[str, Any]  # the fields of the run
-    stage: str = ""  # kind/key of the stage to build for that run; empty: the run itself
+    stage: str = ""  # kind/key of the stage, or shard of one, to build for that run; empty: the run itself
+    num_shards: int = 1  # that the stage is joined from
     num_processes: int = 1
     max_requeues: int = 10
     launched_with: Mapping[str, Any] = field(default_factory=dict)  # code_identity() at the launch
@@ -49,8 +51,7 @@ class Job:
         return item_of_stage(self._stage()) if self.stage else item_of_run(Run(**self.run))
 
     def _stage(self) -> Stage:
-        stages = named(self.stages_of)(Run(**self.run))
-        return next(stage for stage in stages if f"{stage.name}/{stage.path.name}" == self.stage)
+        return joined(stage_named(self.stage, named(self.stages_of)(Run(**self.run))), self.num_shards)
 
     @property
     def is_done(self) -> bool:

@@ -56,6 +56,9 @@ class Profile:
     stage_gpus: int = 0
     stage_memory_gb: float | None = None
     stage_time_minutes: int | None = None
+    # tokens, embeddings and keys in shards, a job each: a number of them, or pairs of each (at most, where known before)
+    num_shards: int | None = None
+    pairs_per_shard: int | None = None
 
     def __post_init__(self) -> None:
         """ValueError for a value that means nothing."""
@@ -63,10 +66,20 @@ class Profile:
             check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
         if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
-        for name in ("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"):
+        for name in (
+            "time_minutes",
+            "num_at_once",
+            "processes_per_run",
+            "cpus_per_run",
+            "num_shards",
+            "pairs_per_shard",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"profile {self.name}: {name}={value}; must be at least 1")
+        if self.num_shards and self.pairs_per_shard:
+            both = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
+            raise ValueError(f"profile {self.name}: {both} both say how many shards there are; keep one")
         if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
             raise ValueError(
                 f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "

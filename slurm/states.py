@@ -89,4 +89,4 @@ def item_of_run(run: Run) -> WorkItem:
 
 def item_of_stage(stage: Stage) -> WorkItem:
     """Return the item of building one stage."""
-    return WorkItem("stage", f"{stage.name}/{stage.path.name}", stage.building_folder)
+    return WorkItem("stage", stage.title, stage.building_folder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from repro.spec import Run
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
 from repro.storage.paths import sweeps_folder
+from repro.storage.shards import shards_of
 from repro.storage.stages import Stage
 from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
+from slurm.shards import num_shards
 from slurm.states import WorkItem, item_of_run, item_of_stage
 
 
@@ -49,30 +51,42 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
 
 
 def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
-    """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs."""
+    """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs.
+
+    A stage that the profile cuts into shards waits for those of its shards that are not built, each a job.
+    """
     stages: dict[str, Task] = {}
     tasks = []
     for run in runs:
-        values = asdict(run)
+        job = _job(run, profile, code, hooks)
         missing = [stage for stage in named(hooks.stages_of)(run) if not stage.is_built]
         for stage in missing:
-            item = item_of_stage(stage)
-            job = _job(values, profile, code, hooks, stage=item.name)
-            stages.setdefault(item.name, Task(job, item, _unbuilt(stage.needs)))
-        job = _job(values, profile, code, hooks)
+            for task in _tasks_of_stage(stage, job, num_shards(run, profile)):
+                stages.setdefault(task.name, task)
         tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
     return [*stages.values(), *tasks]
 
 
+def _tasks_of_stage(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
+    """Return the jobs of a stage, its unbuilt shards first; `job` is that of the run."""
+    shards, needs = shards_of(stage, num_shards), _unbuilt(stage.needs)
+    for shard in shards:
+        if not shard.is_built:
+            yield Task(replace(job, stage=shard.title, num_processes=1), item_of_stage(shard), needs)
+    needs = (*needs, *_unbuilt(shards))
+    yield Task(
+        replace(job, stage=stage.title, num_shards=max(1, len(shards)), num_processes=1), item_of_stage(stage), needs
+    )
+
+
 def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
-    return tuple(item_of_stage(stage).name for stage in stages if not stage.is_built)
+    return tuple(stage.title for stage in stages if not stage.is_built)
 
 
-def _job(values: Mapping[str, Any], profile: Profile, code: Mapping[str, Any], hooks: Hooks, *, stage: str = "") -> Job:
+def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
     return Job(
-        run=values,
-        stage=stage,
-        num_processes=1 if stage else profile.num_processes,
+        run=asdict(run),
+        num_processes=profile.num_processes,
         max_requeues=profile.max_requeues,
         launched_with=dict(code),
         **asdict(hooks),
