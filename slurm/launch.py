@@ -13,7 +13,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from repro.stopping import Stopped, unbroken
 from repro.storage.paths import SOURCES, home, sweeps_folder
 from repro.storage.shards import whole_of
 from slurm.job import Job
+from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
+from slurm.ranks import follow
 from slurm.scheduler import why_told_to_end
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
@@ -52,12 +54,26 @@ class SubmittedJob:
         requeue = signal.getsignal(signal.SIGUSR2)  # submitit's: checkpoint(), pickle, scontrol requeue, exit
         with listening(stop):
             try:
-                return self.job(stop, where=where)
+                return self._do(stop, where, environment.node)
             except Stopped as stopped:
                 print(f"stopped: {stopped}", flush=True)
+        if environment.node:
+            return "followed"  # an exit status of its own might end the first node, which is writing the checkpoint
         if callable(requeue) and self._wants_another_turn(stop, environment.job_id):
             requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
+
+    def _do(self, stop: Stop, where: JobState, node: int) -> str:
+        """Do the job; on another node than the first, the ranks of this node."""
+        if self.job.num_nodes == 1:
+            return self.job(stop, where=where)
+        told = asdict(self.job)
+        if node == 0:
+            with leading(told, attempt_of(where.job_id)):
+                return self.job(stop, where=where)
+        with unbroken():
+            follow(told, stop, where.job_id, node)
+        return "followed"
 
     def checkpoint(self) -> DelayedSubmission:
         """Return the same job again; the training itself goes on from its own checkpoint."""
@@ -232,7 +248,7 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "mem_gb": (profile.stage_memory_gb if stage else None) or profile.memory_gb,
         "cpus_per_task": cpus,
         "gpus_per_node": None if profile.gres and not stage else gpus or None,
-        "nodes": 1,
+        "nodes": 1 if stage else profile.num_nodes,
         "tasks_per_node": 1,
         "stderr_to_stdout": True,
         "slurm_partition": (profile.stage_partition if stage else "") or profile.partition or None,

@@ -1,4 +1,4 @@
-"""Find what a finished sweep no longer needs: checkpoints of recorded runs, half-written files, joined shards, pickles."""
+"""Find what a finished sweep no longer needs: checkpoints of recorded runs, half-written files, shards, pickles."""
 
 from __future__ import annotations
 

@@ -219,6 +219,7 @@ def why(run: Run) -> dict[str, Any]:
     status = Snapshot().status_of(run)
     return {
         **asdict(status),
+        "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
         "last_lines": _last_lines(Path(status.log)) if status.log else [],
         "scheduler": fate(status.job_id) if status.job_id else None,

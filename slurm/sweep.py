@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.provenance import code_identity
-from repro.spec import Run
+from repro.spec import TRAINED, Run
+from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
 from repro.storage.paths import sweeps_folder
@@ -70,13 +71,12 @@ def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], 
 def _tasks_of_stage(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
     """Return the jobs of a stage, its unbuilt shards first; `job` is that of the run."""
     shards, needs = shards_of(stage, num_shards), _unbuilt(stage.needs)
+    alone = replace(job, num_processes=1, num_nodes=1)
     for shard in shards:
         if not shard.is_built:
-            yield Task(replace(job, stage=shard.title, num_processes=1), item_of_stage(shard), needs)
-    needs = (*needs, *_unbuilt(shards))
-    yield Task(
-        replace(job, stage=stage.title, num_shards=max(1, len(shards)), num_processes=1), item_of_stage(stage), needs
-    )
+            yield Task(replace(alone, stage=shard.title), item_of_stage(shard), needs)
+    of_whole = replace(alone, stage=stage.title, num_shards=max(1, len(shards)))
+    yield Task(of_whole, item_of_stage(stage), (*needs, *_unbuilt(shards)))
 
 
 def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
@@ -84,9 +84,16 @@ def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
 
 
 def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
+    number = profile.num_processes * profile.num_nodes
+    if run.architecture in TRAINED and run.batch_size % number:
+        raise ValueError(
+            f"run {run_id(run)}: a batch of {run.batch_size} cannot be shared equally by {number} processes (profile "
+            f"{profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each); choose another profile"
+        )
     return Job(
         run=asdict(run),
         num_processes=profile.num_processes,
+        num_nodes=profile.num_nodes,
         max_requeues=profile.max_requeues,
         launched_with=dict(code),
         **asdict(hooks),

@@ -116,7 +116,7 @@ def plan(
     made = make_plan(
         wanted,
         [local_records()],
-        num_gpus=shape.gpus_per_run,
+        num_gpus=shape.gpus_per_run * shape.num_nodes,
         num_at_once=shape.num_at_once or 1,
         num_shards=lambda run: num_shards(run, shape),
     )
