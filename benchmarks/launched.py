@@ -5,10 +5,9 @@
 
 Import; then jobs of Slurm for corpus, selection, tokens, embeddings (word vectors), keys (those three as arrays of
 shards), clusters, twenty training steps of the contextual model on two nodes, and its evaluation. SIGKILL ends a shard
-of the tokens, then the clusters, then the training at half of its steps; after each kill nobody does anything until
-Slurm's queue is empty, and then the same command is typed again. The record has, of every job, the peak memory of its
-largest process (ru_maxrss, pages of mapped files included), its seconds, and how often it was begun. Killed processes
-are asked for their peak before.
+of the tokens, then the clusters, then the training at half of its steps; whenever Slurm's queue is empty, the same
+command is typed again. The record has, of every job, the peak memory of its largest process (ru_maxrss, pages of mapped
+files included), its seconds, and how often it was begun. Killed processes are asked for their peak before.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Any
 from benchmarks.generated_pairs import write_generated
 
 NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
-LOOK_EVERY_SECONDS = 0.3
+LOOK_EVERY_SECONDS = 2.0
 
 
 def main() -> None:
@@ -130,17 +129,17 @@ def kill_three_times(run: Any, asked: argparse.Namespace) -> Iterator[dict[str, 
         ([item_of_run(run)], is_half_trained),
     ]
     for items, is_time in victims:
-        launch(asked)
-        killed = kill_one_of(items, is_time, run)
-        wait_until_idle()
-        if killed:
+        if killed := kill_one_of(items, is_time, run, asked):
             print(f"killed: {killed}", flush=True)
             yield killed
 
 
-def kill_one_of(items: list[Any], is_time: Callable[[], bool], run: Any) -> dict[str, Any] | None:
+def kill_one_of(
+    items: list[Any], is_time: Callable[[], bool], run: Any, asked: argparse.Namespace
+) -> dict[str, Any] | None:
     """Wait until one of the items is being worked on and it is time, and kill it; None when all ended before."""
     from repro.storage.lease import look
+    from slurm.scheduler import queue
     from slurm.status import statuses
 
     while statuses([run])[0].state != "recorded":
@@ -151,6 +150,8 @@ def kill_one_of(items: list[Any], is_time: Callable[[], bool], run: Any) -> dict
                 peak = peak_of(owner.pid)
                 os.kill(owner.pid, signal.SIGKILL)
                 return {"item": item.name, "peak_mebibytes": peak}
+        if not queue():
+            launch(asked)
         time.sleep(LOOK_EVERY_SECONDS)
     return None
 
@@ -164,24 +165,17 @@ def peak_of(pid: int) -> int | None:
     return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), None)
 
 
-def wait_until_idle() -> None:
-    """Wait until Slurm's queue is empty."""
-    from slurm.scheduler import queue
-
-    while queue():
-        time.sleep(1.0)
-
-
 def launch_until_recorded(run: Any, asked: argparse.Namespace) -> None:
-    """Launch once more, and wait for the record; what fails ends this with its reason."""
+    """Launch again when the queue is empty, and wait for the record; a failure ends this with its reason."""
+    from slurm.scheduler import queue
     from slurm.status import statuses, why
 
-    if statuses([run])[0].state != "recorded":
-        launch(asked)
     while (status := statuses([run])[0]).state != "recorded":
-        if not status.live_on and status.state != "running":
+        if status.state in ("failed", "cancelled"):
             raise SystemExit(json.dumps(why(run), indent=1, default=str))
-        time.sleep(1.0)
+        if not queue():
+            launch(asked)
+        time.sleep(LOOK_EVERY_SECONDS)
 
 
 def rows_of(run: Any) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,8 @@ from repro.storage.paths import published_records
 from repro.storage.stages import Stage
 
 GIB = 2**30
+IN_SHARDS = ("tokens", "embeddings", "keys")
+"""Kinds of stages that a profile may cut."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Plan:
     num_at_once: int
     stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
     num_shards: Mapping[str, int] = field(default_factory=dict)  # of the stages that are made in shards
+    most_shards: int = 1  # of a stage of any missing run, also of data that is not here
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -94,7 +97,8 @@ class Plan:
             return []
         disk = sum(one.disk_bytes for one in self.stage_costs) / GIB
         told = f"stages, each once for all runs: {disk:,.0f} GiB of disk; hours of one core, or of one GPU where said"
-        return [told, *(one.line() for one in self.stage_costs)]
+        cut = f"  {', '.join(IN_SHARDS)} in {self.most_shards} shards: the hours are those of all of them together"
+        return [told, *(one.line() for one in self.stage_costs), *([cut] if self.most_shards > 1 else [])]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
@@ -138,7 +142,8 @@ def make_plan(
     stages, lacks = _stages(missing)
     cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
     made = tuple(recorded), tuple(missing), tuple(one for one, _ in stages), lacks, estimates, num_gpus, num_at_once
-    return Plan(len(runs), *made, stage_costs=stage_costs(missing), num_shards=cut)
+    most = max(map(num_shards, missing), default=1)
+    return Plan(len(runs), *made, stage_costs=stage_costs(missing), num_shards=cut, most_shards=most)
 
 
 def _estimates(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.planning.plan import make_plan
+from repro.inputs.stages import StageGraph
+from repro.planning.plan import IN_SHARDS, make_plan
 from repro.spec import Run, base
 from repro.storage.lease import look
 from repro.storage.shards import shards_of
@@ -141,6 +142,13 @@ def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
     assert kinds == {"tokens", "embeddings", "keys"}
     assert sum(line.endswith(" in 4 shards") for line in made.lines()) == 3
     assert set(made.as_dict()["num_shards"].values()) == {4}
+
+
+def test_a_plan_says_so_of_data_that_is_not_here() -> None:
+    [line] = [line for line in make_plan([base("small")], [], num_shards=lambda run: 32).lines() if "shards" in line]
+    assert line.startswith("  tokens, embeddings, keys in 32 shards")
+    kinds = {stage.name for stage in StageGraph(replace(RUN, filter="surrogate")).stages if stage.sharding}
+    assert kinds == set(IN_SHARDS)
 
 
 def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
