@@ -109,10 +109,17 @@ def plan(
         return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
     from slurm.profiles import profile_named
+    from slurm.shards import num_shards
 
     shape = profile_named(profile)
     wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
-    made = make_plan(wanted, [local_records()], num_gpus=shape.gpus_per_run, num_at_once=shape.num_at_once or 1)
+    made = make_plan(
+        wanted,
+        [local_records()],
+        num_gpus=shape.gpus_per_run * shape.num_nodes,
+        num_at_once=shape.num_at_once or 1,
+        num_shards=lambda run: num_shards(run, shape),
+    )
     if as_json:
         return print_json(made.as_dict())
     for line in made.lines():

@@ -38,6 +38,7 @@ from repro.train.parallel import (
     num_processes,
     rank,
     same_everywhere,
+    same_value_everywhere,
 )
 
 Model = Biencoder | ContextualModel
@@ -113,21 +114,23 @@ def train(
 def _take_up(
     folder: Path, settings: TrainSettings, data: TrainData, model: Model, optimizer: torch.optim.Optimizer
 ) -> TrainState:
+    shares = settings.global_negatives or num_processes() == 1
     state = read_checkpoint(folder, settings.run_id, model, optimizer)
+    same_value_everywhere("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=num_processes())
+        return TrainState(settings.run_id, num_processes=num_processes(), shares_batches=shares)
     sampler = sampler_state(data.batches, state.step)
     if tuple(state.sampler) != tuple(sampler):
         raise ValueError(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed is another one; remove the folder to start again"
         )
-    if state.num_processes != num_processes() and not settings.global_negatives:
+    if state.num_processes != num_processes() and not (shares and state.shares_batches):
         raise ValueError(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: with "
-            " negatives of their own these are different trainings; start as many as before"
+            "negatives of their own these are different trainings; start as many as before"
         )
-    return state
+    return replace(state, num_processes=num_processes(), shares_batches=shares)
 
 
 def _advance(
