@@ -32,9 +32,11 @@ from slurm.status import RunStatus, statuses
 
 SETTINGS = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
 WAYS = ("all processes of a job", "scancel", "requeue")
-PAUSE_SECONDS = (1.0, 5.0)
-"""Between two kills from outside."""
-MOST_SECONDS_OF_A_LAUNCH, LAUNCHES_A_KILL = 4.0, 4
+PAUSE_SECONDS = (4.0, 20.0)
+"""Between two kills from outside, so that jobs also come to write something."""
+MOST_FROM_OUTSIDE = 0.5
+"""Of all kills: the others are for moments that only a job comes to."""
+MOST_SECONDS_OF_A_LAUNCH, LAUNCHES_A_KILL = 4.0, 3
 ENOUGH_TO_LAUNCH = 5
 LOOK_SECONDS = 1.0
 
@@ -64,10 +66,16 @@ def sweep_on_slurm(runs: tuple[Run, ...], fates: Fates) -> list[str]:
         idle = [one for one in left if one.may_launch("slurm", retry=True)]
         if len(idle) >= ENOUGH_TO_LAUNCH or (idle and not jobs):
             launch(runs, profile, fates, random)
-        if fates.num_left and time.monotonic() >= next_kill:
+        if may_disturb(fates) and time.monotonic() >= next_kill:
             disturb([job for job, state in jobs.items() if state == "RUNNING"], fates, random)
             next_kill = time.monotonic() + random.uniform(*PAUSE_SECONDS)
         time.sleep(LOOK_SECONDS)
+
+
+def may_disturb(fates: Fates) -> bool:
+    """Return whether kills are left for those from outside."""
+    from_outside = sum(hit.partition(",")[0] in WAYS for hit in fates.hits())
+    return bool(fates.num_left) and from_outside < MOST_FROM_OUTSIDE * fates.num_kills
 
 
 def has_failed(status: RunStatus) -> bool:
