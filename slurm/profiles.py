@@ -63,10 +63,10 @@ class Profile:
             check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
         if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
-        for name in ("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"profile {self.name}: {name}={value}; must be at least 1")
+        for name, value in vars(self).items():
+            least = LEAST.get(name, 0)
+            if isinstance(value, int | float) and not least <= value <= MOST:  # nor is nan
+                raise ValueError(f"profile {self.name}: {name}={value}; must be at least {least} and at most {MOST}")
         if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
             raise ValueError(
                 f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "
@@ -79,6 +79,14 @@ class Profile:
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
+MOST = 10**6
+"""Of any amount: no site has more of anything, and a job may not run for years."""
+LEAST = {
+    **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
+    **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),
+    **dict.fromkeys(("memory_gb", "stage_memory_gb"), 0.001),
+}
+"""Of an amount; of the others, nothing is allowed."""
 LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
