@@ -67,10 +67,10 @@ class Profile:
             check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
         if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
-        for name in COUNTS:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"profile {self.name}: {name}={value}; must be at least 1")
+        for name, value in vars(self).items():
+            least, most = LEAST.get(name, 0), MOST.get(name, MOST_OF_ANY)
+            if isinstance(value, int | float) and not least <= value <= most:  # nor is nan
+                raise ValueError(f"profile {self.name}: {name}={value}; must be at least {least} and at most {most}")
         if self.num_nodes > 1 and self.on != "slurm":
             raise ValueError(
                 f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'; this machine is one node"
@@ -90,15 +90,16 @@ class Profile:
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
-COUNTS = (
-    "time_minutes",
-    "num_at_once",
-    "processes_per_run",
-    "cpus_per_run",
-    "num_nodes",
-    "num_shards",
-    "pairs_per_shard",
-)
+MOST_OF_ANY = 10**6
+"""Of any amount: no site has more of anything, and a job may not run for years."""
+MOST = {"pairs_per_shard": 10**12}
+LEAST = {
+    **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
+    **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),
+    **dict.fromkeys(("num_nodes", "num_shards", "pairs_per_shard"), 1),
+    **dict.fromkeys(("memory_gb", "stage_memory_gb"), 0.001),
+}
+"""Of an amount; of the others, nothing is allowed."""
 LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 

@@ -29,12 +29,14 @@ def check(
     from repro.report.artefacts import judgements
     from repro.report.formats import render, render_line
     from repro.report.tables import by_paper, claims_view, sort_judgements, summary_line
+    from repro.report.verdicts import looking_once
 
     scale_named(scale)
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     chosen = in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}")
-    judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
+    with looking_once():
+        judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
     if as_json:
         print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
     for paper, those in {} if as_json else by_paper(judged).items():

@@ -187,7 +187,7 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
             for number, values in enumerate(zip(*columns_of_batch, strict=True), num_before + 1):
                 yield _found(values, by_place, f"{words}{number}")
             num_before += batch.num_rows
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
 
@@ -236,9 +236,12 @@ class Layout(NamedTuple):
 
 
 def _layout(columns: Columns, names: Sequence[str], where: str) -> Layout:
-    return Layout(
+    layout = Layout(
         columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
     )
+    if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
+        raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
+    return layout
 
 
 def _found(row: Any, layout: Layout, where: str) -> Found:
@@ -248,8 +251,17 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
     for key in numbered:
         negatives += _texts(row[key], where)
     query, document = _first(row[chosen["query"]], where), _first(row[chosen["document"]], where)
-    domain = (row[chosen["domain"]] if "domain" in chosen else "") or ""
-    return Found(query, document, tuple(negatives), str(domain), where)
+    domain = _domain(row[chosen["domain"]], where) if "domain" in chosen else ""
+    return Found(query, document, tuple(negatives), domain, where)
+
+
+def _domain(value: Any, where: str) -> str:
+    """Return the name of a domain, which may be a number, 0 too; nothing for a missing one."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{where}: the domain is {short(repr(value))}, expected a text or a number")
+    return str(value)
 
 
 def _first(value: Any, where: str) -> str:

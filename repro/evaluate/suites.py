@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from repro.data.beir import Retrieval, Suite
+from repro.data.beir import MEAN, Retrieval, Suite, check_groups
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
@@ -286,10 +286,8 @@ def path_name(suite: str, kind: str) -> str:
 def _averages(name: str, suite: Suite, metrics: dict[str, float]) -> dict[str, float]:
     measures = sorted({path.rpartition("/")[2] for path in metrics if path.startswith(f"{name}/")})
     groups = {family: [d.name for d in suite.datasets if d.family == family] for family in _families(suite)}
-    groups["mean"] = [dataset.name for dataset in suite.datasets]
-    clashes = sorted({dataset.name for dataset in suite.datasets} & set(groups))
-    if clashes:
-        raise ValueError(f"suite {suite.name}: {clashes} name both a dataset and a mean over datasets: rename them")
+    check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], f"suite {suite.name}")
+    groups[MEAN] = [dataset.name for dataset in suite.datasets]
     return {
         f"{name}/{group}/{measure}": float(np.mean([metrics[f"{name}/{member}/{measure}"] for member in members]))
         for group, members in groups.items()
