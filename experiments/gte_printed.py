@@ -50,6 +50,16 @@ CODE = {
     "GTE base": ((79.6, 79.4, 84.2, 98.8, 86.8, 86.8), 85.9),
 }
 """Table 13: Ruby, JS, Go, Python, Java, PHP, and the printed average."""
+CODE_ALL = {
+    "CodeBERT": ((67.9, 62.0, 88.2, 67.2, 67.6, 62.8), 69.3),
+    "GraphCodeBERT": ((70.3, 64.4, 89.7, 69.2, 69.1, 64.9), 71.3),
+    "UniXcoder": ((74.0, 68.4, 91.5, 72.0, 72.6, 67.6), 74.4),
+    "CodeRetriever": ((77.1, 71.9, 92.4, 75.8, 76.5, 70.8), 77.4),
+    "GTE base": ((76.1, 73.6, 88.1, 95.9, 80.1, 85.3), 83.2),
+}
+"""Table 7: the same among all candidates."""
+PYTHON = 3
+"""The place of Python in both."""
 STEPS = {10: 56.4, 20: 59.0, 30: 57.8, 40: 57.7, 50: 59.0}
 """Table 8: MTEB by thousands of steps."""
 STAGES = {"PT": 59.0, "FT": 57.8, "Full": 62.4}
@@ -152,6 +162,7 @@ ARITHMETIC: tuple[Claim, ...] = tuple(
         ("G10.a", "α = 0.5 improves all tasks", half_is_best_everywhere, "§5.4 and Table 10", "printed numbers"),
         ("G10.b", "neither extreme of α is best", extremes_are_not_best, "§5.4 and Table 10", "printed numbers"),
         ("G13.a", "averages over languages follow from the rows", lambda: means_follow(CODE), "Table 13", ROUNDED),
+        ("G7.d", "averages over languages follow there, too", lambda: means_follow(CODE_ALL), "Table 7", ROUNDED),
         (
             "G13.b",
             "ahead of open models in most languages",

@@ -39,7 +39,7 @@ def test_every_field_moves_the_id() -> None:
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
         "sources": "services", "mined_negatives": "any",
         "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
-        "test_contexts": "own", "measure": "batches",
+        "test_contexts": "own", "measure": "batches", "mixing_alpha": None,
         "pretraining_corpus": None, "num_pretraining_steps": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip
     for name in FIELDS:
@@ -48,6 +48,8 @@ def test_every_field_moves_the_id() -> None:
             continue
         assert run_id(replace(run, **{name: value})) != run_id(run), name
     assert run_id(replace(run, pretraining_corpus="desk", num_pretraining_steps=9)) != run_id(run)
+    by_domain = replace(run, sampler="domain", cluster_size=None)
+    assert len({run_id(replace(by_domain, mixing_alpha=alpha)) for alpha in (None, 0.0, 0.5)}) == 3
     contextual = replace(run, architecture="contextual")
     assert run_id(replace(contextual, pooling="frequency")) != run_id(contextual)
     reranked = [replace(run, protocol=how, rerank_depth=9) for how in ("rerank", "rerank-bm25")]

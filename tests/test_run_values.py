@@ -53,6 +53,12 @@ BAD_VALUES: list[dict[str, Any]] = [
     {"scale": "mars"},
     {"batchsize": 3},
     {"sampler": {"a": 1}},
+    {"sampler": "domain", "mixing_alpha": 1.5},
+    {"sampler": "domain", "mixing_alpha": -0.1},
+    {"sampler": "random", "mixing_alpha": 0.5},
+    {"nested_sizes": "32+16"},
+    {"nested_sizes": "12+32"},
+    {"nested_sizes": "64"},
 ]
 
 

@@ -41,10 +41,12 @@ def show(
     from repro.inputs.corpora import describe_corpus
 
     if write_manifests:
+        from repro.data.mined.functions import mine_functions
+        from repro.data.mined.manifests import FUNCTIONS_FOLDER
         from repro.data.mined.manifests import write_manifests as write
         from repro.data.mined.mining import mine_all
 
-        return write(mine_all())
+        return write([mine_functions()], FUNCTIONS_FOLDER) if corpus == "functions" else write(mine_all())
     name = imported_named(corpus).corpus if is_imported(corpus) else corpus
     described = describe_corpus(name, samples, progress=say)
     print(json.dumps(described, indent=1, ensure_ascii=as_json, sort_keys=as_json))

@@ -14,14 +14,14 @@ import numpy as np
 
 from repro.data.beir import Suite, load_suite
 from repro.data.external import external_corpora, external_corpus, external_suites, holder_of
-from repro.data.mined.manifests import MANIFEST_FOLDER
+from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
 from repro.spec import TRAINED, Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-RECIPE = {"desk": 1, "lab": 1, "planted": 1}
+RECIPE = {"desk": 1, "lab": 1, "planted": 1, "functions": 1}
 """Versions of how a corpus is made. Raise one when the same wheels would give other rows: every user's corpus, tokens,
 embeddings and clusters are then made anew, which editing a comment must not do. `tests/data/test_desk.py` compares
 what is made with the manifests and a digest, so that a change of rows without a new version is noticed."""
@@ -52,6 +52,12 @@ def _mined(views: str) -> Callable[[Path], None]:
     return make
 
 
+def _make_functions(folder: Path) -> None:
+    from repro.data.mined.functions import build_functions
+
+    build_functions(folder)
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A named source of training pairs and evaluation suites that is made here."""
@@ -65,6 +71,7 @@ CORPORA: dict[str, Corpus] = {
     "planted": Corpus(_planted(400, 128, 16, "small"), ("planted", "planted-validation")),
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
     "lab": Corpus(_mined("lab")),
+    "functions": Corpus(_make_functions, ("functions",)),
 }
 
 
@@ -81,9 +88,10 @@ def corpus_stage(name: str) -> Stage:
 @cache
 def _origin(name: str) -> str:
     """Return a hash of what decides a corpus: the version of its recipe, and the manifests of what is mined."""
-    if name not in ("desk", "lab"):
+    if name not in ("desk", "lab", "functions"):
         return f"recipe {RECIPE['planted']}"
-    manifests = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
+    folder = FUNCTIONS_FOLDER if name == "functions" else MANIFEST_FOLDER
+    manifests = b"\0".join(path.read_bytes() for path in sorted(folder.glob("*.json")))
     return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
 
 

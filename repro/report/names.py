@@ -9,9 +9,11 @@ COMPANION = re.compile(r"(gte|mrl)_(?=table\d|figure\d)")
 
 
 def split_name(name: str) -> tuple[str, int, str]:
-    """Return kind, number and the words behind it, ("Figure", 6, "sizes"); what the paper lacks is words alone."""
-    found = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*))?", name)
-    words = (found[3] or "" if found else name).replace("_", " ").replace("-", " ")
+    """Return kind, number and the words behind it, ("Figure", 6, "sizes"), a part's letter among them; what the paper
+    lacks is words alone.
+    """
+    found = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*)|([a-z]))?", name)
+    words = (found[3] or found[4] or "" if found else name).replace("_", " ").replace("-", " ")
     return (found[1].title(), int(found[2]), words) if found else ("", 0, words)
 
 

@@ -27,6 +27,8 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
         "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
         "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
+        "steps": "scores after each fifth of the training's steps, along one training",
+        "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
         "cross": "scores on each of some domains under the context of each other",
         "calibration": "false verdicts of the judge of claims on simulated records; no training",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
@@ -75,6 +77,7 @@ class Run:
     domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
     # batches (§4.1)
     sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
+    mixing_alpha: float | None  # one source a batch, drawn with p ∝ size^α (GTE eq. 4); None: each pair once an epoch
     batch_size: int
     cluster_size: int | None  # pairs a cluster, on average; only for sampler "cluster"
     packing: str  # how clusters are put in a row before the row is cut into batches
@@ -140,6 +143,8 @@ class Run:
             raise ValueError(f"test_contexts={short(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
         if (self.cluster_size is None) == (self.sampler == "cluster"):
             raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
+        if self.mixing_alpha is not None and self.sampler != "domain":
+            raise ValueError(f'mixing_alpha={self.mixing_alpha} with sampler={self.sampler!r}: it needs "domain"')
         if (self.num_steps is None) == (self.num_epochs is None):
             raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
         if (self.pretraining_corpus is None) != (self.num_pretraining_steps is None):

@@ -31,6 +31,7 @@ SMOKE: dict[str, Any] = {
     "num_pairs": None,
     "domain_column": "domain",
     "sampler": "random",
+    "mixing_alpha": None,
     "batch_size": 16,
     "cluster_size": None,
     "packing": "random",
@@ -112,6 +113,7 @@ SMALL: dict[str, Any] = {
     "num_pairs": None,
     "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
     "sampler": "random",
+    "mixing_alpha": None,  # a companion's (GTE §3.4)
     "batch_size": 512,  # §5.1: best of 256 … 4096
     "cluster_size": None,
     "packing": "greedy",  # appendix "TSP Packing": "for our main model"

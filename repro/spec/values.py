@@ -16,6 +16,7 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "seed": (0, 2**32 - 1),
         "num_pairs": (1, MANY),
+        "mixing_alpha": (0, 1),  # 0: every source alike; 1: by size
         "batch_size": (1, 10**7),
         "cluster_size": (1, MANY),
         "filter_margin": (-2, 2),  # of a difference of cosines

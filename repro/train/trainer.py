@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
@@ -22,6 +24,7 @@ from repro.model.contextual import ContextualModel
 from repro.model.start import build_model, fit_to_start
 from repro.spec import Run, nested_widths
 from repro.spec.identity import training_id
+from repro.stopping import Interrupted
 from repro.storage.lease import acquire
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
@@ -72,18 +75,7 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
 
 def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
     run = inputs.run
-    sampler = build_sampler(inputs)
-    settings = settings_of(run, len(sampler))
-    model = start_model(inputs, should_stop, progress).to(device())
-    documents = inputs.tokens("document", model.config.vocab_size)
-    data = TrainData(
-        inputs.tokens("query", model.config.vocab_size),
-        documents,
-        sampler,
-        build_filter(inputs),
-        negatives=documents if run.num_hard_negatives else None,
-        negative_rows_NH=inputs.negatives,
-    )
+    model, data, settings, sampler = _prepared(inputs, should_stop, progress)
 
     def tell(line: dict[str, Any]) -> None:
         if line["step"] % REPORT_EVERY == 0 or line["step"] == settings.num_steps:
@@ -109,6 +101,49 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if inputs.first_phase is not None:
         provenance["first_phase"] = training_id(inputs.first_phase.run)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
+
+
+def _prepared(
+    inputs: Inputs, should_stop: Callable[[], bool], progress: Progress
+) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
+    """Return the model at its start, what it is trained on, and how."""
+    run, sampler = inputs.run, build_sampler(inputs)
+    model = start_model(inputs, should_stop, progress).to(device())
+    documents = inputs.tokens("document", model.config.vocab_size)
+    data = TrainData(
+        inputs.tokens("query", model.config.vocab_size),
+        documents,
+        sampler,
+        build_filter(inputs),
+        negatives=documents if run.num_hard_negatives else None,
+        negative_rows_NH=inputs.negatives,
+    )
+    return model, data, settings_of(run, len(sampler)), sampler
+
+
+def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
+    """Give the run's model as it is after each of some steps, in eval mode, by training it once more in `folder`.
+
+    Steps rise, and the last is below the training's own. What is left of an earlier attempt in `folder` is removed.
+    ValueError in a job of several processes, of which one alone measures.
+    """
+    if num_processes() > 1:
+        raise ValueError("the models along a training are made by one process: run this measure on one GPU")
+    shutil.rmtree(folder, ignore_errors=True)
+    model, data, settings, _ = _prepared(inputs, lambda: False, lambda line: None)
+    reached = [0]
+
+    def note(line: dict[str, Any]) -> None:
+        reached[0] = line["step"]
+
+    for step in steps:
+        assert reached[0] < step < settings.num_steps, "steps rise, and end before the training does"
+        try:
+            train(model, data, settings, folder=folder, should_stop=lambda: reached[0] >= step, on_step=note)  # noqa: B023
+        except Interrupted:
+            if reached[0] != step:  # somebody else asked to stop
+                raise
+        yield step, model.eval()
 
 
 def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Model:
@@ -163,13 +198,22 @@ def check_model(run: Run) -> None:
         )
 
 
-def build_sampler(inputs: Inputs) -> BatchSampler:
+def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
     """Return the run's batches."""
-    run = inputs.run
+    run, pairs = inputs.run, inputs.pairs
+    if run.mixing_alpha is not None:
+        return MixedSampler(
+            domain_codes(run, pairs),
+            alpha=run.mixing_alpha,
+            batch_size=run.batch_size,
+            seed=run.seed,
+            names=pairs.source_names if run.domain_column == "source" else pairs.domain_names,
+            folder=home(),
+        )
     clusters = inputs.clusters if run.sampler == "cluster" else None
     return BatchSampler(
         run.sampler,
-        domain_codes(run, inputs.pairs),
+        domain_codes(run, pairs),
         batch_size=run.batch_size,
         seed=run.seed,
         clusters=clusters,

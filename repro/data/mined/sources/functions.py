@@ -1,0 +1,55 @@
+"""Rows from the functions of installed packages, read with `ast`: first paragraph of the docstring → code without it.
+
+The shape of CodeSearchNet (Husain et al. 2019), in one language: code is text, its white space collapsed.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, documented, is_mined, plain
+from repro.data.pairs import Row
+from repro.data.wording import one_line, package_folder
+
+SOURCE = "functions"
+MIN_LINES = 3
+"""Of a function without its docstring; shorter ones hand on to another, as CodeSearchNet leaves them out."""
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def mine_functions() -> Iterator[Row]:
+    """Return the documented functions and methods of every package; the domain is the package."""
+    for module in PACKAGES:
+        root = package_folder(module)
+        for path in sorted(root.rglob("*.py")):
+            inside = path.relative_to(root)
+            if is_mined(inside):
+                yield from _rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), module)
+
+
+def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
+    text = path.read_text(encoding="utf-8")
+    if '"""' not in text and "'''" not in text:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        tree = ast.parse(text)
+    lines = text.splitlines()
+    for owner, node in documented(tree, name):
+        docstring = ast.get_docstring(node)
+        if docstring and isinstance(node, _Function):
+            query = plain(docstring.partition("\n\n")[0]).rstrip(".")
+            code = code_without_docstring(node, lines)
+            if len(query.split()) >= MIN_SUMMARY_WORDS and len(code) >= MIN_LINES:
+                yield Row(f"{SOURCE}/{owner}", query, one_line(" ".join(code)), domain, SOURCE)
+
+
+def code_without_docstring(node: _Function, lines: list[str]) -> list[str]:
+    """Return the lines of a function from its `def` on, without its docstring and empty lines."""
+    first = node.body[0]
+    inside = range(first.lineno, (first.end_lineno or first.lineno) + 1)
+    found = (number for number in range(node.lineno, (node.end_lineno or node.lineno) + 1) if number not in inside)
+    return [lines[number - 1].strip() for number in found if lines[number - 1].strip()]

@@ -1,0 +1,103 @@
+"""Functions as text: what is a query, what is code, what is left out; and the corpus of held-out packages."""
+
+from pathlib import Path
+
+import pytest
+
+from repro.data.mined import functions as corpus
+from repro.data.mined.sources import functions
+from repro.data.pairs import Row
+
+MODULE = '''"""Tools for averages."""
+
+def weighted_mean(values, weights):
+    """Compute the *weighted* average of some numbers.
+
+    Weights are scaled first.
+    """
+    total = sum(weights)
+
+    # scaled
+    return sum(v * w for v, w in zip(values, weights)) / total
+
+
+def mean(values):
+    """Compute the average of some numbers."""
+    return weighted_mean(values, [1] * len(values))
+
+
+class Reader:
+    """A class is no function at all."""
+
+    async def close_all(self):
+        """Release every connection that is open."""
+        for one in self.open:
+            await one.close()
+
+    def __repr__(self):
+        """A hidden method that nobody asks for by name."""
+        name = type(self).__name__
+        return name
+
+    def undocumented(self):
+        name = type(self).__name__
+        return name
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    folder = tmp_path / "averages"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (folder / "means.py").write_text(MODULE)
+    (folder / "tests" / "test_means.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(functions, "PACKAGES", ("averages",))
+    return "averages"
+
+
+def test_a_docstring_leads_to_its_code_without_it(package: str) -> None:
+    """Two of six: `mean` has two lines, the class is none, the others have no docstring or no name to ask for."""
+    assert list(functions.mine_functions()) == [
+        Row(
+            "functions/averages.means.weighted_mean",
+            "Compute the weighted average of some numbers",
+            "def weighted_mean(values, weights): total = sum(weights) # scaled "
+            "return sum(v * w for v, w in zip(values, weights)) / total",
+            package,
+            "functions",
+        ),
+        Row(
+            "functions/averages.means.Reader.close_all",
+            "Release every connection that is open",
+            "async def close_all(self): for one in self.open: await one.close()",
+            package,
+            "functions",
+        ),
+    ]
+
+
+def test_what_is_evaluated_is_of_other_packages_than_what_is_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from repro.data.beir import load_beir, load_suite
+    from repro.data.mined.mining import Mined
+    from repro.data.pairs import read_pairs
+
+    def row(number: int, domain: str) -> Row:
+        words = f"w{number} v{number} u{number} t{number}"
+        return Row(
+            f"functions/{domain}.{number}", f"What {words} is", f"def f{number}: {words} end", domain, "functions"
+        )
+
+    domains = ["numpy"] * 40 + ["networkx"] * 1200 + ["seaborn"] * 7
+    rows = [row(number, domain) for number, domain in enumerate(domains)]
+    monkeypatch.setattr(corpus, "mine_functions", lambda: Mined("functions", rows, {}))
+    monkeypatch.setattr(corpus, "verify", lambda mined, folder: None)
+    corpus.build_functions(tmp_path)
+    assert set(read_pairs(tmp_path / "train.arrow").domain_names) == {"numpy"}
+    every, few = (load_beir(one.path) for one in load_suite(tmp_path / "suites" / "functions").datasets)
+    assert (len(every.documents), len(few.documents)) == (1200, 1000)
+    assert len(every.queries) == len(few.queries) == 1000
+    assert {one.split(".")[0] for one in every.document_ids} == {"functions/networkx"}
