@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from experiments.e22_calibration import EXPERIMENT as CALIBRATION
 from repro.claims.calibration import cells
@@ -247,15 +248,23 @@ def test_a_gain_over_models_without_context_is_lost_with_the_documents(id: str) 
 
 
 def test_the_committed_calibration_is_whole_and_within_its_bounds() -> None:
-    """Each cell at most 5 % false and 95 % covered but for Monte Carlo error: 3.5 deviations, for two hundred cells."""
+    """In no cell more than 5 % false verdicts or missed truths, but for Monte Carlo error.
+
+    By binomial tails, corrected for the number of shares that are looked at: of a hundred calibrations of a judge that
+    is right, one would fail.
+    """
     made = records_of(CALIBRATION.runs("desk"), "published")
     num_trials = sum(one.provenance["suite"]["num_trials"] for one in made)
-    error = 3.5 * np.sqrt(0.05 * 0.95 / num_trials)
+    assert num_trials >= 1000
+    wrong: dict[str, float] = {}
     for cell in cells():
         shares = {
-            name: np.mean([one.metrics[f"{cell.path}/{name}"] for one in made])
+            name: float(np.mean([one.metrics[f"{cell.path}/{name}"] for one in made]))
             for name in ("false", "covered")
             if f"{cell.path}/{name}" in made[0].metrics
         }
-        assert shares["false"] <= 0.05 + error, cell
-        assert shares.get("covered", 1.0) >= 0.95 - error, cell
+        wrong[f"{cell.path}/false"] = shares["false"]
+        wrong[f"{cell.path}/missed"] = 1 - shares.get("covered", 1.0)
+    most = binom.isf(0.01 / len(wrong), num_trials, 0.05) / num_trials
+    assert most < 0.085, "fewer trials would let more pass"
+    assert {path: share for path, share in wrong.items() if share > most + 1e-9} == {}

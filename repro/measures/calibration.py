@@ -10,7 +10,7 @@ from repro.measures import Measured
 
 NUM_TRIALS = {"smoke": 4}
 MOST_TRIALS = 500
-"""Of each cell: a share of 5 % is then known to within 2 points, twice its standard error; of three draws, 1.1 points.
+"""Of each cell: a share of 5 % is then known to within 2 points, twice its standard error; of two draws, 1.4 points.
 
 Half as many let the worst of two hundred cells stand at 7.2 % where three thousand trials of that cell say 5.1 %."""
 
