@@ -48,6 +48,7 @@ def draw_worth(frame: Any, axes: Any) -> None:
         axes.plot(means.index, means, line, color=colour, linewidth=2, label=f"{words} (n = {count})")
     widths = sorted(set(frame["part1"]))
     axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_ylabel("difference in NDCG@10 (points)")
     axes.set_xscale("log")
     axes.set_xticks(widths, [f"{width:g}" for width in widths])
     axes.minorticks_off()
@@ -69,7 +70,7 @@ def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
         x="part1",
         y="value",
         x_label="dimensions that are searched",
-        y_label="difference in NDCG@10 (points)",
+        y_label="NDCG@10 (points)",
         factor=100,
         series=tuple(Row(label=label, of=pick(**of), context=view(kind, "*")) for kind, label in UNDER.items()),
         draw=draw_worth,

@@ -150,6 +150,22 @@ def test_units_are_what_the_metric_is_the_mean_of(tmp_path: Path) -> None:
         units(made, "lab/mean/ndcg_at_10")
 
 
+def test_a_measure_whose_queries_are_not_kept_is_one_number_of_its_seed(tmp_path: Path) -> None:
+    """Three seeds of recall, half a point apart, ten points above three others: a t test over seeds decides."""
+    recall = "{suite}/mean/recall_at_100"
+    made = []
+    for run in grid(base("desk"), sampler=("random", "domain"), seed=(0, 1, 2)):
+        level = 0.7 + 0.1 * (run.sampler == "domain") + 0.005 * run.seed
+        scores = np.full(500, 0.5, np.float32)
+        metrics = {**metrics_of(scores), "desk/mean/recall_at_100": level}
+        suite = {"suite": {"datasets": DATASETS}}
+        made.append(write_record(tmp_path, run, metrics=metrics, arrays={"desk": scores}, provenance=suite))
+    assert units(made[0], recall)[0].tolist() == [0.7]
+    claim = replace(BETTER, pairs=((term(recall, sampler="domain"), term(recall, sampler="random")),))
+    judged = judge_all([claim], "desk", [one.run for one in made], made)[0]
+    assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(0.1)
+
+
 def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
     speeds = {"random": 400.0, "domain": 100.0}
     made = [

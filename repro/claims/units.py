@@ -20,9 +20,9 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     """Return what a metric is the mean of: values (float64 Q) and the stratum of each (int Q), e.g. query and dataset.
 
     A metric `{suite}/NAME/ndcg_at_10` is a mean over datasets of means over queries; NAME is "mean", a family or a
-    dataset. Any other metric is kept as an array under its own path, or is one number. "log2 NAME" is the logarithm of
-    one number: a difference of two is a ratio. ValueError names the metric that is not there, AbsentDatasetError the
-    dataset.
+    dataset. Any other metric is kept as an array under its own path, or is one number, as other measures of a suite
+    are, whose queries are not kept one by one. "log2 NAME" is the logarithm of one number: a difference of two is a
+    ratio. ValueError names the metric that is not there, AbsentDatasetError the dataset.
     """
     path = pattern.replace("{suite}", record.run.suite)
     if path.startswith(LOG2) and path.removeprefix(LOG2) in record.metrics:
@@ -31,7 +31,7 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
         values = record.arrays[path].astype(np.float64)
         return values, np.zeros(len(values), np.int64)
     suite, _, name = path.removesuffix("/ndcg_at_10").partition("/")
-    if suite not in record.arrays and path in record.metrics:
+    if path in record.metrics and (suite not in record.arrays or not path.endswith("/ndcg_at_10")):
         return np.array([record.metrics[path]], np.float64), np.zeros(1, np.int64)
     if suite not in record.arrays:
         raise ValueError(f"record {record.id} keeps no values behind {path!r}; it has {sorted(record.arrays)}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -37,6 +37,9 @@ from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, experiments
 from repro.spec.scales import ORDER, scale_named
 from repro.storage.paths import local_records
+
+if TYPE_CHECKING:
+    from repro.planning.doctor import Finding
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -212,11 +215,12 @@ def report(
 @app.command()
 def doctor(
     deep: Annotated[bool, typer.Option(help="also compare every record and stage with its digests and arrays")] = False,
+    gpu: Annotated[bool, typer.Option(help="also try the GPU: equal numbers, ten steps at real shapes, FAISS")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine has, and what each scale still lacks here. With --deep, exit 2: something does not hold."""
+    """Say what this machine has and what scales lack here. With --deep or --gpu, exit 2: something does not hold."""
     from repro.planning.deep import examine_deeply
-    from repro.planning.doctor import Finding, examine
+    from repro.planning.doctor import examine
 
     def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
@@ -225,10 +229,28 @@ def doctor(
             yield finding
 
     looked, compared = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
+    if gpu:
+        compared += [*lines(_tried_gpu())]
     if as_json:
         print_json([asdict(finding) for finding in [*looked, *compared]])
     if not all(finding.good for finding in compared):
         raise typer.Exit(EXIT_NOT_RUN)
+
+
+def _tried_gpu() -> Iterator[Finding]:
+    """Give what was found on the GPU, and write it to a file of its own."""
+    import torch
+
+    from repro.planning.gpu import examine_gpu, found_gpu, write_findings
+
+    first = found_gpu()
+    yield first
+    if first.good:
+        found = [first]
+        for one in examine_gpu(torch.device("cuda")):
+            found.append(one)
+            yield one
+        say(f"written: {write_findings(found)}")
 
 
 for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):

@@ -14,7 +14,7 @@ from repro.storage.json_files import read_json, short
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 NAME = re.compile(r"\w[\w.+@-]{0,99}")
-GRADE = re.compile(r"[+-]?[0-9]{1,9}")
+GRADE = re.compile(r"[+-]?[0-9]{1,99}")
 LEAST_GRADE, LARGEST_GRADE = -100, 1000
 """trec_eval keeps a table as long as the largest grade; a slip of the pen would take the machine's memory."""
 
@@ -38,7 +38,7 @@ def parse_grade(text: str) -> int:
     if not GRADE.fullmatch(text):
         raise ValueError(f"the grade {short(repr(text))} is no whole number")
     if not LEAST_GRADE <= int(text) <= LARGEST_GRADE:
-        raise ValueError(f"the grade {text} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
+        raise ValueError(f"the grade {short(text)} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
     return int(text)
 
 

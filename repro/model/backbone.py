@@ -15,6 +15,7 @@ D hidden size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -45,6 +46,21 @@ class Backbone(nn.Module):
         self.model = model
         self.kind = kind
         self.text_normalised_twice = text_normalised_twice
+        self._compiled: Callable[..., Any] | None = None
+        self._keeps_less = False
+
+    def keep_less(self, checkpointed: bool) -> None:
+        """Compute the states inside a layer again in backward instead of keeping them, or no longer."""
+        if checkpointed:
+            self.model.activation_checkpointing_enable({"use_reentrant": False})
+        elif self._keeps_less:
+            self.model.activation_checkpointing_disable()
+        self._keeps_less = checkpointed
+
+    def compile_forward(self, backend: str | None) -> None:
+        """Put torch.compile, with this backend, between this and the class; None: nothing."""
+        # of the method: a compiled module would be a submodule, and its weights would have two names
+        self._compiled = None if backend is None else torch.compile(self.model.forward, dynamic=True, backend=backend)
 
     def embed(self, ids_NS: Tensor) -> Tensor:
         """Return the vectors under which text enters behind a prefix, (N, S, D): the class adds the rest."""
@@ -78,7 +94,9 @@ class Backbone(nn.Module):
         return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_1L)
 
     def _can_pack(self, texts: Texts) -> bool:
-        return self.packs and not self.text_normalised_twice and can_pack(self.model, self.kind, texts)
+        is_plain = self.packs and not self.text_normalised_twice and self._compiled is None
+        keeps_all = not (self.training and self._keeps_less)
+        return is_plain and keeps_all and can_pack(self.model, self.kind, texts)
 
     def _prefix(self, contexts_NCD: Tensor, prompts_PD: Tensor, num_texts: int) -> Tensor:
         """Return contexts and soft prompts as they enter, (`num_texts`, C + P, D): the class adds to all it is given"""
@@ -88,7 +106,7 @@ class Backbone(nn.Module):
     def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
         if self.kind != "modernbert":  # one row, broadcast: the class would look row 0 up for every token
             inputs["token_type_ids"] = mask_NL.new_zeros(1, 1)
-        return self.model(attention_mask=mask_NL, **inputs).last_hidden_state
+        return (self._compiled or self.model)(attention_mask=mask_NL, **inputs).last_hidden_state
 
     def _positions(self, num_contexts: int, length: int, device: torch.device) -> Tensor:
         positions_L = torch.arange(length, device=device)

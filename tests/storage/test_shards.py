@@ -17,6 +17,7 @@ from repro.spec import Run, base
 from repro.storage.paths import CHECKOUT
 from repro.storage.shards import Part, joined, left_shards, needless_shards, shard_of, shards_of, stage_named
 from repro.storage.stages import STAGE_FILE, Stage
+from tests.batches.test_surrogate import Listed
 
 RUN = base("smoke", filter="surrogate", surrogate="minilm-words")
 KINDS = ("tokens", "embeddings", "keys")
@@ -192,3 +193,32 @@ def test_a_killed_shard_leaves_nothing_and_is_the_only_one_made_again(
     told = json.loads((shards[1].path / STAGE_FILE).read_text())
     assert set(told["made_from"]) == {graph.selection.title, graph.corpus.title}
     assert contents(joined(graph.tokens, 3).build()) == at_once
+
+
+class LooksAround:
+    """An encoder whose vectors depend on all texts of a call, as those of a padded batch do by rounding."""
+
+    num_dimensions = 2
+    looks_at_neighbours = True
+
+    def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
+        """The number of a text's characters, and of those of all."""
+        return np.array([[len(text), sum(map(len, texts)) % 997] for text in texts], np.float32)
+
+
+@pytest.mark.parametrize("num_parts", [2, 3, 8])
+def test_parts_are_cut_between_the_very_blocks_of_the_whole(
+    num_parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surrogate, "TEXTS_PER_BLOCK", 16)
+    monkeypatch.setattr(surrogate, "TEXTS_PER_SPAN", 40)
+    rng = np.random.default_rng(0)
+    texts = Listed(["x" * length + str(length % 7) for length in rng.integers(1, 60, 333)])
+    whole = surrogate.embed_texts(LooksAround(), texts, tmp_path / "whole.npy", max_tokens=8)
+    parts = [tmp_path / str(number) for number in range(1, num_parts + 1)]
+    for number, folder in enumerate(parts, 1):
+        folder.mkdir()
+        surrogate.embed_part(LooksAround(), texts, folder, max_tokens=8, part=Part(number, num_parts))
+    surrogate.join_embeddings(tmp_path / "joined.npy", parts)
+    assert (tmp_path / "joined.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert len(np.unique(whole[:, 1])) > 10, "blocks are told apart"
