@@ -3,11 +3,12 @@
     eval "$(slurm/dev-cluster.sh up)"
     python -m benchmarks.launched --num-pairs 200000 --write benchmarks/launched.json
 
-Import; then jobs of Slurm for corpus, selection, tokens, embeddings (word vectors), keys (those three as arrays of
-shards), clusters, twenty training steps of the contextual model on two nodes, and its evaluation. SIGKILL ends a shard
-of the tokens, then the clusters, then the training at half of its steps; whenever Slurm's queue is empty, the same
-command is typed again. The record has, of every job, the peak memory of its largest process (ru_maxrss, pages of mapped
-files included), its seconds, and how often it was begun. Killed processes are asked for their peak before.
+Import; then jobs of Slurm for selection, tokens, embeddings (word vectors), keys (those three as arrays of shards),
+clusters, twenty training steps of the contextual model on two nodes, and its evaluation. SIGKILL ends a shard of the
+tokens, then the clusters, then the training at half of its steps; whenever Slurm's queue is empty, the same command is
+typed again. Broken off itself, it goes on where it was. The record has, of every job, the peak memory of its largest
+process (ru_maxrss, pages of mapped files included), its seconds, and how often it was begun. Killed processes are asked
+for their peak before.
 """
 
 from __future__ import annotations
@@ -46,11 +47,9 @@ def main() -> None:
     import_row = measured_import(asked)
     run = run_of(asked)
     (asked.home / "runs.json").write_text(json.dumps([asdict(run)]))
-    started = time.monotonic()
-    killed = list(kill_three_times(run, asked))
+    kill_three_times(run, asked)
     launch_until_recorded(run, asked)
-    seconds = time.monotonic() - started
-    told = told_of(run, asked, killed) | {"launch_seconds": round(seconds), "rows": [import_row, *rows_of(run)]}
+    told = told_of(run, asked) | {"rows": [import_row, *rows_of(run)]}
     print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
     if asked.write:
         keep(told, asked.write)
@@ -81,14 +80,21 @@ def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
     """Import the file, unless it is; return the row."""
     from repro.data.own.imported import is_imported
 
+    note = noted(asked, "import")
     if is_imported(NAME):
-        return {"item": "import", "seconds": None, "peak_mebibytes": None, "times_begun": 0}
+        return dict(json.loads(note.read_text()))
     started = time.monotonic()
     child = subprocess.Popen([sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME])
     _, status, used = os.wait4(child.pid, 0)
     if status:
         raise SystemExit(f"the import ended with status {status}")
-    return row("import", time.monotonic() - started, used.ru_maxrss * 1024, 1)
+    note.write_text(json.dumps(row("import", time.monotonic() - started, used.ru_maxrss * 1024, 1)))
+    return dict(json.loads(note.read_text()))
+
+
+def noted(asked: argparse.Namespace, what: str) -> Path:
+    """Return the file in which is noted what was done before this was broken off."""
+    return asked.home / f"{what}-{asked.num_pairs}.json"
 
 
 def run_of(asked: argparse.Namespace) -> Any:
@@ -108,17 +114,18 @@ def launch(asked: argparse.Namespace) -> None:
     subprocess.run([*words, "--profile", PROFILE], check=True)
 
 
-def kill_three_times(run: Any, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Launch, and kill what is to be killed once it is there, three times; return what was killed."""
+def kill_three_times(run: Any, asked: argparse.Namespace) -> None:
+    """Launch, and kill what is to be killed once it is there, three times; note what was killed."""
     from repro.inputs.stages import StageGraph
-    from repro.spec.identity import run_id
+    from repro.spec.identity import training_id
     from repro.storage.paths import run_folder
     from repro.storage.shards import shards_of
     from slurm.states import item_of_run, item_of_stage
 
     graph = StageGraph(run)
     first_shards = [item_of_stage(shard) for shard in shards_of(graph.tokens, asked.num_shards)]
-    log = run_folder(run_id(run)) / "metrics.jsonl"
+    log, note = run_folder(training_id(run)) / "metrics.jsonl", noted(asked, "killed")
+    killed = json.loads(note.read_text()) if note.is_file() else []
 
     def is_half_trained() -> bool:
         return log.is_file() and len(log.read_text().splitlines()) >= NUM_STEPS // 2
@@ -128,10 +135,10 @@ def kill_three_times(run: Any, asked: argparse.Namespace) -> Iterator[dict[str, 
         ([item_of_stage(graph.clusters)], lambda: True),
         ([item_of_run(run)], is_half_trained),
     ]
-    for items, is_time in victims:
-        if killed := kill_one_of(items, is_time, run, asked):
-            print(f"killed: {killed}", flush=True)
-            yield killed
+    for items, is_time in victims[len(killed) :]:
+        if one := kill_one_of(items, is_time, run, asked):
+            print(f"killed: {one}", flush=True)
+            note.write_text(json.dumps(killed := [*killed, one]))
 
 
 def kill_one_of(
@@ -203,21 +210,21 @@ def row(item: str, seconds: float, peak_bytes: int, times_begun: int) -> dict[st
     return {"item": item, "seconds": round(seconds, 1), "peak_mebibytes": peak, "times_begun": times_begun}
 
 
-def told_of(run: Any, asked: argparse.Namespace, killed: list[dict[str, Any]]) -> dict[str, Any]:
+def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Return what the record says of the whole: how it was done, what was killed, and what came out."""
     from repro.records.store import read_record
-    from repro.spec.identity import run_id
+    from repro.spec.identity import run_id, training_id
     from repro.storage.paths import local_records, run_folder
     from repro.train.metrics import read_metrics
 
-    steps = [line["step"] for line in read_metrics(run_folder(run_id(run)))]
+    steps = [line["step"] for line in read_metrics(run_folder(training_id(run)))]
     assert steps == list(range(1, NUM_STEPS + 1)), f"steps {steps}"
     record = read_record(local_records() / f"{run_id(run)}.json")
     asked_for = {name: getattr(asked, name) for name in ("num_pairs", "cluster_size", "num_shards", "num_nodes")}
     training = record.provenance["training"]
     return asked_for | {
         "num_pairs_trained_on": training["num_pairs"],
-        "killed": killed,
+        "killed": json.loads(noted(asked, "killed").read_text()),
         "ndcg_at_10": record.metrics[f"{NAME}/mean/ndcg_at_10"],
         "loss": record.metrics["loss"],
         "load_average": round(os.getloadavg()[0], 1),
