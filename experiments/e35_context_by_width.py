@@ -169,7 +169,7 @@ EXPERIMENT = Experiment(
         figure("context_by_width", "What the right context is worth, by width", "with InfoNCE", PLAIN),
         figure(
             "context_by_width_icl",
-            "What the right context is worth, by width, under the improved loss",
+            "What the right context is worth, by width (improved loss)",
             "with GTE's improved loss",
             IMPROVED,
         ),
