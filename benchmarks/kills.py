@@ -1,13 +1,15 @@
 """Kills a sweep again and again, at random moments and on purpose, and compares its records with an undisturbed one's.
 
     python benchmarks/kills.py --num-runs 30 --num-kills 100
+    eval "$(slurm/dev-cluster.sh up)"; python benchmarks/kills.py --on slurm
 
 Trainings at smoke go through the local queue, undisturbed in one folder and killed (SIGKILL) in another; the queue is
 launched again until every run has its record. A process is killed at a random moment, or in the middle of writing,
 just before or just after naming a checkpoint, the arrays or the record; the queue itself is killed at random moments
 too. When all runs have ended before the kills are spent, further sweeps follow. Every run must have its record, and
 every metric (but the speed) and array be equal to the last bit; exit code 1 when one is not. Processes are forked from
-this one, which has torch loaded: a hundred starts of Python would take most of the time.
+this one, which has torch loaded: a hundred starts of Python would take most of the time. With `--on slurm` the killed
+sweeps are jobs of a Slurm that nobody else uses, see `kills_on_slurm.py`; the undisturbed one stays in the local queue.
 """
 
 from __future__ import annotations
@@ -19,35 +21,29 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
 import torch
+from fates import RANDOM, Fates, await_moment, write_checkpoints_often
+from kills_on_slurm import check_cluster, sweep_on_slurm
 
 from repro.records.store import Record, read_records
 from repro.spec import Run, base, grid
 from repro.storage.paths import home, local_records
-from repro.train import loop
 from slurm import children, local
 from slurm.profiles import profile_named
 from slurm.start import LaunchOptions, start
 from slurm.status import statuses
 
-MOMENTS = (
-    *("random",) * 4,
-    *("checkpoint half written", "checkpoint without its name", "checkpoint just named"),
-    *("arrays half written", "arrays just named", "record half written", "record just named"),
-)
-NUM_STEPS, CHECKPOINT_EVERY = 40, 5
+NUM_STEPS = 40
 MOST_SECONDS_OF_A_CHILD, MOST_SECONDS_OF_A_QUEUE = 6.0, 60.0
 QUEUE, SPEED = "queue", "train/pairs_per_second"
 
@@ -58,7 +54,11 @@ def main() -> int:
     parser.add_argument("--num-runs", type=int, default=30)
     parser.add_argument("--num-kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--on", choices=("local", "slurm"), default="local")
     asked = parser.parse_args()
+    sweep = {"local": sweep_here, "slurm": sweep_on_slurm}[asked.on]
+    if asked.on == "slurm":
+        check_cluster()
     prepare()
     runs = runs_of(asked.num_runs)
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,8 @@ def main() -> int:
         while not number or fates.num_left:
             number += 1
             os.environ["REPRO_HOME"] = f"{folder}/killed-{number}"
-            problems += sweep(runs, fates, expected)
+            home().mkdir()
+            problems += [*sweep(runs, fates), *lost_or_changed(runs, expected)]
             print(f"sweep {number}: {len(fates.hits())} kills, {len(problems)} problems", flush=True)
         for moment, count in sorted(Counter(hit.partition(",")[0] for hit in fates.hits()).items()):
             print(f"{count:4d} {moment}")
@@ -81,8 +82,7 @@ def main() -> int:
 def prepare() -> None:
     """Let trainings write a checkpoint every few steps, and the queue fork its children."""
     torch.set_num_threads(1)
-    is_due = loop._is_due
-    loop._is_due = lambda settings, step, seconds: step % CHECKPOINT_EVERY == 0 or is_due(settings, step, seconds)
+    write_checkpoints_often()
     names = {name: getattr(subprocess, name) for name in ("STDOUT", "TimeoutExpired", "run")}
     local.subprocess = SimpleNamespace(Popen=Forked, **names)  # type: ignore[attr-defined]
 
@@ -93,10 +93,15 @@ def runs_of(count: int) -> tuple[Run, ...]:
     return grid(base("smoke", num_steps=NUM_STEPS), seed=seeds, architecture=("biencoder", "contextual"))[:count]
 
 
-def sweep(runs: tuple[Run, ...], fates: Fates, expected: Mapping[str, Record]) -> list[str]:
-    """Launch until no kill interrupts the queue any more; return what is not as it should be."""
+def sweep_here(runs: tuple[Run, ...], fates: Fates) -> list[str]:
+    """Launch until no kill interrupts the queue any more; it says itself what failed."""
     while not queue_in_child(runs, fates):
         pass
+    return []
+
+
+def lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
+    """Return every run without its record, and what is not the undisturbed one's."""
     found = {record.id: record for record in read_records(local_records())}
     states = {status.id: status for status in statuses(runs)}
     lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in found]
@@ -114,44 +119,6 @@ def differences(expected: Record, found: Record) -> Iterator[str]:
 
 
 # ---- the queue and its children, each a fork of this process
-
-
-class Fates:
-    """Which process is killed when, by a fixed seed, and what was hit so far: a file each, seen by every process."""
-
-    current: Fates
-
-    def __init__(self, folder: Path, num_kills: int, seed: int) -> None:
-        self.folder, self.num_kills, self.seed = folder, num_kills, seed
-        folder.mkdir()
-
-    def hits(self) -> list[str]:
-        """Return what was hit: the moment, and of which item."""
-        return sorted(path.read_text() for path in self.folder.glob("*.hit"))
-
-    @property
-    def num_left(self) -> int:
-        """Kills that are still to come."""
-        return max(0, self.num_kills - len(self.hits()))
-
-    def draw(self) -> tuple[str, Random] | None:
-        """Return the moment at which a process that begins now is killed; None: it lives."""
-        number = len(list(self.folder.glob("*.begun")))
-        (self.folder / f"{number}-{os.getpid()}.begun").touch()
-        random = Random(f"{self.seed}/{number}")
-        return (random.choice(MOMENTS), random) if self.num_left else None
-
-    def kill_me(self, moment: str, item: str) -> None:
-        """Write down that this process is hit, and end it at once."""
-        (self.folder / f"{os.getpid()}-{time.monotonic_ns()}.hit").write_text(f"{moment},{item}")
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def kill_me_later(self, random: Random, most_seconds: float, item: str) -> None:
-        """End this process at a random moment, unless all kills are spent by then."""
-        moment = QUEUE if item == QUEUE else "random"
-        timer = threading.Timer(random.uniform(0, most_seconds), lambda: self.num_left and self.kill_me(moment, item))
-        timer.daemon = True
-        timer.start()
 
 
 def queue_in_child(runs: tuple[Run, ...], fates: Fates) -> bool:
@@ -172,7 +139,7 @@ def _queue(runs: tuple[Run, ...]) -> int:
     fates = Fates.current
     drawn = fates.draw()
     if drawn is not None and fates.num_kills:
-        fates.kill_me_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE)
+        fates.kill_me_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE, moment=QUEUE)
     log = (home() / "queue.log").open("a")
     patient = replace(profile_named("here"), max_requeues=10**6)  # more than ten interruptions would be a failure
     ended = start(runs, patient, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
@@ -226,37 +193,12 @@ def _child(file: Path) -> int:
     item = f"{job['stage'] or 'run'} {job['run']['architecture']} {job['run']['seed']}"
     drawn = Fates.current.draw()
     if drawn is not None:
-        _await_moment(*drawn, item)
+        moment, random = drawn
+        if moment == RANDOM:
+            Fates.current.kill_me_later(random, MOST_SECONDS_OF_A_CHILD, item)
+        else:
+            await_moment(moment, random, item)
     return children.main()
-
-
-def _await_moment(moment: str, random: Random, item: str) -> None:
-    """See to it that this process is killed at a moment, if it comes to it."""
-    if moment == "random":
-        return Fates.current.kill_me_later(random, MOST_SECONDS_OF_A_CHILD, item)
-    what, _, when = moment.partition(" ")
-    wait_for, rename = random.randrange(3) if what == "checkpoint" else 0, Path.replace
-    seen = Counter[str]()
-
-    def name(part: Path, target: Path) -> Path:
-        is_meant = what == _kind(Path(target))
-        seen[moment] += is_meant
-        if not is_meant or seen[moment] <= wait_for or not Fates.current.num_left:
-            return rename(part, target)
-        if when == "half written":
-            os.truncate(part, part.stat().st_size // 2)
-        if when == "just named":
-            rename(part, target)
-        Fates.current.kill_me(moment, item)
-        raise AssertionError("a killed process goes on")
-
-    Path.replace = name  # type: ignore[method-assign, assignment]
-
-
-def _kind(target: Path) -> str:
-    if target.parent.name == "records":
-        return "arrays" if target.suffix == ".npz" else "record"
-    return "checkpoint" if target.name == "checkpoint.safetensors" else ""
 
 
 def _leave_with(action: Any) -> None:

@@ -1,18 +1,23 @@
 """Times a training step and encoding beside sentence-transformers on the same weights, pairs and texts, in one process.
 
-    python benchmarks/training_and_encoding.py --scale desk
+    python -m benchmarks.training_and_encoding --scale lab --batch-size 128 --write RECORD.json
 
-The model is the scale's untrained biencoder; the pairs are real text (the planted corpus at smoke). Of a step, forward
-and backward are timed: ours by the direct path and by GradCache, theirs by `MultipleNegativesRankingLoss` and by its
-cached form. All take turns, and the median of the rounds is told; losses and vectors must agree, else it fails.
+The model is the scale's untrained biencoder (`lab`: all of MiniLM, 64 tokens, prompts); the pairs are real text (the
+planted corpus at smoke). Of a step, forward and backward are timed: ours by the direct path and by GradCache, theirs by
+`MultipleNegativesRankingLoss` and by its cached form. All take turns, and the median of the rounds is told, in seconds
+of the processor; losses and vectors must agree, else it fails. `--unpacked` adds ours over transformers' own forward.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +27,13 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
-from repro.inputs.inputs import Inputs
-from repro.inputs.stages import stages_of
+from repro.inputs.stages import StageGraph
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
+from repro.model.backbone import Backbone
+from repro.model.linear import has_onednn
+from repro.model.prompts import with_prompt
 from repro.model.start import build_model
-from repro.model.texts import texts_from
+from repro.model.texts import Texts, texts_from
 from repro.spec import base
 from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
@@ -34,21 +41,25 @@ from repro.train.trainer import config_of
 
 TEMPERATURE = 0.02
 MINI_BATCH = 64
+ROWS: list[dict[str, Any]] = []
 
 
-def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int) -> dict[str, Any]:
-    """Return what each action gives, having let them take turns, and prints the median seconds of each."""
+def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, **told: Any) -> dict[str, Any]:
+    """Return what each action gives, having let them take turns; print and keep the median seconds of each."""
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     given = {}
     for _ in range(num_rounds + 1):
         for name, action in actions.items():
-            started = time.perf_counter()
+            started = time.process_time()
             given[name] = action()
-            seconds[name].append(time.perf_counter() - started)
+            seconds[name].append(time.process_time() - started)
     first = statistics.median(next(iter(seconds.values()))[1:])
     for name, each in seconds.items():
         median = statistics.median(each[1:])  # the first round warms up
         print(f"{name:<58} {1000 * median:9.1f} ms {median / first:7.2f} x", flush=True)
+        ROWS.append(
+            {**told, "what": name, "cpu_seconds": [round(one, 4) for one in each[1:]], "median": round(median, 4)}
+        )
     return given
 
 
@@ -56,69 +67,110 @@ def main() -> None:
     """Times steps, then encoding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="desk")
+    parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the scale's")
     parser.add_argument("--num-texts", type=int, default=2000)
     parser.add_argument("--num-rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("steps", "encoding"), help="one of the two")
+    parser.add_argument("--unpacked", action="store_true", help="ours without packing and its linear layers, too")
+    parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
     run = base(asked.scale)
-    for stage in stages_of(run):
-        stage.build(print)
-    inputs = Inputs(run)
+    graph = StageGraph(run)
+    graph.corpus.build(print)
+    graph.selection.build(print)
+    pairs = graph.selected_pairs()
     model = build_model(config_of(run), start=run.start, seed=0, heads=run.heads)
     theirs = as_sentence_transformer(model)
-    rows = np.random.default_rng(0).permutation(len(inputs.pairs))[: asked.num_texts]
-    queries, documents = inputs.pairs.texts("query", rows), inputs.pairs.texts("document", rows)
-    print(f"scale {run.scale}, batch {run.batch_size}, {torch.get_num_threads()} threads")
-    compare_steps(run, inputs, model, theirs, (queries, documents, rows), asked.num_rounds)
-    compare_encoding(model, theirs, documents, asked.num_rounds)
+    batch_size = asked.batch_size or run.batch_size
+    rows = np.random.default_rng(0).permutation(len(pairs))[: max(asked.num_texts, batch_size)]
+    sides = {side: pairs.texts(side, rows) for side in ("query", "document")}
+    print(f"scale {run.scale}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
+    if asked.only != "encoding":
+        compare_steps(run, batch_size, model, theirs, sides, asked)
+    if asked.only != "steps":
+        compare_encoding(run, model, theirs, sides["document"][: asked.num_texts], asked)
+    if asked.write:
+        keep(asked.write)
 
 
-def compare_steps(run: Any, inputs: Inputs, model: Any, theirs: Any, chosen: Any, num_rounds: int) -> None:
+def keep(path: Path) -> None:
+    """Put the rows into a record, in place of those of the same scale, batch and words."""
+    told = json.loads(path.read_text())["rows"] if path.is_file() else []
+    machine = {
+        "processor": platform.processor() or platform.machine(),
+        "num_threads": torch.get_num_threads(),
+        "load_average": round(os.getloadavg()[0], 1),
+        "torch": torch.__version__,
+    }
+    keys = ("scale", "batch_size", "what")
+    made = {tuple(row[key] for key in keys) for row in ROWS}
+    every = [row for row in told if tuple(row[key] for key in keys) not in made] + [{**row, **machine} for row in ROWS]
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in sorted(every, key=lambda row: [str(row[key]) for key in keys]))
+    path.write_text(f'{{"rows": [\n{lines}\n]}}\n')
+
+
+def compare_steps(
+    run: Any, batch_size: int, model: Any, theirs: Any, sides: Mapping[str, list[str]], asked: Any
+) -> None:
     """Times forward and backward of one batch."""
-    queries, documents, rows = chosen
-    batch = np.asarray(rows[: run.batch_size])
-    step = StepTexts(*(texts_from(*inputs.tokens(side).pad(batch)) for side in ("query", "document")))
+    texts: dict[str, Texts] = {}
+    plain: list[list[str]] = []
+    for side, every in sides.items():
+        own = every[:batch_size]
+        texts[side] = texts_from(*model.tokenize(own, side).pad(np.arange(len(own))))
+        plain.append(with_prompt(own, run.prompts, side))
+    step = StepTexts(texts["query"], texts["document"])
     stages = Stages(
         lambda texts, contexts: model.embed_texts(texts),
         lambda queries_QD, documents_MD: info_nce(queries_QD, documents_MD, temperature=TEMPERATURE),
     )
-    sides = [queries[: run.batch_size], documents[: run.batch_size]]
 
-    def ours(sizes: ChunkSizes) -> float:
+    def ours(sizes: ChunkSizes, *, packs: bool = True) -> float:
+        Backbone.packs = packs
         model.zero_grad()
         return float(add_gradients(stages, step, sizes).loss)
 
     def other(loss: Any) -> float:
         theirs.zero_grad()
-        features = [theirs.preprocess(side) for side in sides]
-        value = loss(features, torch.arange(len(sides[0])))
+        features = [theirs.preprocess(side) for side in plain]
+        value = loss(features, torch.arange(batch_size))
         value.backward()
         return value.item()
 
-    plain = MultipleNegativesRankingLoss(theirs, scale=1 / TEMPERATURE)
+    whole = MultipleNegativesRankingLoss(theirs, scale=1 / TEMPERATURE)
     cached = CachedMultipleNegativesRankingLoss(theirs, scale=1 / TEMPERATURE, mini_batch_size=MINI_BATCH)
-    losses = turns(
-        {
-            "step, ours, direct": lambda: ours(ChunkSizes()),
-            "step, sentence-transformers": lambda: other(plain),
-            f"step, ours, GradCache by {MINI_BATCH}": lambda: ours(ChunkSizes(texts=MINI_BATCH)),
-            f"step, sentence-transformers, GradCache by {MINI_BATCH}": lambda: other(cached),
-        },
-        num_rounds,
-    )
+    actions = {
+        "step, ours, direct": lambda: ours(ChunkSizes()),
+        "step, sentence-transformers": lambda: other(whole),
+        f"step, ours, GradCache by {MINI_BATCH}": lambda: ours(ChunkSizes(texts=MINI_BATCH)),
+        f"step, sentence-transformers, GradCache by {MINI_BATCH}": lambda: other(cached),
+    }
+    if asked.unpacked:
+        actions["step, ours unpacked, direct"] = lambda: ours(ChunkSizes(), packs=False)
+    losses = turns(actions, asked.num_rounds, scale=run.scale, batch_size=batch_size)
+    Backbone.packs = True
     print("  losses", {name.partition(", ")[2]: round(value, 4) for name, value in losses.items()})
     assert np.ptp(list(losses.values())) < 1e-3, "the losses are not the same"
 
 
-def compare_encoding(model: Any, theirs: Any, texts: list[str], num_rounds: int) -> None:
+def compare_encoding(run: Any, model: Any, theirs: Any, texts: list[str], asked: Any) -> None:
     """Times texts to vectors."""
-    vectors = turns(
-        {
-            f"encode {len(texts)} texts, ours": lambda: model.encode(texts),
-            f"encode {len(texts)} texts, sentence-transformers": lambda: theirs.encode(texts, batch_size=64),
-        },
-        num_rounds,
-    )
-    apart = float(np.abs(np.subtract(*vectors.values())).max())
+    prompted = with_prompt(texts, run.prompts, "document")
+
+    def ours(*, packs: bool = True) -> np.ndarray:
+        Backbone.packs = packs
+        vectors: np.ndarray = model.encode(texts)
+        return vectors
+
+    actions = {
+        f"encode {len(texts)} texts, ours": ours,
+        f"encode {len(texts)} texts, sentence-transformers": lambda: theirs.encode(prompted, batch_size=64),
+    }
+    if asked.unpacked:
+        actions[f"encode {len(texts)} texts, ours unpacked"] = lambda: ours(packs=False)
+    vectors = turns(actions, asked.num_rounds, scale=run.scale, batch_size=64)
+    Backbone.packs = True
+    apart = max(float(np.abs(one - vectors[f"encode {len(texts)} texts, ours"]).max()) for one in vectors.values())
     print(f"  vectors differ by at most {apart:.1e}")
     assert apart < 1e-4, "the vectors are not the same"
 

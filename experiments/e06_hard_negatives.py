@@ -124,7 +124,7 @@ def falls_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Cl
         axis="num_hard_negatives",
         sign=-1,
         source="Figure 11 and §9.5",
-        because="a slope beyond chance",
+        because="a slope beyond chance; where a δ is given, within it there is no effect",
         **said,
     )
 
@@ -154,7 +154,9 @@ CLAIMS = (
         "F11.a",
         "the more hard negatives, of those below the own document, the lower the score",
         BELOW,
-        **fresh.PAIRED,
+        delta=fresh.A_TENTH_A_DOUBLING,
+        version=4,
+        **fresh.BOUNDED,
     ),
     falls_with_number(
         "F11.b",

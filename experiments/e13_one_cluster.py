@@ -1,5 +1,7 @@
 """Table 4: sixteen pairs of one cluster of 256, and how alike the pairs of clusters are; nothing is trained."""
 
+from math import dist, sqrt
+
 from experiments import fresh
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, pick, term
 
@@ -55,6 +57,32 @@ def one_size_of_the_data() -> tuple[bool, str]:
     return FULL == SUPERVISED, f"{FULL} M under Table 4, {SUPERVISED} M in §5"
 
 
+Pair = tuple[tuple[float, float], tuple[float, float]]
+"""The vectors of a pair's document and query, of length 1."""
+
+
+def distance(one: Pair, other: Pair) -> float:
+    """Return the paper's m of two pairs: each one's document to the other's query."""
+    return dist(one[0], other[1]) + dist(other[0], one[1])
+
+
+def centroid_bounds() -> tuple[bool, str]:
+    """Whether m goes no shorter way over a third pair: the bound from (2) to (3) rests on it."""
+    pair: Pair = ((1.0, 0.0), (0.0, 1.0))
+    turned: Pair = (pair[1], pair[0])
+    over, straight = distance(pair, turned) + distance(turned, pair), distance(pair, pair)
+    told = f"over a pair whose document is the other's query and the reverse: {over:.2f}, straight: {straight:.2f}"
+    return over >= straight, told
+
+
+def distances_rank_as_products() -> tuple[bool, str]:
+    """Whether equal sums of dot products of vectors of length 1 are equal sums of distances."""
+    products = {"1 and -1": (1.0, -1.0), "0 and 0": (0.0, 0.0)}
+    sums = {words: sum(sqrt(2 - 2 * product) for product in pair) for words, pair in products.items()}
+    told = ", ".join(f"{total:.2f} for products {words}" for words, total in sums.items())
+    return len(set(sums.values())) == 1, f"{told}; squared distances are equivalent, but obey no triangle inequality"
+
+
 CLAIMS = (
     Claim.order(
         "T4.a",
@@ -89,6 +117,22 @@ CLAIMS = (
         holds=one_size_of_the_data,
         source="Table 4 and §5",
         because="printed numbers",
+        **fresh.STATED,
+    ),
+    Claim.identity(
+        "S4.d",
+        "the distance m of pairs obeys the triangle inequality, so that (3) bounds (2)",
+        holds=centroid_bounds,
+        source="§4.1",
+        because="one example against it is enough; for pairs of equal vectors it holds",
+        **fresh.STATED,
+    ),
+    Claim.identity(
+        "S4.e",
+        "for vectors of length 1, sums of distances are equivalent to sums of dot products",
+        holds=distances_rank_as_products,
+        source="§4.1",
+        because="one example against it is enough",
         **fresh.STATED,
     ),
 )

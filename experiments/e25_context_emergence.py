@@ -67,6 +67,25 @@ def draw_worth(frame: Any, axes: Any) -> None:
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
+def draw_steps(frame: Any, axes: Any) -> None:
+    """A line a model and context over training steps, a mark a seed: colours are models, line styles contexts."""
+    lines = [("biencoder", "#b5a000", "-")]
+    styles = tuple(zip(UNDER.values(), ("-", "--", ":"), strict=True))
+    lines += [(f"{model}, {context}", COLOURS[model], style) for model in SERIES for context, style in styles]
+    for name, colour, style in lines:
+        rows = frame[frame["series"] == name]
+        if rows.empty:
+            continue
+        means = rows.groupby("num_steps")[NDCG].mean()
+        axes.plot(means.index, means, style, color=colour, linewidth=1.8, label=name)
+        axes.plot(rows["num_steps"], rows[NDCG], "o", color=colour, markersize=3, alpha=0.4)
+    steps = sorted(set(frame["num_steps"]))
+    axes.set_xscale("log")
+    axes.set_xticks(steps, [f"{each:g}" for each in steps])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+
+
 FIGURE = Figure(
     name="context_emergence",
     title="What the searched corpus is worth as context, by family",
@@ -97,16 +116,16 @@ CURVE = Figure(
     caption=(
         "NDCG@10 of held-out collections of real text by training steps, for models of one budget: a biencoder, the "
         "paper's architecture, and the same with word frequencies (ours), the last two under documents of the searched "
-        "corpus, of another, and none. A mark is the mean over n seeds, its band the 95 % interval of that mean."
+        "corpus, of another, and none. A mark is a seed, a line their mean."
     ),
-    kind="lines",
+    kind="own",
     x="num_steps",
     y=NDCG,
     x_label="training steps",
     y_label="NDCG@10 (points)",
     factor=100,
-    x_is_log=True,
     series=(Row(label="biencoder", of=pick(**BATCHES)), *FIGURE.series),
+    draw=draw_steps,
 )
 
 

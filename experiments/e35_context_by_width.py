@@ -6,6 +6,7 @@ from the searched corpus survive where only the first 16, 32 or 64 dimensions ar
 
 from typing import Any
 
+from experiments import fresh
 from experiments.e01_table1 import CLUSTER, CONTEXTUAL_BATCH
 from experiments.e25_context_emergence import OURS
 from experiments.e31_prefixes import ALL, SCALES
@@ -23,7 +24,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     """One nested contextual model a seed and loss; the improved loss at the temperature and filter of the other."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     one = base(scale, **{**PLAIN, "nested_sizes": ALL[scale], **sizes})
-    return grid(one, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS)
+    more = fresh.WIDTHS if scale == "desk" else ()
+    return grid(one, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + more)
 
 
 def view(context: str, width: int | str) -> str:

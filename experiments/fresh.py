@@ -15,6 +15,12 @@ ADDED: dict[str, Any] = STATED | {"seen_seeds": LOOKED_AT}
 RESTATED: dict[str, Any] = ADDED | {"version": 2}
 PAIRED: dict[str, Any] = ADDED | {"version": 3}
 """Of a restated claim that has since been judged seed by seed, on what its runs do not have in common."""
+BOUNDED: dict[str, Any] = ADDED | {"has_new_delta": True}
+"""Of a claim that was given a δ with records at hand: NO EFFECT is said by fresh seeds alone."""
+HALF_A_POINT = 0.005
+"""The δ of an order: the smallest gain that the paper's Table 1 counts as one is 0.7 points (62.4 to 63.1)."""
+A_TENTH_A_DOUBLING = 0.001
+"""The δ of a slope: over the four to six doublings of an axis at desk about half a point."""
 
 TABLE1 = tuple(range(3, 8))
 """More seeds of Table 1's contextual batches, with either architecture, at desk."""
@@ -40,5 +46,7 @@ SCORED: tuple[int, ...] = ()
 """Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; no training."""
 FREQUENCY = (3, 4, 5, 6)
 """The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
+WIDTHS = (3, 4)
+"""Nested models with word frequencies, under either loss: what W.b and W.d were said to need."""
 PLANTED = tuple(range(3, 8))
 """The planted corpus with and without its context: both architectures trained longest."""

@@ -6,6 +6,7 @@ processes, the parent of torchrun's.
 
 from __future__ import annotations
 
+import resource
 import signal
 import socket
 import time
@@ -21,6 +22,7 @@ from repro.spec import Run
 from repro.stopping import Interrupted, Stopped, unbroken
 from repro.storage.lease import Lease, acquire, look
 from repro.storage.paths import local_records
+from repro.storage.shards import joined, stage_named
 from repro.storage.stages import Stage
 from slurm.hooks import EXECUTE, STAGES_OF, named
 from slurm.ranks import run_ranks
@@ -36,8 +38,10 @@ class Job:
     """What one job is to do, as plain values that survive a pickle and a JSON file."""
 
     run: Mapping[str, Any]  # the fields of the run
-    stage: str = ""  # kind/key of the stage to build for that run; empty: the run itself
-    num_processes: int = 1
+    stage: str = ""  # kind/key of the stage, or shard of one, to build for that run; empty: the run itself
+    num_shards: int = 1  # that the stage is joined from
+    num_processes: int = 1  # on each node
+    num_nodes: int = 1
     max_requeues: int = 10
     launched_with: Mapping[str, Any] = field(default_factory=dict)  # code_identity() at the launch
     execute: str = EXECUTE
@@ -49,8 +53,7 @@ class Job:
         return item_of_stage(self._stage()) if self.stage else item_of_run(Run(**self.run))
 
     def _stage(self) -> Stage:
-        stages = named(self.stages_of)(Run(**self.run))
-        return next(stage for stage in stages if f"{stage.name}/{stage.path.name}" == self.stage)
+        return joined(stage_named(self.stage, named(self.stages_of)(Run(**self.run))), self.num_shards)
 
     @property
     def is_done(self) -> bool:
@@ -80,7 +83,7 @@ class Job:
             with _WrittenDown(item, me, stop) as written:
                 self._begin(item, written)
                 lease.on_beat = lambda: _notice_cancellation(item, stop)
-                self._run(stop)
+                self._run(stop, where.job_id)
         return "done"
 
     def _begin(self, item: WorkItem, written: _WrittenDown) -> None:
@@ -94,10 +97,10 @@ class Job:
             raise RuntimeError(f"the code has changed since the launch: {dict(self.launched_with)} then, {now} now")
         item.write(replace(written.state, state="running", at=time.time()))
 
-    def _run(self, stop: Stop) -> None:
-        if self.num_processes > 1:
+    def _run(self, stop: Stop, job_id: str) -> None:
+        if self.num_processes * self.num_nodes > 1:
             with unbroken():  # the ranks are asked, and leave their checkpoint
-                has_ended = run_ranks(asdict(self), stop)
+                has_ended = run_ranks(asdict(self), stop, job_id)
             if not has_ended:
                 raise stop.stopped(stop.reason or "its processes stopped")
             return
@@ -140,6 +143,12 @@ def _wait_for_lease(item: WorkItem, me: JobState, stop: Stop) -> Lease | None:
     raise stop.stopped()
 
 
+def _peak_bytes() -> int:
+    """Return the most memory that this process, or one of its ranks, has had at once."""
+    used = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return 1024 * max(used)
+
+
 class _WrittenDown:
     """Writes down how the block ended."""
 
@@ -162,7 +171,7 @@ class _WrittenDown:
         elif error is not None:
             lines = "".join(traceback.format_exception(error))
             ended = replace(self.state, state="failed", reason=f"{type(error).__name__}: {error}", trace=lines)
-        self.item.write(replace(ended, at=time.time()))
+        self.item.write(replace(ended, at=time.time(), peak_bytes=_peak_bytes()))
 
     def _interrupted(self, reason: str) -> JobState:
         if self.item.is_cancelled or (self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled"):

@@ -1,7 +1,8 @@
 """Hand jobs to Slurm through submitit, which nothing else imports: stages first, then arrays of runs that need them.
 
-Every stage is a job of its own. Runs that wait for the same stages (afterok) go together, in arrays no larger than the
-cluster allows, and all arrays of a launch together run no more jobs at once than the profile says.
+Every stage is a job of its own, and the shards of one are an array that it waits for. Runs that wait for the same
+stages (afterok) go together. Arrays are no larger than the cluster allows, and all arrays of shards of a launch, and
+all arrays of runs, together run no more jobs at once than the profile says.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from repro.stopping import Stopped, unbroken
 from repro.storage.paths import SOURCES, home, sweeps_folder
+from repro.storage.shards import whole_of
 from slurm.job import Job
+from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
+from slurm.ranks import follow
 from slurm.scheduler import why_told_to_end
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
@@ -50,12 +54,26 @@ class SubmittedJob:
         requeue = signal.getsignal(signal.SIGUSR2)  # submitit's: checkpoint(), pickle, scontrol requeue, exit
         with listening(stop):
             try:
-                return self.job(stop, where=where)
+                return self._do(stop, where, environment.node)
             except Stopped as stopped:
                 print(f"stopped: {stopped}", flush=True)
+        if environment.node:
+            return "followed"  # an exit status of its own might end the first node, which is writing the checkpoint
         if callable(requeue) and self._wants_another_turn(stop, environment.job_id):
             requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
+
+    def _do(self, stop: Stop, where: JobState, node: int) -> str:
+        """Do the job; on another node than the first, the ranks of this node."""
+        if self.job.num_nodes == 1:
+            return self.job(stop, where=where)
+        told = asdict(self.job)
+        if node == 0:
+            with leading(told, attempt_of(where.job_id)):
+                return self.job(stop, where=where)
+        with unbroken():
+            follow(told, stop, where.job_id, node)
+        return "followed"
 
     def checkpoint(self) -> DelayedSubmission:
         """Return the same job again; the training itself goes on from its own checkpoint."""
@@ -90,7 +108,7 @@ class Batch:
     name: str
     tasks: tuple[Task, ...]
     num_at_once: int
-    after: int | None = None  # the number, among the batches of runs, of one that must have ended before
+    after: str = ""  # the name of an array that must have ended before, so that not too many jobs run at once
 
     @property
     def is_stage(self) -> bool:
@@ -104,23 +122,41 @@ def batches_of(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) 
     All arrays together keep `num_at_once`: each gets an equal share, and when there are more arrays than that, the
     later ones wait for earlier ones to end.
     """
-    stages = [Batch(task.name, (task,), 1) for task in tasks if task.item.kind == "stage"]
     runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: sorted(task.needs))
-    chunks: list[tuple[Task, ...]] = []
-    for _, group in groupby(runs, key=lambda task: sorted(task.needs)):
-        members = tuple(group)
-        chunks += [members[start : start + max_array_size] for start in range(0, len(members), max_array_size)]
-    lanes = min(len(chunks), num_at_once)
-    arrays = [
-        Batch(
-            f"runs {number + 1} of {len(chunks)}",
-            chunk,
-            num_at_once // lanes,
-            number - lanes if number >= lanes else None,
-        )
-        for number, chunk in enumerate(chunks)
-    ]
-    return [*stages, *arrays]
+    groups = [tuple(group) for _, group in groupby(runs, key=lambda task: sorted(task.needs))]
+    arrays = [part for group in groups for part in _cut(group, max_array_size)]
+    names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
+    return [*_stage_batches(tasks, max_array_size, num_at_once), *_throttled(names, arrays, num_at_once)]
+
+
+def _stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
+    """Return the batches of stages in their order: the arrays of a stage's shards, then the stage."""
+    stages = (task for task in tasks if task.item.kind == "stage")
+    groups = [tuple(group) for _, group in groupby(stages, key=lambda task: whole_of(task.name) or task.name)]
+    names, arrays = [], []
+    for group in groups:
+        parts = _cut([task for task in group if whole_of(task.name)], max_array_size)
+        arrays += parts
+        names += [
+            f"shards {number} of {len(parts)} of {whole_of(part[0].name)}" for number, part in enumerate(parts, 1)
+        ]
+    shards = _throttled(names, arrays, num_at_once)
+    found: list[Batch] = []
+    for group in groups:
+        found += [batch for batch in shards if batch.tasks[0] in group]
+        found += [Batch(task.name, (task,), 1) for task in group if not whole_of(task.name)]
+    return found
+
+
+def _cut(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
+    return [tuple(tasks[start : start + size]) for start in range(0, len(tasks), size)]
+
+
+def _throttled(names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int) -> list[Batch]:
+    lanes = max(1, min(len(arrays), num_at_once))
+    before = [*[""] * lanes, *names]
+    all_told = zip(names, arrays, before, strict=False)
+    return [Batch(name, array, num_at_once // lanes, after) for name, array, after in all_told]
 
 
 @dataclass
@@ -129,9 +165,9 @@ class Launch:
 
     profile: Profile
     sweep: str
-    known: dict[str, str] = field(default_factory=dict)  # stages that earlier launches have in the queue: name -> job
+    known: dict[str, str] = field(default_factory=dict)  # stages in the queue, also of earlier launches: name -> job
     cluster: str = "slurm"
-    arrays: list[str] = field(default_factory=list)  # the jobs of the arrays of runs, in order
+    arrays: dict[str, str] = field(default_factory=dict)  # name of a batch -> the job of its array
     submitted: dict[str, str] = field(default_factory=dict)  # item -> job
 
     @property
@@ -152,11 +188,12 @@ class Launch:
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
         """Return each batch's name and the exact script that would be submitted, with dependencies by name."""
         for batch in batches:
+            self._note(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
             writer = ScriptWriter(
                 self.folder, max_num_timeout=self.profile.max_requeues + 1, python=python_of(self.profile)
             )
             parameters = parameters_of(self.profile, batch, self.sweep)
-            parameters["slurm_dependency"] = self._dependency(batch, named=True)
+            parameters["slurm_dependency"] = self._dependency(batch)
             generic = {
                 key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
             }
@@ -164,8 +201,6 @@ class Launch:
             writer.update_parameters(**writer._convert_parameters(generic), **own)
             if len(batch.tasks) > 1:
                 writer.parameters["map_count"] = len(batch.tasks)
-            if not batch.is_stage:
-                self.arrays.append(f"JOB-OF-{batch.name.replace(' ', '-')}")
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
@@ -183,17 +218,19 @@ class Launch:
         about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
         submission_of(batch.tasks, places, **about).write()
         self.submitted |= {name: place["job_id"] for name, place in places.items()}
-        if batch.is_stage:
-            self.known[batch.name] = jobs[0].job_id
-        else:
-            self.arrays.append(jobs[0].job_id.split("_")[0])
+        self._note(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]
 
-    def _dependency(self, batch: Batch, *, named: bool = False) -> str | None:
-        needs = [f"JOB-OF-{need}" if named else self.known[need] for need in batch.tasks[0].needs]
+    def _note(self, batch: Batch, job_id: str) -> None:
+        """Note the job of a batch: to wait for an array is to wait for all of its tasks."""
+        self.arrays[batch.name] = job_id
+        if batch.is_stage:
+            self.known |= dict.fromkeys((task.name for task in batch.tasks), job_id)
+
+    def _dependency(self, batch: Batch) -> str | None:
+        needs = dict.fromkeys(self.known[need] for need in batch.tasks[0].needs)
         words = [f"afterok:{':'.join(needs)}"] if needs else []
-        if batch.after is not None:
-            words.append(f"afterany:{self.arrays[batch.after]}")
+        words += [f"afterany:{self.arrays[batch.after]}"] if batch.after else []
         return ",".join(words) or None
 
 
@@ -211,7 +248,7 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "mem_gb": (profile.stage_memory_gb if stage else None) or profile.memory_gb,
         "cpus_per_task": cpus,
         "gpus_per_node": None if profile.gres and not stage else gpus or None,
-        "nodes": 1,
+        "nodes": 1 if stage else profile.num_nodes,
         "tasks_per_node": 1,
         "stderr_to_stdout": True,
         "slurm_partition": (profile.stage_partition if stage else "") or profile.partition or None,

@@ -33,7 +33,8 @@ class Profile:
     wckey: str = ""  # for sites that account by it; empty: none is named
     chdir: str = ""  # where jobs start; empty: the checkout, whatever folder the launch was typed in
     sbatch: dict[str, str] = field(default_factory=dict)  # any other option of sbatch, by its long name
-    # what one run gets
+    # what one run gets; of several nodes, on each
+    num_nodes: int = 1
     cpus_per_run: int | None = None
     gpus_per_run: int = 0
     processes_per_run: int | None = None  # data-parallel processes started by torchrun; None: one for each GPU
@@ -56,6 +57,9 @@ class Profile:
     stage_gpus: int = 0
     stage_memory_gb: float | None = None
     stage_time_minutes: int | None = None
+    # tokens, embeddings and keys in shards, each a job: so many, or of so many pairs where their number is known before
+    num_shards: int | None = None
+    pairs_per_shard: int | None = None
 
     def __post_init__(self) -> None:
         """ValueError for a value that means nothing."""
@@ -63,10 +67,17 @@ class Profile:
             check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
         if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
-        for name in ("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"profile {self.name}: {name}={value}; must be at least 1")
+        for name, value in vars(self).items():
+            least, most = LEAST.get(name, 0), MOST.get(name, MOST_OF_ANY)
+            if isinstance(value, int | float) and not least <= value <= most:  # nor is nan
+                raise ValueError(f"profile {self.name}: {name}={value}; must be at least {least} and at most {most}")
+        if self.num_nodes > 1 and self.on != "slurm":
+            raise ValueError(
+                f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'; this machine is one node"
+            )
+        if self.num_shards and self.pairs_per_shard:
+            both = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
+            raise ValueError(f"profile {self.name}: {both} both say how many shards there are; keep one")
         if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
             raise ValueError(
                 f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "
@@ -75,10 +86,20 @@ class Profile:
 
     @property
     def num_processes(self) -> int:
-        """Data-parallel processes of one run."""
+        """Data-parallel processes of one run, on each of its nodes."""
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
+MOST_OF_ANY = 10**6
+"""Of any amount: no site has more of anything, and a job may not run for years."""
+MOST = {"pairs_per_shard": 10**12}
+LEAST = {
+    **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
+    **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),
+    **dict.fromkeys(("num_nodes", "num_shards", "pairs_per_shard"), 1),
+    **dict.fromkeys(("memory_gb", "stage_memory_gb"), 0.001),
+}
+"""Of an amount; of the others, nothing is allowed."""
 LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 

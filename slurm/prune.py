@@ -1,4 +1,4 @@
-"""Find what a finished sweep no longer needs: checkpoints of recorded runs, half-written files, pickles."""
+"""Find what a finished sweep no longer needs: checkpoints of recorded runs, half-written files, shards, pickles."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from repro.records.store import has_record
 from repro.spec import Run
 from repro.storage.lease import look
 from repro.storage.paths import home, local_records, sweeps_folder
+from repro.storage.shards import needless_shards
 from slurm.states import item_of_run
 from slurm.sweep import read_submissions
 
@@ -29,6 +30,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     for part in sorted(home().rglob(".*.part")):
         if time.time() - part.stat().st_mtime > LEFT_ALONE_SECONDS:
             yield part, size_of(part)
+    yield from ((folder, size_of(folder)) for folder in needless_shards())
     recorded = {item_of_run(run).name for run in runs if has_record(local_records(), run)}
     by_sweep: dict[str, set[str]] = {}
     for submission in read_submissions():

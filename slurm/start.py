@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from repro.spec import Run
 from repro.storage.lease import acquire, look
 from repro.storage.paths import sweeps_folder
+from repro.storage.shards import whole_of
 from slurm.hooks import Hooks
 from slurm.local import run_locally
 from slurm.profiles import Profile
@@ -92,7 +93,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
         if task.item.kind == "stage" and latest.live_job(task.name)[0] == "slurm":
             live[task.name] = latest.latest[task.name].jobs[task.name]["job_id"]
     batches = batches_of(
-        [task for task in tasks if task.name not in live],
+        [task for task in tasks if task.name not in live and whole_of(task.name) not in live],
         max_array_size=size,
         num_at_once=profile.num_at_once or size,
     )

@@ -30,6 +30,7 @@ class JobState:
     num_interruptions: int = 0  # times it stopped without ending, since it was last launched with a clean slate
     job_id: str = ""  # the scheduler's number; empty for a local job
     host: str = ""
+    peak_bytes: int = 0  # the most memory of any of its processes, told when it ends; 0: not known
     log: str = ""
     script: str = ""
     at: float = field(default_factory=time.time)  # seconds since the epoch
@@ -89,4 +90,4 @@ def item_of_run(run: Run) -> WorkItem:
 
 def item_of_stage(stage: Stage) -> WorkItem:
     """Return the item of building one stage."""
-    return WorkItem("stage", f"{stage.name}/{stage.path.name}", stage.building_folder)
+    return WorkItem("stage", stage.title, stage.building_folder)

@@ -15,10 +15,12 @@ from repro.spec import Run
 from repro.spec.identity import training_id
 from repro.storage.lease import Owner, look, owners
 from repro.storage.paths import local_records, run_folder, stage_folder
+from repro.storage.shards import part_named, whole_of
 from slurm.scheduler import Queued, fate, queue
 from slurm.states import JobState, WorkItem, item_of_run
 from slurm.sweep import Submission, read_submissions
 
+BUILDING, MOST_SHARDS_TOLD = "being built", 3
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "cancelled", "missing")
 
 
@@ -92,13 +94,23 @@ class Snapshot:
     def _not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
             return RunStatus(item.name, "queued", says, **places)
-        for need in self.latest[item.name].needs.get(item.name, ()) if item.name in self.latest else ():
+        for need in self._needs(item.name):
             last = stage_state(need)
             if last is not None and last.state in ("failed", "cancelled"):
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
             if last is not None and last.state != "done":
                 says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
         return RunStatus(item.name, "missing", says, **places)
+
+    def _needs(self, name: str) -> list[str]:
+        """Return the stages that a run was launched to wait for, the shards of each before it."""
+        needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
+        return [one for need in needs for one in (*self._shards(need), need)]
+
+    def _shards(self, name: str) -> list[str]:
+        """Return the shards that a stage was launched to wait for."""
+        needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
+        return [need for need in needs if whole_of(need) == name]
 
     def live_job(self, name: str) -> tuple[str, str]:
         """Return the kind of queue that will still do this item, or nothing, and what is known of that."""
@@ -118,15 +130,28 @@ class Snapshot:
 
     def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every stage that launched runs wait for and that is not built, with where it stands."""
-        names = [item_of_run(run).name for run in runs]
-        needed = [need for name in names if name in self.latest for need in self.latest[name].needs.get(name, ())]
-        unbuilt = [name for name in dict.fromkeys(needed) if not (stage_folder() / name / "stage.json").is_file()]
-        return {name: self._stage_status(name) for name in unbuilt}
+        needed = [need for run in runs for need in self._needs(item_of_run(run).name) if not whole_of(need)]
+        return {name: self._stage_status(name) for name in dict.fromkeys(needed) if not _is_built(name)}
 
     def _stage_status(self, name: str) -> str:
+        """Return where a stage stands; of one in shards, how many are built, and what is known of the others."""
+        shards = self._shards(name)
+        said = {shard.rpartition("/")[2]: self._building(shard) for shard in shards if not _is_built(shard)}
+        if not said:
+            return self._building(name)
+        of = part_named(next(iter(said))).of
+        alike = Counter(BUILDING if says.startswith(BUILDING) else "waiting" for says in said.values())
+        failed = {part: says for part, says in said.items() if says.startswith(("failed", "cancelled"))}
+        alike["waiting"] -= len(failed)
+        counts = [f"{of - len(said)} of {of} shards built", *(f"{num} {what}" for what, num in alike.items() if num)]
+        others = failed or {part: says for part, says in said.items() if not says.startswith(BUILDING)}
+        details = [f"{part} {says}" for part, says in list(others.items())[:MOST_SHARDS_TOLD]]
+        return "; ".join([", ".join(counts), *details])
+
+    def _building(self, name: str) -> str:
         owner, last = look(stage_item_named(name).lease_folder), stage_state(name)
         if owner is not None and owner.is_alive:
-            return f"being built by {owner}"
+            return f"{BUILDING} by {owner}"
         if last is not None and last.state in ("failed", "cancelled"):
             return f"{last.state}: {last.reason}; log {last.log}"
         return self.live_job(name)[1]
@@ -138,6 +163,10 @@ class Snapshot:
             found |= {"job_id": last.job_id, "host": last.host, "log": last.log, "script": last.script}
             found |= {"num_interruptions": last.num_interruptions}
         return found
+
+
+def _is_built(name: str) -> bool:
+    return (stage_folder() / name / "stage.json").is_file()
 
 
 def _why_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
@@ -190,9 +219,11 @@ def why(run: Run) -> dict[str, Any]:
     status = Snapshot().status_of(run)
     return {
         **asdict(status),
+        "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
         "last_lines": _last_lines(Path(status.log)) if status.log else [],
         "scheduler": fate(status.job_id) if status.job_id else None,
+        "stages": [f"{name}: {says}" for name, says in Snapshot().unbuilt_stages([run]).items()],
         "owners": [f"{owner.number}: {owner}, {_ended(owner)}" for owner in owners(item.lease_folder)],
         "sweeps": sorted({entry.sweep for entry in read_submissions() if item.name in entry.jobs}),
         "folder": str(item.folder),

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from repro.records.provenance import code_identity
-from repro.spec import Run
+from repro.spec import TRAINED, Run
+from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
 from repro.storage.paths import sweeps_folder
+from repro.storage.shards import shards_of
 from repro.storage.stages import Stage
 from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
+from slurm.shards import num_shards
 from slurm.states import WorkItem, item_of_run, item_of_stage
 
 
@@ -49,30 +52,48 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
 
 
 def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
-    """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs."""
+    """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs.
+
+    A stage that the profile cuts into shards waits for those of its shards that are not built, each a job.
+    """
     stages: dict[str, Task] = {}
     tasks = []
     for run in runs:
-        values = asdict(run)
+        job = _job(run, profile, code, hooks)
         missing = [stage for stage in named(hooks.stages_of)(run) if not stage.is_built]
         for stage in missing:
-            item = item_of_stage(stage)
-            job = _job(values, profile, code, hooks, stage=item.name)
-            stages.setdefault(item.name, Task(job, item, _unbuilt(stage.needs)))
-        job = _job(values, profile, code, hooks)
+            for task in _tasks_of_stage(stage, job, num_shards(run, profile)):
+                stages.setdefault(task.name, task)
         tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
     return [*stages.values(), *tasks]
 
 
+def _tasks_of_stage(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
+    """Return the jobs of a stage, its unbuilt shards first; `job` is that of the run."""
+    shards, needs = shards_of(stage, num_shards), _unbuilt(stage.needs)
+    alone = replace(job, num_processes=1, num_nodes=1)
+    for shard in shards:
+        if not shard.is_built:
+            yield Task(replace(alone, stage=shard.title), item_of_stage(shard), needs)
+    of_whole = replace(alone, stage=stage.title, num_shards=max(1, len(shards)))
+    yield Task(of_whole, item_of_stage(stage), (*needs, *_unbuilt(shards)))
+
+
 def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
-    return tuple(item_of_stage(stage).name for stage in stages if not stage.is_built)
+    return tuple(stage.title for stage in stages if not stage.is_built)
 
 
-def _job(values: Mapping[str, Any], profile: Profile, code: Mapping[str, Any], hooks: Hooks, *, stage: str = "") -> Job:
+def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
+    number = profile.num_processes * profile.num_nodes
+    if run.architecture in TRAINED and run.batch_size % number:
+        raise ValueError(
+            f"run {run_id(run)}: a batch of {run.batch_size} cannot be shared equally by {number} processes (profile "
+            f"{profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each); choose another profile"
+        )
     return Job(
-        run=values,
-        stage=stage,
-        num_processes=1 if stage else profile.num_processes,
+        run=asdict(run),
+        num_processes=profile.num_processes,
+        num_nodes=profile.num_nodes,
         max_requeues=profile.max_requeues,
         launched_with=dict(code),
         **asdict(hooks),

@@ -1,7 +1,7 @@
 """The report is one page that asks for nothing, says what the records say, and shows the data's text as text only."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,10 +13,9 @@ from figures.draw import Picture, draw
 from repro.records.spent import seconds_of
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
-from repro.report.figure_data import figure_rows
 from repro.report.html import write_report
 from repro.report.known import bar_of, known_sentence
-from repro.report.sections import Section, artefact_of, deviations, sections_of
+from repro.report.sections import Painter, Rows, Section, artefact_of, deviations, sections_of
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import scale_named
 from tests.browser import CHROMIUM, Browser, browser
@@ -90,9 +89,9 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     return [record(tmp_path / "records", run) for run in RUNS]
 
 
-def painter(folder: Path) -> Callable[[Figure, str, str], Path | None]:
-    def paint(figure: Figure, scale: str, whose: str) -> Path | None:
-        rows = figure_rows(figure, RUNS, views.records_of(RUNS, whose))
+def painter(folder: Path) -> Painter:
+    def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Path | None:
+        assert rows or not views.records_of(RUNS, whose)
         words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
         return draw(rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
 
@@ -166,7 +165,7 @@ def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
 ) -> None:
     records[0].path.unlink()
 
-    def broken(figure: Figure, scale: str, whose: str) -> Path | None:
+    def broken(figure: Figure, scale: str, whose: str, rows: Rows) -> Path | None:
         raise ValueError("no pen")
 
     sections = sections_of(EXPERIMENT, "desk", broken)

@@ -9,6 +9,7 @@ import pytest
 from statsmodels.stats.power import TTestPower
 
 from repro.claims.calibration import Cell, simulate
+from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate
 from repro.claims.judge import judge_all
 from repro.claims.needs import detectable_gap, power_of, seeds_for_interaction, seeds_needed, units_needed
@@ -237,3 +238,31 @@ def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
     nil = replace(judged, seeds_needed=None, detectable=0.009)
     assert needed_words(nil) == "not decided by 64 seeds; 3 see 0.90 points off the bar"
     assert needed_words(replace(judged, verdict="HOLDS")) == ""
+
+
+def test_a_bound_that_was_set_with_records_at_hand_says_nothing_on_these(tmp_path: Path) -> None:
+    claim = replace(ORDER, delta=0.02, has_new_delta=True, seen_seeds=(0, 1, 2))
+    seen, fresh = two_samplers(tmp_path, 0.0, [0, 1, 2]), two_samplers(tmp_path, 0.0, [3, 4, 5, 6, 7])
+    wanted = [one.run for one in (*seen, *fresh)]
+    (before,) = judge_all([claim], "desk", wanted, seen)
+    assert before.verdict == "UNDECIDED" and "its δ waits for fresh seeds" in before.note
+    assert needed_words(before).split()[2] == "fresh"
+    assert verdict(replace(claim, has_new_delta=False), seen) == "NO EFFECT", "else nothing was held back"
+    (after,) = judge_all([claim], "desk", wanted, [*seen, *fresh])
+    assert (after.verdict, after.is_post_hoc, after.num_seeds) == ("NO EFFECT", False, 5)
+    assert verdict(claim, two_samplers(tmp_path / "far", 0.05, [0, 1, 2])) == "HOLDS", "its order is judged as before"
+
+
+def test_a_mean_over_groups_of_points_needs_fewer_of_them_in_each() -> None:
+    """As many as see the correlation four times in five, counted on points that are drawn again."""
+    alone, of_three = units_needed(0.5, 0.0, 0.05), units_needed(0.5, 0.0, 0.05, num_groups=3)
+    assert (alone, of_three) == (30, 12)
+    rng, seen = np.random.default_rng(14), 0
+    for _ in range(400):
+        x = rng.normal(size=(3, 12))
+        y = 0.5 * x + np.sqrt(0.75) * rng.normal(size=x.shape)
+        points = [Point(x[g, n], y[g, n], g, (g, n)) for g in range(3) for n in range(12)]
+        found = correlate(points, 1)
+        seen += 2 * found.above(0.0) <= 0.05
+        assert found.num_groups == 3
+    assert 0.74 <= seen / 400 <= 0.9

@@ -79,9 +79,32 @@ def test_what_queries_leave_is_what_seeds_share() -> None:
     rng, found, strata = np.random.default_rng(5), [], np.repeat([0, 1], [50, 25])
     for _ in range(300):
         shared, own = rng.normal(0, 2, 75), rng.normal(0, 3, (4, 75))
-        found.append(shared_variance(shared + own, strata))
+        found.append(shared_variance(shared + own, strata)[0])
     assert np.mean(found) == pytest.approx((4 / 50 + 4 / 25) / 4, rel=0.1)
-    assert shared_variance(np.ones((3, 75)), strata) == 0
+    assert shared_variance(np.ones((3, 75)), strata) == (0, math.inf)
+
+
+def test_queries_of_two_datasets_are_welchs_test() -> None:
+    """One seed: the mean of two datasets' means is half the difference of one and of the other turned over."""
+    rng = np.random.default_rng(11)
+    few, many = rng.normal(0.4, 3, 7), rng.normal(0.1, 0.5, 40)
+    shared, df = shared_variance(np.concatenate([few, many])[None], np.repeat([0, 1], [7, 40]))
+    found = of_seeds(
+        np.array([(few.mean() + many.mean()) / 2]), POINTS, moderated=(0.0, math.inf), shared=shared, shared_df=df
+    )
+    theirs = stats.ttest_ind(few, -many, equal_var=False)
+    assert found.df == pytest.approx(theirs.df) and found.df < 7
+    assert 2 * min(found.above(0), found.below(0)) == pytest.approx(theirs.pvalue)
+    assert found.interval(0.05) == pytest.approx(tuple(end / 2 for end in theirs.confidence_interval(0.95)))
+
+
+def test_what_is_known_of_queries_is_as_uncertain_as_its_degrees_of_freedom_say() -> None:
+    """A variance with so many degrees of freedom has twice its square over them as its own variance."""
+    rng, strata = np.random.default_rng(13), np.repeat([0, 1], [40, 20])
+    drawn = (rng.normal(0, 2, 60) + rng.normal(0, 1.5, (3, 60)) for _ in range(2000))
+    found, df = np.array([shared_variance(scores, strata) for scores in drawn]).T
+    assert np.median(df) == pytest.approx(2 * found.mean() ** 2 / found.var(), rel=0.15)
+    assert np.median(df) < 45, "58 are free: seeds and the smaller dataset take some of them"
 
 
 def test_an_interaction_is_statsmodels_anova() -> None:

@@ -6,7 +6,8 @@ Steps:
 2. A block becomes unit vectors. `minilm`: all-MiniLM-L6-v2, mean over tokens; batches of a fixed number of tokens, so
    that little is padding. `minilm-words`: the mean of MiniLM's word vectors, rare words weighing more; no attention,
    hundreds of times faster, about three points of NDCG@10 worse. Any other name: a sentence-transformers model.
-3. Vectors go into a memory-mapped .npy that appears by rename when it is complete.
+3. Vectors go into a memory-mapped .npy that appears by rename when it is complete. A part of the texts is some of the
+   very blocks of the whole, so that parts, joined, are the whole to the byte.
 
 Shapes: N texts, U distinct texts of a block, D dimensions, S tokens of a text, V words of the vocabulary.
 """
@@ -20,13 +21,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
-from repro.storage.arrays import blocks_of, give_back, map_to_fill
+from repro.storage.arrays import ArrayWriter, blocks_of, give_back, load_array, map_to_fill
 from repro.storage.atomic import whole_file
+from repro.storage.stages import WHOLE, Part
 
 if TYPE_CHECKING:
     import torch
 
 NAMES = ("minilm", "minilm-words")
+VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
+"""Of a part."""
 TEXTS_PER_BLOCK = 4096
 TEXTS_PER_SPAN = 65_536
 """That are read and sorted together, and those of the same length as the last of them."""
@@ -97,11 +101,8 @@ def embed_texts(
     done = 0
     with whole_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
-        blocks = _longest_first(texts) if surrogate.looks_at_neighbours else _in_order(texts)
-        for rows, here in blocks:
-            place = {text: number for number, text in enumerate(dict.fromkeys(here))}
-            vectors_UD = surrogate.embed(list(place), max_tokens)
-            vectors_ND[rows] = vectors_UD[[place[text] for text in here]]
+        for rows, vectors in _embedded(surrogate, texts, max_tokens, WHOLE):
+            vectors_ND[rows] = vectors
             done += len(rows)
             give_back(vectors_ND)
             if progress is not None:
@@ -110,29 +111,76 @@ def embed_texts(
     return np.load(path, mmap_mode="r")
 
 
-def _in_order(texts: StoredTexts) -> Iterator[tuple[np.ndarray, list[str]]]:
-    for block in blocks_of(len(texts), TEXTS_PER_BLOCK):
-        rows = np.arange(block.start, block.stop)
+def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_tokens: int, part: Part) -> None:
+    """Write the embeddings of one part of `texts`, float16 (n, D), and which texts they are of, int64 (n,)."""
+    with (
+        ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
+        ArrayWriter(folder / ROWS_FILE, "int64") as rows,
+    ):
+        for of, embedded in _embedded(surrogate, texts, max_tokens, part):
+            vectors.append(embedded)
+            rows.append(of)
+
+
+def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
+    """Write to `path` what `embed_texts` would have, from the folders of all parts; ValueError when texts are missing.
+
+    A block in memory.
+    """
+    rows_of = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
+    count = sum(map(len, rows_of))
+    width = load_array(parts[0] / VECTORS_FILE, kind="f", shape=(None, None), mapped=True).shape[1]
+    vectors_ND, is_there_N = map_to_fill(path, (count, width), "float16"), np.zeros(count, dtype=bool)
+    for part, rows_n in zip(parts, rows_of, strict=True):
+        vectors_nD = load_array(part / VECTORS_FILE, kind="f", shape=(len(rows_n), width), mapped=True)
+        for block in blocks_of(len(rows_n), TEXTS_PER_SPAN):
+            vectors_ND[rows_n[block]] = vectors_nD[block]
+            is_there_N[rows_n[block]] = True
+            give_back(vectors_ND, vectors_nD)
+    if not is_there_N.all():
+        raise ValueError(f"the parts in {parts[0].parent} have no vector of text {int(np.argmin(is_there_N))}")
+    vectors_ND.flush()
+
+
+def _embedded(
+    surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Return the rows of each block of a part, and their vectors."""
+    longest_first = surrogate.looks_at_neighbours
+    span = part.span(len(texts), TEXTS_PER_BLOCK if longest_first else 1)
+    for rows, here in (_longest_first if longest_first else _in_order)(texts, span):
+        place = {text: number for number, text in enumerate(dict.fromkeys(here))}
+        vectors_UD = surrogate.embed(list(place), max_tokens)
+        yield rows, vectors_UD[[place[text] for text in here]]
+
+
+def _in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+    for block in blocks_of(span.stop - span.start, TEXTS_PER_BLOCK):
+        rows = np.arange(span.start + block.start, span.start + block.stop)
         yield rows, texts.texts(rows)
         texts.give_back()
 
 
-def _longest_first(texts: StoredTexts) -> Iterator[tuple[np.ndarray, list[str]]]:
+def _longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Return blocks in the order of (length, text), the last first, equal texts as they come; one span in memory.
 
-    Equal texts become neighbours, and the longest come first, so that a lack of memory shows at once.
+    Equal texts become neighbours, and the longest come first, so that a lack of memory shows at once. `span` says which
+    places of that order are wanted; it begins and ends between two blocks.
     """
     lengths_N = texts.text_lengths()
     by_length_N = np.argsort(-lengths_N, kind="stable")
     rows_left, texts_left = np.empty(0, np.int64), list[str]()
     for start, stop in _spans(lengths_N[by_length_N]):
+        if stop <= span.start or start >= span.stop:
+            continue
         rows = by_length_N[start:stop]
         here = texts.texts(rows)
         texts.give_back()
         order = sorted(range(len(here)), key=lambda n: (len(here[n]), here[n]), reverse=True)
+        order = order[max(0, span.start - start) : span.stop - start]
         rows_left = np.concatenate([rows_left, rows[order]])
         texts_left += [here[n] for n in order]
-        whole = len(rows_left) if stop == len(by_length_N) else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
+        whole = len(rows_left) if stop >= span.stop else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
         for block in blocks_of(whole, TEXTS_PER_BLOCK):
             yield rows_left[block], texts_left[block]
         rows_left, texts_left = rows_left[whole:], texts_left[whole:]

@@ -21,7 +21,7 @@ import numpy as np
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import Evidence, MissingRunsError
 from repro.claims.units import stratified_mean, units
-from repro.claims.variance import Pattern, Pool, Prior, shared_variance
+from repro.claims.variance import Pattern, Pool, Prior, satterthwaite, shared_variance
 from repro.spec import (
     Claim,
     Equivalence,
@@ -129,18 +129,18 @@ def _sum(parts: Sequence[tuple[float, Weights]]) -> Weights:
 
 def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
     """Return a contrast with its error: over seeds, moderated by the pool, and over the units of its metric."""
-    values_S, shared, num_free = _values(contrast, evidence)
+    values_S, (shared, shared_df) = _values(contrast, evidence)
     own = float(values_S.var(ddof=1)) if len(values_S) > 1 else 0.0
     prior = prior_of(contrast, evidence, pool)
     moderated = None if prior is None else prior.moderate(own, len(values_S) - 1)
     if shared and not any(weight and is_random(system) for (system, _), weight in contrast.weights.items()):
         moderated = (0.0, np.inf)  # nothing of it depends on a seed: queries alone are random
     values_S = values_S - contrast.constant
-    return of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=max(num_free, 1))
+    return of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=shared_df)
 
 
-def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, float, int]:
-    """Return a contrast's value for each seed (S,), the variance its units leave, and their degrees of freedom."""
+def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[float, float]]:
+    """Return a contrast's value for each seed (S,), and the variance its units leave with its degrees of freedom."""
     values_S = np.zeros(len(evidence.seeds))
     groups: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}  # by strata: what shares its units is drawn together
     alike = True
@@ -155,9 +155,9 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, float, 
             groups[strata.tobytes()] = (values_SQ if former is None else former[0] + values_SQ, strata)
     names = [name for _, strata in groups.values() for name in np.unique(strata)]
     if not alike or len(set(names)) < len(names):  # the same dataset in two groups: neither together nor apart
-        return values_S, 0.0, 0
-    shared = sum(shared_variance(values_SQ, strata) for values_SQ, strata in groups.values())
-    return values_S, float(shared), sum(len(strata) for _, strata in groups.values()) - len(names)
+        return values_S, (0.0, np.inf)
+    parts = [shared_variance(values_SQ, strata) for values_SQ, strata in groups.values()]
+    return values_S, (sum(variance for variance, _ in parts), satterthwaite(part for part in parts if part[0]))
 
 
 def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None:

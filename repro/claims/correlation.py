@@ -82,14 +82,15 @@ def correlate(points: Sequence[Point], num_seeds: int) -> Estimate:
     sizes = [len({point.unit for point in group}) for group in groups.values()]
     each = [pearson(group) for group in groups.values()]
     effect = float(np.mean(each)) if each else 0.0
+    shares_units = len({point.unit for point in points}) < sum(sizes)
+    num_groups = 1 if shares_units else max(1, len(groups))
     if not sizes or min(sizes) < FEWEST_UNITS:
         note = f"too few points: {min(sizes, default=0)} where a correlation takes {FEWEST_UNITS}"
-        return Estimate(effect, math.nan, 0, Unit("r"), num_seeds, note=note)
-    shares_units = len({point.unit for point in points}) < sum(sizes)
+        return Estimate(effect, math.nan, 0, Unit("r"), num_seeds, num_groups=num_groups, note=note)
     errors = np.array([1 / math.sqrt(size - 1) for size in sizes])
     variance = float(errors.mean() ** 2 if shares_units else (errors**2).sum() / len(errors) ** 2)
     df = 1 / variance - 1
-    return Estimate(effect, 1 / math.sqrt(df), df, Unit("r"), num_seeds, is_r=True)
+    return Estimate(effect, 1 / math.sqrt(df), df, Unit("r"), num_seeds, is_r=True, num_groups=num_groups)
 
 
 def pearson(points: Sequence[Point]) -> float:

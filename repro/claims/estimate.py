@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from repro.claims.variance import satterthwaite
 from repro.spec.term import Unit
 
 # scipy is loaded by what tests or fits: a third of a second that verdicts judged before need not wait for
@@ -28,6 +29,7 @@ class Estimate:
     deviation: float = math.nan  # of one seed's value, for planning
     shared: float = 0.0  # the part of error² that further seeds do not lower
     is_r: bool = False
+    num_groups: int = 1  # independent correlations that it is the mean of
     note: str = ""
 
     @property
@@ -96,7 +98,7 @@ def of_seeds(
     """Return the estimate from one value a seed.
 
     `moderated` is the variance of one seed's value with its degrees of freedom, None: only these seeds are known.
-    `shared` is the variance the units leave whatever the seeds; degrees of freedom add up by Satterthwaite (1946).
+    `shared` is the variance the units leave whatever the seeds; degrees of freedom add up by `satterthwaite`.
     One seed without a known variance has no error.
     """
     num_seeds = len(values_S)
@@ -104,8 +106,8 @@ def of_seeds(
         return Estimate(float(values_S[0]), math.nan, 0, unit, 1, note="one seed, and no published spread to judge by")
     variance, df = moderated or (float(values_S.var(ddof=1)), num_seeds - 1.0)
     own, total = variance / num_seeds, variance / num_seeds + shared
-    if shared and total:
-        df = total**2 / (own**2 / df + shared**2 / shared_df)
+    if shared:
+        df = satterthwaite([(own, df), (shared, shared_df)])
     note = "one seed, judged with the published spread over seeds" if num_seeds == 1 and variance else ""
     return Estimate(
         float(values_S.mean()), math.sqrt(total), df, unit, num_seeds, math.sqrt(variance), shared, note=note

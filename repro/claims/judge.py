@@ -143,7 +143,10 @@ def _wrong_scale(claim: Claim, scale: str) -> str:
 def measure(claim: Claim, evidence: Evidence, pool: Pool) -> Measured:
     """Return the estimates of a claim and the p-value of each verdict it may have."""
     estimates = tuple(estimate(contrast, evidence, pool) for contrast in contrasts_of(claim, evidence))
-    return Measured(estimates, p_values(claim, estimates), evidence)
+    found = p_values(claim, estimates)
+    if claim.has_new_delta and evidence.is_post_hoc:
+        return Measured(estimates, found | {"NO EFFECT": 1.0}, evidence, "its δ waits for fresh seeds")
+    return Measured(estimates, found, evidence)
 
 
 @measure.register

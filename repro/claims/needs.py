@@ -36,7 +36,7 @@ class Need:
 def need_of(claim: Claim, found: Estimate, level: float) -> Need:
     """Return what decides a claim at a level, from its weakest comparison."""
     if isinstance(claim, Correlation):
-        return Need(num_units=units_needed(found.effect, claim.sign * claim.margin, level))
+        return Need(num_units=units_needed(found.effect, claim.sign * claim.margin, level, found.num_groups))
     if not found.is_known or math.isnan(found.deviation):
         return Need()
     gap = gap_of(claim, found)
@@ -96,11 +96,14 @@ def detectable_gap(found: Estimate, num_seeds: int, level: float) -> float:
     return high
 
 
-def units_needed(r: float, bar: float, level: float) -> int | None:
-    """Return the units that see a correlation off its bar with a power of 80 %; None when a thousand do not."""
+def units_needed(r: float, bar: float, level: float, num_groups: int = 1) -> int | None:
+    """Return the units of each group that see a correlation off its bar with a power of 80 %; None: not a thousand do.
+
+    A mean over independent groups has its variance divided by their number.
+    """
     gap = abs(_z(r) - _z(bar))
     quantiles = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(POWER)
-    needed = math.inf if not gap else math.ceil((quantiles / gap) ** 2 + 3)
+    needed = math.inf if not gap else math.ceil((quantiles / gap) ** 2 / num_groups + 3)
     return int(max(needed, FEWEST_UNITS)) if needed <= MOST_UNITS else None
 
 

@@ -128,24 +128,41 @@ def inverse_trigamma(value: float) -> float:
     return x
 
 
-def shared_variance(values_SQ: np.ndarray, strata_Q: np.ndarray) -> float:
-    """Return the variance that a mean has from its units alone: what is common to all seeds, and no seed averages out.
+def shared_variance(values_SQ: np.ndarray, strata_Q: np.ndarray) -> tuple[float, float]:
+    """Return the variance that a mean has from its units alone, and the degrees of freedom it is known with.
 
-    Of every stratum: the variance between units of their mean over seeds, less what seeds leave in it, over the number
-    of units; of the mean over strata: the sum over their squared number. Source: expected mean squares of a two-way
-    layout, Searle, Casella & McCulloch (1992), Variance components, chapter 4.
+    It is what is common to all seeds, and no seed averages out. Of every stratum: the variance between units of their
+    mean over seeds, less what seeds leave in it, over the number of units; of the mean over strata: the sum over their
+    squared number. Source: expected mean squares of a two-way layout, Searle, Casella & McCulloch (1992), Variance
+    components, chapter 4. Degrees of freedom are those of the sum of these mean squares (`satterthwaite`): a stratum
+    of few units, or one where seeds leave much, is known less well than as many units of one stratum would be.
     """
-    num_seeds, found = len(values_SQ), 0.0
     strata = np.unique(strata_Q)
-    for stratum in strata:
-        inside_SQ = values_SQ[:, strata_Q == stratum]
-        count = inside_SQ.shape[1]
-        if count < 2:
-            continue
-        unit_means_Q = inside_SQ.mean(axis=0)
-        between = unit_means_Q.var(ddof=1)
-        if num_seeds > 1:
-            rest_SQ = inside_SQ - unit_means_Q - inside_SQ.mean(axis=1, keepdims=True) + inside_SQ.mean()
-            between -= (rest_SQ**2).sum() / ((num_seeds - 1) * (count - 1)) / num_seeds
-        found += max(0.0, float(between)) / count
-    return found / len(strata) ** 2
+    parts = [_units_of_stratum(values_SQ[:, strata_Q == stratum]) for stratum in strata]
+    known = [(variance, df) for variance, df in parts if variance > 0]
+    return sum(variance for variance, _ in known) / len(strata) ** 2, satterthwaite(known)
+
+
+def _units_of_stratum(values_SQ: np.ndarray) -> tuple[float, float]:
+    """Return the variance that the units of one stratum leave in its mean, and its degrees of freedom."""
+    num_seeds, count = values_SQ.shape
+    if count < 2:
+        return 0.0, 1.0
+    unit_means_Q = values_SQ.mean(axis=0)
+    parts = [(float(unit_means_Q.var(ddof=1)) / count, count - 1.0)]
+    if num_seeds > 1:
+        rest_SQ = values_SQ - unit_means_Q - values_SQ.mean(axis=1, keepdims=True) + values_SQ.mean()
+        df = (num_seeds - 1.0) * (count - 1)
+        parts.append((-float((rest_SQ**2).sum()) / df / num_seeds / count, df))
+    return sum(variance for variance, _ in parts), satterthwaite(parts)
+
+
+def satterthwaite(parts: Iterable[tuple[float, float]]) -> float:
+    """Return the degrees of freedom of a sum of independent variances, each with its own; of no variance: without end.
+
+    The square of the sum, over the sum of squares by degrees of freedom; a variance that is taken off has its minus
+    sign. Source: Satterthwaite (1946), Biometrics Bulletin 2, 110-114; for two samples it is the df of Welch's test.
+    """
+    parts = list(parts)
+    squares = sum(variance**2 / df for variance, df in parts)
+    return sum(variance for variance, _ in parts) ** 2 / squares if squares else math.inf

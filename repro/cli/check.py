@@ -27,20 +27,22 @@ def check(
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""
     from repro.report.artefacts import judgements
-    from repro.report.formats import render
+    from repro.report.formats import render, render_line
     from repro.report.tables import by_paper, claims_view, sort_judgements, summary_line
+    from repro.report.verdicts import looking_once
 
     scale_named(scale)
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     chosen = in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}")
-    judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
+    with looking_once():
+        judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
     if as_json:
         print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
     for paper, those in {} if as_json else by_paper(judged).items():
         if those or len(judged) == 0:
             render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), "text")
-            print(summary_line(those))
+            render_line(summary_line(those))
     if write:
         from repro.cli.renew import renew
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -34,9 +34,12 @@ from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked
 from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
-from repro.spec.registry import artefacts, experiment_of, experiments
+from repro.spec.registry import artefacts, experiments
 from repro.spec.scales import ORDER, scale_named
-from repro.storage.paths import figures_folder, local_records
+from repro.storage.paths import local_records
+
+if TYPE_CHECKING:
+    from repro.planning.doctor import Finding
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -109,10 +112,17 @@ def plan(
         return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
     from slurm.profiles import profile_named
+    from slurm.shards import num_shards
 
     shape = profile_named(profile)
     wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
-    made = make_plan(wanted, [local_records()], num_gpus=shape.gpus_per_run, num_at_once=shape.num_at_once or 1)
+    made = make_plan(
+        wanted,
+        [local_records()],
+        num_gpus=shape.gpus_per_run * shape.num_nodes,
+        num_at_once=shape.num_at_once or 1,
+        num_shards=lambda run: num_shards(run, shape),
+    )
     if as_json:
         return print_json(made.as_dict())
     for line in made.lines():
@@ -154,6 +164,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
+    from repro.cli.pictures import paint_from_records
     from repro.report.artefacts import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
     from repro.report.formats import render
     from repro.report.scores import scores_of, scores_view
@@ -176,7 +187,7 @@ def show(
         for view in [*shown.values(), *(ledgers if experiment.claims else [])]:
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
-        for path in filter(None, (paint(one, scale, whose) for one in drawable for whose in RECORDS)):
+        for path in filter(None, (paint_from_records(one, scale, whose) for one in drawable for whose in RECORDS)):
             tell(f"drawn: {path}, its data beside it as .csv")
     if as_json:
         print_json(as_values[0] if len(as_values) == 1 else as_values)
@@ -187,44 +198,13 @@ def _is_asked(name: str, what: Sequence[str] | None) -> bool:
     return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 
-def paint(figure: Figure, scale: str, whose: str, *, with_png: bool = True) -> Path | None:
-    """Draw a figure from the published records or yours; return the vector file, None when there is nothing to draw."""
-    from figures.draw import Picture, draw
-    from repro.report.artefacts import RECORD_WORDS, records_of
-    from repro.report.figure_data import column_label, figure_rows, number_of, subtitle_of
-
-    runs = experiment_of(figure.name).runs(scale)
-    rows = figure_rows(figure, runs, records_of(runs, whose))
-    needs_no_record = figure.draw is not None and not figure.series and whose == "published"
-    if not rows and not needs_no_record:
-        return None
-    copied = ("kind", "x", "y", "x_label", "y_label", "hue", "cell", "mark_within", "x_is_log", "mark", "is_panelled")
-    picture = Picture(
-        **{name: getattr(figure, name) for name in copied},
-        title=figure.title,
-        subtitle=subtitle_of(figure, scale, "" if needs_no_record else RECORD_WORDS[whose], rows),
-        cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
-        own=figure.draw,
-    )
-    return draw(rows, figures_folder() / f"{figure.name}-{scale}-{whose}", picture, with_png=with_png)
-
-
-def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str) -> Path | None:
-    """Draw the forest plot of all claims from its rows; return the vector file."""
-    from figures.draw import Picture, draw
-
-    title = "What was found, and the bar each claim is held against"
-    subtitle = f"scale {scale}, published records"
-    picture = Picture(kind="forest", x="effect", y="name", x_label="", y_label="", title=title, subtitle=subtitle)
-    return draw(rows, figures_folder() / f"claims-{scale}-published", picture)
-
-
 @app.command()
 def report(
     scale: Scale = "desk",
     out: Annotated[Path, typer.Option(help="where to write the page")] = Path("report.html"),
 ) -> None:
     """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
+    from repro.cli.pictures import paint, paint_forest
     from repro.report.html import write_report
 
     painter = partial(paint, with_png=False)  # the page has the vectors
@@ -235,11 +215,12 @@ def report(
 @app.command()
 def doctor(
     deep: Annotated[bool, typer.Option(help="also compare every record and stage with its digests and arrays")] = False,
+    gpu: Annotated[bool, typer.Option(help="also try the GPU: equal numbers, ten steps at real shapes, FAISS")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine has, and what each scale still lacks here. With --deep, exit 2: something does not hold."""
+    """Say what this machine has and what scales lack here. With --deep or --gpu, exit 2: something does not hold."""
     from repro.planning.deep import examine_deeply
-    from repro.planning.doctor import Finding, examine
+    from repro.planning.doctor import examine
 
     def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
@@ -248,10 +229,28 @@ def doctor(
             yield finding
 
     looked, compared = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
+    if gpu:
+        compared += [*lines(_tried_gpu())]
     if as_json:
         print_json([asdict(finding) for finding in [*looked, *compared]])
     if not all(finding.good for finding in compared):
         raise typer.Exit(EXIT_NOT_RUN)
+
+
+def _tried_gpu() -> Iterator[Finding]:
+    """Give what was found on the GPU, and write it to a file of its own."""
+    import torch
+
+    from repro.planning.gpu import examine_gpu, found_gpu, write_findings
+
+    first = found_gpu()
+    yield first
+    if first.good:
+        found = [first]
+        for one in examine_gpu(torch.device("cuda")):
+            found.append(one)
+            yield one
+        say(f"written: {write_findings(found)}")
 
 
 for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):

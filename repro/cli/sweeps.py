@@ -113,12 +113,13 @@ def why(
 
 def _why_claim(id: str, scale: str, as_json: bool) -> None:
     from repro.planning.claim_text import explain_claim
+    from repro.report.formats import render_line
 
     lines = explain_claim(id, scale_named(scale).name)
     if as_json:
         return print_json(lines)
     for line in lines:
-        print(line)
+        render_line(line, hanging=len("  to decide   "))
 
 
 def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from repro.data.lines import lines_of
+from repro.data.lines import json_rows, lines_of
 from repro.storage.json_files import read_json, short
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 NAME = re.compile(r"\w[\w.+@-]{0,99}")
-GRADE = re.compile(r"[+-]?[0-9]{1,9}")
+GRADE = re.compile(r"[+-]?[0-9]{1,99}")
 LEAST_GRADE, LARGEST_GRADE = -100, 1000
 """trec_eval keeps a table as long as the largest grade; a slip of the pen would take the machine's memory."""
 
@@ -38,7 +38,7 @@ def parse_grade(text: str) -> int:
     if not GRADE.fullmatch(text):
         raise ValueError(f"the grade {short(repr(text))} is no whole number")
     if not LEAST_GRADE <= int(text) <= LARGEST_GRADE:
-        raise ValueError(f"the grade {text} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
+        raise ValueError(f"the grade {short(text)} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
     return int(text)
 
 
@@ -152,11 +152,24 @@ def load_suite(folder: Path) -> Suite:
         check_name(family.replace(" ", "_") if isinstance(family, str) else family, str(path))
     if twice := sorted({row[0] for row in rows if sum(row[0] == other[0] for other in rows) > 1}):
         raise ValueError(f"{path} names {twice[:3]} more than once")
+    check_groups(rows, str(path))
     datasets = tuple(SuiteDataset(dataset, family, folder / dataset) for dataset, family in rows)
     missing = [dataset.name for dataset in datasets if not dataset.path.is_dir()]
     if missing or not datasets:
         raise ValueError(f"{path} names {len(datasets)} datasets, without a folder: {missing or 'all'}")
     return Suite(name, datasets)
+
+
+MEAN = "mean"
+
+
+def check_groups(datasets: Sequence[tuple[str, str]], where: str) -> None:
+    """ValueError when, of (name, family), two would have one place among the scores: a dataset and a mean over some."""
+    names, families = {name for name, _ in datasets}, {family for _, family in datasets}
+    if clashes := sorted(names & (families | {MEAN})):
+        raise ValueError(f"{where}: {clashes} name both a dataset and a mean over datasets: rename them")
+    if MEAN in families:
+        raise ValueError(f"{where}: a family called {MEAN!r} would be taken for the mean over all datasets: rename it")
 
 
 def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
@@ -169,8 +182,8 @@ def _read_texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
     if not path.is_file():
         raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     texts: dict[str, str] = {}
-    for number, line in lines_of(path):
-        key, text = _parse_text(line, fields, f"{path}, line {number}")
+    for number, row in json_rows(path):
+        key, text = _parse_text(row, fields, f"{path}, line {number}")
         check_word(key, f"{path}, line {number}")
         if key in texts:
             raise ValueError(f"{path}, line {number}: the id {key!r} is there twice")
@@ -178,13 +191,14 @@ def _read_texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
     return texts
 
 
-def _parse_text(line: str, fields: tuple[str, ...], where: str) -> tuple[str, str]:
-    try:
-        row = json.loads(line)
-        parts = [row.get(field) or "" for field in fields]
-        return str(row["_id"]), " ".join(part for part in parts if part).strip()
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f'{where}: expected a JSON object with "_id" and "text" ({error!r})') from error
+def _parse_text(row: Mapping[str, Any], fields: tuple[str, ...], where: str) -> tuple[str, str]:
+    """Return id and text; a text may be empty or null but one must be there: "contents" of other formats is none."""
+    key, parts = row.get("_id"), [row[field] for field in fields if field in row]
+    is_named = isinstance(key, str | int) and not isinstance(key, bool)
+    if not is_named or not parts or not all(part is None or isinstance(part, str) for part in parts):
+        found = short({name: row[name] for name in ("_id", *fields) if name in row} if parts else sorted(row))
+        raise ValueError(f'{where}: expected "_id" (a string or number) and "text" (a string), found {found}')
+    return str(key), " ".join(part for part in parts if part).strip()
 
 
 def _read_judgements(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -29,8 +29,10 @@ class EvaluatedTexts:
 
     def has_text_of(self, row: Row) -> bool:
         """Return whether the row's document or query is evaluated, in whichever role."""
-        texts = (normalise(row.document), normalise(row.query))
-        return any(text in self.documents or text in self.queries for text in texts)
+        return normalise(row.document) in self or normalise(row.query) in self
+
+    def __contains__(self, normalised: str) -> bool:
+        return normalised in self.documents or normalised in self.queries
 
 
 def without_evaluated(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
@@ -64,16 +66,19 @@ def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator
 def distinct_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
     """Leave out, and counts, rows whose normalised (query, document) pair came before."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
-    seen, hashed = SeenKeys(), ((pair_hash(row), row) for row in rows)
-    while block := list(islice(hashed, ROWS_PER_LOOK)):
-        is_first = seen.tell(np.array([key for key, _ in block], np.uint64)).tolist()
-        for (_, row), first in zip(block, is_first, strict=True):
+    seen, every = SeenKeys(), iter(rows)
+    while block := list(islice(every, ROWS_PER_LOOK)):
+        keys = pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
+        for row, first in zip(block, seen.tell(keys).tolist(), strict=True):
             removed["repeated_pair"] += not first
             if first:
                 yield row
 
 
-def pair_hash(row: Row) -> int:
-    """Return a 64-bit hash of the normalised pair that is the same in every process."""
-    text = f"{normalise(row.query)}\n{normalise(row.document)}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+def pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
+    """Return a 64-bit key of each normalised pair, uint64 (N,), the same in every process."""
+    digests = [
+        hashlib.blake2b(f"{query}\n{document}".encode(), digest_size=8).digest()
+        for query, document in zip(queries, documents, strict=True)
+    ]
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,22 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in lines_of(path):
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # malformed, a number of thousands of digits, nested too deeply
             raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
+        if HALF_A_LETTER.search(line):
+            _check_letters(row, f"{path}, line {number}")
         yield number, row
+
+
+HALF_A_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON writes each half of a letter beyond the first 65 536: both together are a letter, one alone is none."""
+
+
+def _check_letters(row: dict[str, Any], where: str) -> None:
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start].encode("ascii", "backslashreplace").decode()
+        raise ValueError(f"{where}: {half} is half a letter, which no text can hold: convert the file") from error

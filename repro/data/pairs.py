@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -176,15 +176,15 @@ def write_pairs(
     if first is None:
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
     schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            num_rows = _write_batches(writer, schema, itertools.chain([first], iterator), rows_per_batch)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return num_rows
+    every = itertools.chain([first], iterator)
+    blocks = iter(lambda: list(itertools.islice(every, rows_per_batch)), [])
+    columns = ({name: [getattr(row, name) for row in block] for name in schema.names} for block in blocks)
+    return _write(path, schema, columns, rows_per_batch)
+
+
+def write_columns(path: Path, blocks: Iterable[Mapping[str, Sequence[Any]]]) -> int:
+    """Write what `write_pairs` would, with negatives, from blocks of rows that stand column by column; not one is 0."""
+    return _write(path, _schema(with_negatives=True), blocks, ROWS_PER_BATCH)
 
 
 def read_pairs(path: Path) -> Pairs:
@@ -210,13 +210,40 @@ def _schema(with_negatives: bool) -> pa.Schema:
     return pa.schema(fields + ([pa.field("negatives", pa.list_(pa.string()))] if with_negatives else []))
 
 
-def _write_batches(writer: pa.RecordBatchWriter, schema: pa.Schema, rows: Iterator[Row], rows_per_batch: int) -> int:
+def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     num_rows = 0
-    while block := list(itertools.islice(rows, rows_per_batch)):
-        columns = [pa.array([getattr(row, field.name) for row in block], field.type) for field in schema]
-        writer.write_batch(pa.record_batch(columns, schema=schema))
-        num_rows += len(block)
+    try:
+        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            for batch in _batches(schema, blocks, rows_per_batch):
+                writer.write_batch(batch)
+                num_rows += len(batch)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return num_rows
+
+
+def _batches(
+    schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of all blocks in batches of equal length but for the last, whatever the lengths of the blocks."""
+    waiting: dict[str, list] = {name: [] for name in schema.names}
+
+    def first(size: int) -> pa.RecordBatch:
+        columns = [pa.array(waiting[field.name][:size], field.type) for field in schema]
+        for values in waiting.values():
+            del values[:size]
+        return pa.record_batch(columns, schema=schema)
+
+    for block in blocks:
+        for name, values in waiting.items():
+            values += block[name]
+        while len(waiting["id"]) >= rows_per_batch:
+            yield first(rows_per_batch)
+    if waiting["id"]:
+        yield first(rows_per_batch)
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -162,13 +162,13 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
             header = next(reader, [])
-            layout = _layout(columns, header, f"{path}, line 1")
+            layout = _layout(columns, header, f"{path}, line 1").by_place(header)
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
                     raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}")
                 if cells:
-                    yield _found(dict(zip(header, cells, strict=True)), layout, where)
+                    yield _found(cells, layout, where)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: malformed ({error})") from error
     except UnicodeDecodeError as error:
@@ -180,13 +180,14 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
         file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
         layout = _layout(columns, file.schema_arrow.names, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
-        number = 0
+        num_before, words = 0, f"{path}, row "
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
+            by_place = layout.by_place(batch.schema.names)
             columns_of_batch = [column.to_pylist() for column in batch.columns]
-            for values in zip(*columns_of_batch, strict=True):
-                number += 1
-                yield _found(dict(zip(batch.schema.names, values, strict=True)), layout, f"{path}, row {number}")
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            for number, values in enumerate(zip(*columns_of_batch, strict=True), num_before + 1):
+                yield _found(values, by_place, f"{words}{number}")
+            num_before += batch.num_rows
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
 
@@ -222,26 +223,45 @@ def _texts_of(path: Path, wanted: set[str], fields: tuple[str, ...]) -> dict[str
 
 
 class Layout(NamedTuple):
-    """Where a row keeps what: the column of each part, and those of numbered negatives."""
+    """Where a row keeps what, by name or by place: the column of each part, and those of numbered negatives."""
 
-    chosen: dict[str, str]
-    numbered: tuple[str, ...]
+    chosen: dict[str, Any]
+    numbered: tuple[Any, ...]
+
+    def by_place(self, names: Sequence[str]) -> Layout:
+        """Return the same for rows that are sequences; of columns with one name, the last counts."""
+        place_of = {name: place for place, name in enumerate(names)}
+        chosen = {part: place_of[name] for part, name in self.chosen.items()}
+        return Layout(chosen, tuple(place_of[name] for name in self.numbered))
 
 
 def _layout(columns: Columns, names: Sequence[str], where: str) -> Layout:
-    return Layout(
+    layout = Layout(
         columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
     )
+    if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
+        raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
+    return layout
 
 
-def _found(row: Mapping[str, Any], layout: Layout, where: str) -> Found:
-    chosen = layout.chosen
+def _found(row: Any, layout: Layout, where: str) -> Found:
+    """Return the pair of a row, a mapping or a sequence as the layout has it."""
+    chosen, numbered = layout
     negatives = _texts(row[chosen["negatives"]], where) if "negatives" in chosen else []
-    for name in layout.numbered:
-        negatives += _texts(row[name], where)
+    for key in numbered:
+        negatives += _texts(row[key], where)
     query, document = _first(row[chosen["query"]], where), _first(row[chosen["document"]], where)
-    domain = (row[chosen["domain"]] if "domain" in chosen else "") or ""
-    return Found(query, document, tuple(negatives), str(domain), where)
+    domain = _domain(row[chosen["domain"]], where) if "domain" in chosen else ""
+    return Found(query, document, tuple(negatives), domain, where)
+
+
+def _domain(value: Any, where: str) -> str:
+    """Return the name of a domain, which may be a number, 0 too; nothing for a missing one."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{where}: the domain is {short(repr(value))}, expected a text or a number")
+    return str(value)
 
 
 def _first(value: Any, where: str) -> str:

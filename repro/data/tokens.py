@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.storage.arrays import REMEDY, ArrayWriter, give_back, is_rising, load_array
+from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -98,6 +98,21 @@ def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Token
             tokens = tokenize(block, tokenizer, max_tokens)
             ids.append(tokens.ids)
             offsets.append(tokens.offsets[1:] + total)
+            total += len(tokens.ids)
+
+
+def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
+    """Write into `folder` what `write_tokens` would have written of the texts of all parts, one after the other."""
+    total = 0
+    with (
+        ArrayWriter(folder / "ids.npy", "int32") as ids,
+        ArrayWriter(folder / "offsets.npy", "int64") as offsets,
+    ):
+        offsets.append(np.zeros(1))
+        for part in parts:
+            tokens = load_tokens(part)
+            append_all(ids, tokens.ids)
+            append_all(offsets, tokens.offsets[1:], plus=total)
             total += len(tokens.ids)
 
 

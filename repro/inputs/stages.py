@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,12 @@ import numpy as np
 from repro.data.pairs import Pairs, Side, TextColumn, read_pairs
 from repro.data.paper.hub import SOURCES, prompts_by_domain
 from repro.data.selection import select_pairs
-from repro.data.tokens import load_tokenizer, write_tokens
+from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, suite_corpus
 from repro.model.prompts import PROMPTS
 from repro.spec import TRAINED, Run, first_phase_of
-from repro.storage.arrays import load_array
-from repro.storage.stages import Stage
+from repro.storage.arrays import ArrayWriter, append_all, load_array
+from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 SELECTION_SEED = CLUSTER_SEED = (
     0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
@@ -77,17 +77,21 @@ class StageGraph:
         run = self.run
         tokenizer = tokenizer_of(run)
 
-        def make(folder: Path) -> None:
-            pairs, loaded = self.selected_pairs(), load_tokenizer(tokenizer)
+        def make(folder: Path, part: Part = WHOLE) -> None:
+            pairs, loaded = self.selected_pairs(part), load_tokenizer(tokenizer)
             for side in SIDES:
                 write_tokens(folder / side, _prompted_blocks(run, pairs, side), loaded, run.max_tokens)
+
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            for side in SIDES:
+                join_tokens(folder / side, [part / side for part in parts])
 
         key = {"prompts": run.prompts, "max_tokens": run.max_tokens}
         if run.prompts != "none" and run.corpus in SOURCES:
             key["by_domain"] = True
         if tokenizer != MINILM:
             key["tokenizer"] = tokenizer
-        return Stage("tokens", key, make, (self.selection,), self._bytes_of_tokens)
+        return Stage("tokens", key, make, (self.selection,), self._bytes_of_tokens, Sharding(make, join))
 
     @cached_property
     def embeddings(self) -> Stage:
@@ -109,22 +113,44 @@ class StageGraph:
             for side in SIDES:
                 embed_texts(surrogate, TextColumn(pairs, side), folder / f"{side}.npy", max_tokens=run.max_tokens)
 
+        def make_part(folder: Path, part: Part) -> None:
+            from repro.batches.surrogate import embed_part, load_surrogate
+
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
+            for side in SIDES:
+                (folder / side).mkdir()
+                embed_part(surrogate, TextColumn(pairs, side), folder / side, max_tokens=run.max_tokens, part=part)
+
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            from repro.batches.surrogate import join_embeddings
+
+            for side in SIDES:
+                join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
+
         def num_bytes() -> int:
             return 2 * BYTES_A_HALF * WIDTHS.get(encoder, WIDEST) * self._num_rows()
 
         key = {"surrogate": encoder, "max_tokens": run.max_tokens}
-        return Stage("embeddings", key, make, (self.selection,), num_bytes)
+        return Stage("embeddings", key, make, (self.selection,), num_bytes, Sharding(make_part, join))
 
     @cached_property
     def keys(self) -> Stage:
         """The content key of every document: which texts of a batch are the same."""
 
-        def make(folder: Path) -> None:
+        def make(folder: Path, part: Part = WHOLE) -> None:
             from repro.batches.mask import write_content_keys
 
-            write_content_keys(folder / KEYS_FILE, self.selected_pairs().blocks("document"))
+            write_content_keys(folder / KEYS_FILE, self.selected_pairs(part).blocks("document"))
 
-        return Stage("keys", {"of": "documents"}, make, (self.selection,), lambda: BYTES_A_NUMBER * self._num_rows())
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            with ArrayWriter(folder / KEYS_FILE, "int64") as keys:
+                for part in parts:
+                    append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
+
+        def num_bytes() -> int:
+            return BYTES_A_NUMBER * self._num_rows()
+
+        return Stage("keys", {"of": "documents"}, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
     def clusters(self) -> Stage:
@@ -189,11 +215,12 @@ class StageGraph:
         for stage in self.stages:
             stage.build(progress)
 
-    def selected_pairs(self) -> Pairs:
-        """Return the training pairs of the run, from built stages."""
+    def selected_pairs(self, part: Part = WHOLE) -> Pairs:
+        """Return the training pairs of the run, or a part of them, from built stages."""
         pairs = read_pairs(self.corpus.path / "train.arrow")
         path = self.selection.path / "rows.npy"
-        return pairs.take(load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True))
+        rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
+        return pairs.take(rows[part.span(len(rows))])
 
     def _num_rows(self, *, whole: bool = False) -> int:
         """Return the number of pairs that are trained on, or of the whole corpus; from built stages."""

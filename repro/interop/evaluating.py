@@ -21,7 +21,7 @@ from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.kept import Kept
 from repro.evaluate.retrieval import BM25_PARAMETERS
-from repro.evaluate.suites import Encoder, Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
+from repro.evaluate.suites import Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.beside import (
     BM25,
     CollectionDifference,
@@ -37,6 +37,7 @@ from repro.interop.beside import (
     notes_below,
 )
 from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
+from repro.interop.places import check_device, check_drawing, check_folder, to_device
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.model.encoding import TextEncoder
 from repro.model.prompts import with_prompt
@@ -48,7 +49,6 @@ from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 from repro.storage.paths import home
 
-MANY = 10**6
 BM25_UP_TO = 200_000
 """Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""
 LOOKED_AT = 2_000
@@ -121,6 +121,8 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
     """
     check_drawing(asked.context_seed, asked.num_contexts)
+    check_device(asked.device)
+    check_folder(folder)
     suite = open_suite(asked.suite, progress)
     target = folder or home() / "evaluations" / _folder_name(asked.model, suite.name)
     bench = _Bench(asked, suite, read_collections(suite), target, progress)
@@ -146,13 +148,6 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
-
-
-def check_drawing(context_seed: int, num_contexts: int | None) -> None:
-    """ValueError for a seed or a number of context documents that cannot be."""
-    for name, value, most in (("context-seed", context_seed, 2**32 - 1), ("num-contexts", num_contexts, MANY)):
-        if value is not None and not 0 <= value <= most:
-            raise ValueError(f"--{name} {value}: must be at least 0 and at most {most}")
 
 
 @dataclass(frozen=True)
@@ -221,7 +216,9 @@ class _Bench:
         return Scored(told, found, cut)
 
     def score_bm25(self, source: str, run: str | None = None) -> Scored:
-        """Return how BM25 does."""
+        """Return how BM25 does; ValueError when nothing is asked of that has prefixes to cut to a width."""
+        if self.asked.widths is not None and source == self.asked.model and self.asked.compare_with is None:
+            raise ValueError(f"--width {short(self.asked.widths)}: bm25 has no vectors; leave it out")
         keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)
         found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
@@ -298,20 +295,6 @@ def cut_share(model: Any, collection: Collection) -> float | None:
         found = model.theirs.tokenizer([prefix + text for text in texts], truncation=True, max_length=longest + 1)
         return float(np.mean([len(ids) > longest for ids in found["input_ids"]]))
     return None
-
-
-def to_device(model: Encoder, device: str | None) -> None:
-    """Put a model on a device, a GPU unless another is named; ValueError names those that are here."""
-    import torch
-
-    wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(1, device=wanted)
-    except (RuntimeError, AssertionError) as error:
-        here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-        raise ValueError(f"device {short(wanted)!r} is not on this machine; choose one of {here}") from error
-    if hasattr(model, "to"):
-        model.to(wanted)
 
 
 def _folder_name(source: str, *words: str) -> str:

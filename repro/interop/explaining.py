@@ -20,8 +20,8 @@ from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.retrieval import search
-from repro.interop.evaluating import check_drawing, to_device
 from repro.interop.opening import Opened, open_model, open_suite
+from repro.interop.places import check_drawing, to_device
 from repro.measures.context_words import Explanation, Query, Swap, explain_query
 from repro.model.contextual import ContextualModel
 from repro.report.view import format_seconds

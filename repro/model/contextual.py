@@ -58,8 +58,10 @@ class SecondStage(nn.Module):
         )
         if self.training and self.config.sequence_dropout > 0:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
-        states_NLD = self.backbone.forward_behind(contexts_NCD, self.soft_prompts(), texts)
-        pooled_ND = self._pool(states_NLD, texts, self._token_weights(texts, words_CV))
+        of = self.backbone.forward_behind if self.config.prefix_is_pooled else self.backbone.text_behind
+        pooled_ND = self._pool(
+            of(contexts_NCD, self.soft_prompts(), texts), texts, self._token_weights(texts, words_CV)
+        )
         output_ND: Tensor = self.output_projection(pooled_ND)
         return output_ND + pooled_ND if self.config.residual else output_ND
 

@@ -96,11 +96,11 @@ class TextEncoder(nn.Module):
         return model.eval()
 
     def load_weights(self, folder: Path) -> None:
-        """Read model.safetensors; ValueError lists what is missing, extra or of another shape."""
+        """Read model.safetensors; ValueError for a damaged one, or one that does not fit, naming what is wrong."""
         path = folder / WEIGHTS_FILE
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
-        found, wanted = load_file(path), self.state_dict()
+        found, wanted = _read_tensors(path), self.state_dict()
         missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
         shapes = sorted(name for name in set(wanted) & set(found) if wanted[name].shape != found[name].shape)
         if missing or extra or shapes:
@@ -114,6 +114,18 @@ def canonical_order(tokens: Tokens) -> np.ndarray:
     starts = tokens.offsets
     keys = [(int(lengths[n]), tokens.ids[starts[n] : starts[n + 1]].tobytes()) for n in range(len(tokens))]
     return np.array(sorted(range(len(tokens)), key=keys.__getitem__), dtype=np.int64)
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return what `write_tensors` wrote; ValueError when it is damaged or holds a number that is not finite."""
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} is damaged or no safetensors file ({error}): restore it or train again") from error
+    odd = [name for name, value in found.items() if not bool(torch.isfinite(value).all())]
+    if odd:
+        raise ValueError(f"{path} holds numbers that are not finite in {odd[:3]} ({len(odd)} tensors)")
+    return found
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from repro.storage.paths import published_records
 from repro.storage.stages import Stage
 
 GIB = 2**30
+IN_SHARDS = ("tokens", "embeddings", "keys")
+"""Kinds of stages that a profile may cut."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Plan:
     num_gpus: int  # of each run; 0: CPU
     num_at_once: int
     stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
+    num_shards: Mapping[str, int] = field(default_factory=dict)  # of the stages that are made in shards
+    most_shards: int = 1  # of a stage of any missing run, also of data that is not here
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -61,7 +65,8 @@ class Plan:
             "recorded": [run_id(run) for run in self.recorded],
             "missing": [{"id": run_id(run), **asdict(run)} for run in self.missing],
             "stage_costs": [asdict(one) for one in self.stage_costs],
-            "stages": [f"{stage.name}/{stage.path.name}" for stage in self.stages],
+            "stages": [stage.title for stage in self.stages],
+            "num_shards": dict(self.num_shards),
             "lacks": list(self.lacks),
             "seconds": {
                 run_id(run): round(one.seconds, 1) for run, one in zip(self.missing, self.estimates, strict=True)
@@ -76,7 +81,8 @@ class Plan:
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
         runs = [f"  {run_id(run)}  {format_seconds(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
-        stages = [f"  stage {stage.name}/{stage.path.name}" for stage in self.stages]
+        cut = {title: f" in {num} shards" for title, num in self.num_shards.items()}
+        stages = [f"  stage {stage.title}{cut.get(stage.title, '')}" for stage in self.stages]
         return [
             counts,
             *(f"not here: {lack}" for lack in self.lacks),
@@ -91,7 +97,8 @@ class Plan:
             return []
         disk = sum(one.disk_bytes for one in self.stage_costs) / GIB
         told = f"stages, each once for all runs: {disk:,.0f} GiB of disk; hours of one core, or of one GPU where said"
-        return [told, *(one.line() for one in self.stage_costs)]
+        cut = f"  {', '.join(IN_SHARDS)} in {self.most_shards} shards: the hours are those of all of them together"
+        return [told, *(one.line() for one in self.stage_costs), *([cut] if self.most_shards > 1 else [])]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
@@ -114,10 +121,18 @@ class Plan:
         return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
 
 
-def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0, num_at_once: int = 1) -> Plan:
+def make_plan(
+    runs: Sequence[Run],
+    folders: Iterable[Path],
+    *,
+    num_gpus: int = 0,
+    num_at_once: int = 1,
+    num_shards: Callable[[Run], int] = lambda run: 1,
+) -> Plan:
     """Return the plan for these runs; a run is recorded when one of the folders has its record.
 
-    Speeds come from the published records and from those in the folders.
+    Speeds come from the published records and from those in the folders. `num_shards`: into how many shards the stages
+    of a run are cut that can be.
     """
     places = list(folders)
     recorded, missing = split_recorded(runs, places)
@@ -125,8 +140,10 @@ def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
     stages, lacks = _stages(missing)
-    made = tuple(recorded), tuple(missing), stages, lacks, estimates, num_gpus, num_at_once
-    return Plan(len(runs), *made, stage_costs=stage_costs(missing))
+    cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
+    made = tuple(recorded), tuple(missing), tuple(one for one, _ in stages), lacks, estimates, num_gpus, num_at_once
+    most = max(map(num_shards, missing), default=1)
+    return Plan(len(runs), *made, stage_costs=stage_costs(missing), num_shards=cut, most_shards=most)
 
 
 def _estimates(
@@ -145,12 +162,15 @@ def _readable_records(folders: Iterable[Path]) -> list[Record]:
     return [record for record in map(readable_record, paths) if record is not None]
 
 
-def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-    found: dict[Path, Stage] = {}
+def _stages(runs: Iterable[Run]) -> tuple[tuple[tuple[Stage, Run], ...], tuple[str, ...]]:
+    """Return the stages that are not built, each with the first run that needs it, and what data is not here."""
+    found: dict[Path, tuple[Stage, Run]] = {}
     lacks: dict[str, None] = {}
     for run in runs:
         try:
-            found |= {stage.path: stage for stage in stages_of(run) if not stage.is_built}
+            for stage in stages_of(run):
+                if not stage.is_built:
+                    found.setdefault(stage.path, (stage, run))
         except ValueError as error:
             lacks[str(error)] = None
     return tuple(found.values()), tuple(lacks)

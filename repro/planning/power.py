@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from repro.claims.judge import Judgement
-from repro.claims.needs import MOST_SEEDS
+from repro.report.needed import needed_count
 from repro.report.view import View, format_seconds, format_signed
+from repro.spec.artefact import ABSENT
 
-HEADER = (
-    "claim",
-    "effect",
-    "holds if",
-    "seeds now",
-    "seen at 80 %",
-    "seeds needed",
-    "more time",
-    "what the paper says",
-)
+HEADER = ("claim", "effect", "holds if", "seeds", "they see", "needs", "time", "what the paper says")
+EXPLAINED = "they see: the least effect, from its bar, that these seeds see; needs: seeds in all; time: of the others"
 
 
 def undecided(judged: Iterable[Judgement]) -> list[Judgement]:
@@ -37,18 +30,11 @@ def power_view(needs: Sequence[Judgement], scale: str) -> View:
     rows = []
     for judged in needs:
         unit = judged.unit
-        seen = "–" if judged.detectable is None else f"{judged.detectable * unit.factor:.{unit.decimals}f} off"
+        seen = ABSENT if judged.detectable is None else f"{judged.detectable * unit.factor:.{unit.decimals}f}"
         text = judged.claim.says + (f" ({judged.note})" if judged.note else "")
-        effect = "–" if judged.effect is None else format_signed(judged.effect * unit.factor, unit.decimals)
+        effect = ABSENT if judged.effect is None else format_signed(judged.effect * unit.factor, unit.decimals)
         bar, now = f"{judged.claim.bar} {unit.name}", str(judged.num_seeds)
-        time = format_seconds(judged.seconds_needed or None) or "–"
-        rows.append((judged.claim.id, effect, bar, now, seen, _needed(judged), time, text))
-    title = f"What would decide the undecided claims at scale {scale}, with a power of 80 %"
+        time = format_seconds(judged.seconds_needed or None) or ABSENT
+        rows.append((judged.claim.id, effect, bar, now, seen, needed_count(judged), time, text))
+    title = f"What would decide the undecided claims at scale {scale}, with a power of 80 %; {EXPLAINED}"
     return View(title, HEADER, tuple(rows), align="lrlrrrrl")
-
-
-def _needed(judged: Judgement) -> str:
-    if judged.units_needed is not None:
-        return f"{judged.units_needed} points"
-    has_seeds = judged.detectable is not None or judged.seeds_needed is not None
-    return str(judged.seeds_needed or f"over {MOST_SEEDS}") if has_seeds else "–"

@@ -48,10 +48,15 @@ def check_types(path: Path, content: Any) -> None:
     if odd or not isinstance(content["provenance"].get("arrays_sha256"), str):
         raise ValueError(f"{path} is not a record (provenance: {odd or 'no arrays_sha256'}); restore it")
     for name, value in content["metrics"].items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if type(value) not in (int, float) or not math.isfinite(value):
             raise ValueError(f"{path}: {name} is {str(value)[:40]!r}, expected a number; restore it")
-        if name.rpartition("/")[2] in SHARES and not -TOLERANCE <= value <= 1 + TOLERANCE:
+        if _is_share(name) and not -TOLERANCE <= value <= 1 + TOLERANCE:
             raise ValueError(f"{path}: {name} is {value}, expected at least 0 and at most 1; restore it")
+
+
+@lru_cache(maxsize=2**14)
+def _is_share(name: str) -> bool:
+    return name.rpartition("/")[2] in SHARES
 
 
 def check_digest(path: Path, data: bytes, content: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +109,8 @@ def read_record(path: Path) -> Record:
         found = path.stat()
     except OSError as error:
         raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
-    return replace(_read(path, found.st_mtime_ns, found.st_size))  # a fresh one: it holds no arrays yet
+    kept = _read(path, found.st_mtime_ns, found.st_size)
+    return Record(kept.id, kept.run, kept.metrics, kept.provenance, path, kept.exhibits)  # it holds no arrays yet
 
 
 @lru_cache(maxsize=20_000)  # a verb asks for the same record once for each artefact that shows it
@@ -172,8 +173,8 @@ def all_are_readable(*folders: Path) -> bool:
 
 def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
     """Return the records there are of these runs in a folder, each once; what cannot be read counts as missing."""
-    there = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs) if has_record(folder, run))
-    return [record for record in map(readable_record, there) if record is not None]
+    paths = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs))
+    return [record for record in map(readable_record, filter(Path.is_file, paths)) if record is not None]
 
 
 def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> None:

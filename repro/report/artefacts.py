@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from repro.claims.judge import Judgement, judge_all
@@ -11,7 +11,7 @@ from repro.claims.variance import Pool
 from repro.records.store import Record, all_are_readable, readable_record, records_in
 from repro.report.figure_data import figure_view
 from repro.report.tables import exhibit_view, table_view
-from repro.report.verdicts import KeptVerdicts, key_of
+from repro.report.verdicts import KeptVerdicts, key_of, looking_anew
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.spec.artefact import MAIN
@@ -40,10 +40,12 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
     read again, unless a record could not be read: that is to be said each time.
     """
     wanted, folder = wanted_runs(experiment, scale, whose), RECORDS[whose]()
-    key = key_of(experiment.claims, wanted, scale, judged=folder, pool=RECORDS["published"]())
-    kept = KeptVerdicts(verdicts_folder() / f"{experiment.number:02d}-{scale}-{whose}.json", key)
-    found = kept.read(experiment.claims)
+    path = verdicts_folder() / f"{experiment.number:02d}-{scale}-{whose}.json"
+    key_now = partial(key_of, experiment.claims, wanted, scale, judged=folder, pool=RECORDS["published"]())
+    found = KeptVerdicts(path, key_now()).read(experiment.claims)
     if found is None:
+        with looking_anew():
+            kept = KeptVerdicts(path, key_now())
         pool = published_pool(scale, with_companions=experiment.paper != MAIN)
         found = judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=pool)
         if all_are_readable(folder, RECORDS["published"]()):
@@ -72,10 +74,11 @@ def artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = Tru
     """Return what an experiment shows as tables of text, by artefact; `with_yours` False: of published records alone"""
     runs = experiment.runs(scale)
     published, yours = records_of(runs, "published"), records_of(runs, "yours") if with_yours else []
-    return {shown.name: _view(shown, runs, published, yours) for shown in experiment.shows}
+    return {shown.name: view_of(shown, runs, published, yours) for shown in experiment.shows}
 
 
-def _view(shown: Table | Figure | Exhibit, runs: Sequence[Run], published: list[Record], yours: list[Record]) -> View:
+def view_of(shown: Table | Figure | Exhibit, runs: Sequence[Run], published: list[Record], yours: list[Record]) -> View:
+    """Return one artefact as a table of text."""
     if isinstance(shown, Table):
         return table_view(shown, runs, published, yours)
     if isinstance(shown, Figure):

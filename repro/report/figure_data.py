@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from repro.records.store import Record
@@ -128,7 +129,11 @@ def _points(figure: Figure, series: Row, record: Record) -> list[dict[str, Any]]
 def _pattern(points: str, series: Row, record: Record) -> str:
     """Return a pattern whose `*` is any one name but those of means over datasets, and `{family}` one of those."""
     families = {d["family"] for d in record.provenance.get("suite", {}).get("datasets", ()) if "family" in d}
-    path = metric_path(points, record.run, series.context)
+    return _pattern_of(metric_path(points, record.run, series.context), frozenset(families))
+
+
+@lru_cache(maxsize=256)  # the records of a figure have one suite, or few
+def _pattern_of(path: str, families: frozenset[str]) -> str:
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
     family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
     known = {"*": any_name, "{family}": family}
@@ -158,14 +163,18 @@ def figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record]
 
     A place whose runs have no record has a dash.
     """
+    kept = {"published": published, "yours": yours}
+    return view_of_rows(figure, runs, {who: figure_rows(figure, runs, those) for who, those in kept.items() if those})
+
+
+def view_of_rows(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> View:
+    """Return the same of rows that are there already, by whose records they are from; without records, no rows."""
     header = (*_labels(figure), "whose", "seeds", column_label(figure, number_of(figure)))
     lines: list[tuple[str, ...]] = []
     asked = _asked(figure, runs)
-    for whose, records in (("published", published), ("yours", yours)):
-        if not records:
-            continue
+    for whose, those in rows.items():
         cells: dict[tuple[str, ...], list[tuple[int, float]]] = {place: [] for place in asked}
-        for row in figure_rows(figure, runs, records):
+        for row in those:
             place = (row["series"], *(axis_text(row[name]) for name in _places(figure)))
             cells.setdefault(place, []).append((row["seed"], row[number_of(figure)]))
         lines += [(*place, whose, *_counted(figure, cells[place], asked.get(place))) for place in _in_order(cells)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,15 @@ def render(view: View, format: str = "text") -> None:
     print(FORMATS[format](view))
 
 
+def render_line(text: str, hanging: int = 0) -> None:
+    """Print a sentence within the width of the terminal, broken between words; `hanging` spaces before what follows."""
+    print(textwrap.fill(text, _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else ELSEWHERE
+
+
 MOST_FOLDED_ROWS = 1000
 """Rows of a table whose cells are folded to the terminal's width; of more, each is one line as long as it is."""
 
@@ -116,6 +126,8 @@ def _print_text(view: View) -> None:
 
 ELSEWHERE, GAP, LONG_WORDS = 200, 3, 24
 """Columns where the output is no terminal, between two columns, and of words before they are folded."""
+INDENT = "    "
+"""Before a sentence below its row."""
 
 
 def _natural(view: View, number: int) -> int:
@@ -167,5 +179,5 @@ def _print_with_sentences(view: View, width: int) -> None:
     for row in (view.header, *view.rows):
         cells = zip(row[:-1], widths, view.alignment, strict=False)
         print("  ".join(cell.ljust(size) if side == "l" else cell.rjust(size) for cell, size, side in cells).rstrip())
-        print(textwrap.fill(row[-1], width, initial_indent="    ", subsequent_indent="    "))
+        print(textwrap.fill(row[-1], width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False))
     print()

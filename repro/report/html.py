@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,9 +28,10 @@ from repro.report.sections import (
     sections_of,
 )
 from repro.report.tables import INTERVAL_WORDS, LEDGER_ORDER, summary_line
+from repro.report.verdicts import looking_once
 from repro.report.view import format_seconds
 from repro.spec import Experiment
-from repro.spec.artefact import MAIN, PAPERS
+from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.identity import difference_in_words
 from repro.spec.registry import experiments, paper_of
 from repro.spec.scales import scale_named
@@ -57,7 +60,8 @@ def write_report(
     """
     check_replaceable(out)  # before minutes of drawing
     chosen = experiments() if shown is None else shown
-    sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
+    with looking_once():
+        sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
     own = (section for section in sections if section.paper == MAIN)
     rows = forest_rows(line.judged for section in own for line in section.lines)
@@ -82,7 +86,7 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         "svg": lambda picture, name, label: inline_svg(picture.svg, f"{name}-{picture.whose}-", label),
         "csv_link": csv_link,
         "whose": RECORD_WORDS.__getitem__,
-        "fields": lambda record: asdict(record.run).items(),
+        "fields": lambda record: fields_as_html(vars(record.run)),
         "words": lambda record: difference_in_words(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
         "duration": format_seconds,
@@ -102,6 +106,16 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         deviations=deviations(scale),
         records=sorted(records.items()),
     )
+
+
+def fields_as_html(values: Mapping[str, Any]) -> Markup:
+    """Return the terms and definitions of a list of values; thousands of runs say the same few."""
+    return Markup("").join(_definition(name, ABSENT if value is None else str(value)) for name, value in values.items())
+
+
+@lru_cache(maxsize=2**14)
+def _definition(name: str, text: str) -> Markup:
+    return Markup("<dt>{}</dt><dd>{}</dd>").format(name, text)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def needed_words(judged: Judgement) -> str:
         return ""
     if isinstance(judged.claim, Correlation):
         return _of_units(judged, judged.claim)
-    if judged.estimate is not None and judged.estimate.shared and not judged.estimate.deviation:
+    if _has_only_queries(judged):
         return f"needs more queries, no seeds{_seen(judged)}"
     if judged.seeds_needed is None:
         return f"not decided by {MOST_SEEDS} seeds{_seen(judged)}"
@@ -38,7 +38,26 @@ def _seen(judged: Judgement) -> str:
 
 
 def _of_units(judged: Judgement, claim: Correlation) -> str:
-    what = "settings a group" if claim.points == "runs" else "families" if claim.blocks else "datasets"
     if judged.units_needed is None:
-        return f"needs over a thousand {what}, no seeds"
-    return f"needs {judged.units_needed} {what}, no seeds"
+        return f"needs over a thousand {_unit_words(claim)}, no seeds"
+    return f"needs {judged.units_needed} {_unit_words(claim)}, no seeds"
+
+
+def _unit_words(claim: Correlation) -> str:
+    if claim.points == "runs":
+        return "settings a group" if claim.within else "settings"
+    return "families" if claim.blocks else "datasets"
+
+
+def needed_count(judged: Judgement) -> str:
+    """Return what an undecided claim needs in all, for a table: "18", "over 64", "99 families", "queries"."""
+    if isinstance(judged.claim, Correlation):
+        return f"{judged.units_needed or 'over 1000'} {_unit_words(judged.claim).removesuffix(' a group')}"
+    if _has_only_queries(judged):
+        return "queries"
+    return str(judged.seeds_needed or f"over {MOST_SEEDS}")
+
+
+def _has_only_queries(judged: Judgement) -> bool:
+    """Return whether nothing of a claim depends on a seed: queries alone are random."""
+    return judged.estimate is not None and bool(judged.estimate.shared) and not judged.estimate.deviation

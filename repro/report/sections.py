@@ -11,16 +11,19 @@ from typing import Any
 from repro.claims.judge import Judgement
 from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
-from repro.report.artefacts import RECORDS, artefact_views, judgements, records_of
+from repro.report.artefacts import RECORDS, judgements, records_of, view_of
+from repro.report.figure_data import figure_rows, view_of_rows
 from repro.report.names import COMPANION, heading_of, split_name
 from repro.report.tables import claims_view, exhibit_rows
 from repro.report.view import View
-from repro.spec import Exhibit, Experiment, Figure, Table
+from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.scales import scale_named
 
-Painter = Callable[[Figure, str, str], Path | None]
-"""Draws a figure at a scale from published records or yours; gives the vector file, None when there is nothing."""
+Rows = Sequence[Mapping[str, Any]]
+Painter = Callable[[Figure, str, str, Rows], Path | None]
+"""Draws a figure at a scale, whose records its rows are from, and the rows; gives the vector file, None for no picture.
+"""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
 LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "M": "mrl_figure"}
@@ -97,20 +100,21 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
     """Return a section for each artefact of an experiment."""
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
     kept = {whose: records_of(runs, whose) for whose in RECORDS}
-    views, lines = artefact_views(experiment, scale), ledger_lines(experiment, scale)
+    lines = ledger_lines(experiment, scale)
     declared = {one.rows or one.name for one in experiment.shows if isinstance(one, Exhibit)}
     sections = []
     for shown in experiment.shows:
         own = {run for run in runs if _shows(shown, run)} or set(runs)
         records = [(whose, record) for whose, those in kept.items() for record in those if record.run in own]
-        pictures, problem = _pictures(shown, scale, paint)
+        view, rows = _view_and_rows(shown, runs, kept)
+        pictures, problem = _pictures(shown, scale, paint, rows)
         sections.append(
             Section(
                 name=shown.name,
                 title=experiment.title,
                 caption=shown.caption,
                 lines=tuple(line for line in lines if line.artefact == shown.name),
-                view=views[shown.name],
+                view=view,
                 is_figure=isinstance(shown, Figure),
                 pictures=pictures,
                 problem=problem,
@@ -131,14 +135,26 @@ def _shows(shown: Table | Figure | Exhibit, run: Any) -> bool:
     return any(row.of.matches(run) for row in rows)
 
 
-def _pictures(shown: Table | Figure | Exhibit, scale: str, paint: Painter) -> tuple[tuple[Picture, ...], str]:
+def _view_and_rows(
+    shown: Table | Figure | Exhibit, runs: Sequence[Run], kept: Mapping[str, list[Record]]
+) -> tuple[View, dict[str, Rows]]:
+    """Return an artefact as a table, and what a figure plots by whose records it is from."""
+    if not isinstance(shown, Figure):
+        return view_of(shown, runs, kept["published"], kept["yours"]), {}
+    rows: dict[str, Rows] = {who: figure_rows(shown, runs, those) for who, those in kept.items() if those}
+    return view_of_rows(shown, runs, rows), rows
+
+
+def _pictures(
+    shown: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
+) -> tuple[tuple[Picture, ...], str]:
     """Return the pictures of a figure; one that cannot be drawn says why and spoils no other."""
     if not isinstance(shown, Figure):
         return (), ""
     drawn, problems = [], []
     for whose in RECORDS:
         try:
-            svg = paint(shown, scale, whose)
+            svg = paint(shown, scale, whose, rows.get(whose, ()))
         except ValueError as error:
             problems.append(f"{whose} records: {error}")
             continue

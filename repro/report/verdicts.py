@@ -13,8 +13,9 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -67,16 +68,15 @@ def key_of(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, *, judged
 
     Of the folder `judged` the records of the wanted runs count, of `pool` all there are.
     """
-    ids = [run_id(run) for run in wanted]
-    known = _digests(pool)
-    own = known if judged == pool else _digests(judged)
+    ids, published = [run_id(run) for run in wanted], _stamps(pool)
+    own = _digests(judged, published if judged == pool else _stamps(judged))
     decides = {
         "code": source_digest(DECIDING_FOLDERS),
         "versions": _versions(),
         "scale": scale,
         "claims": ADDRESS.sub("", repr(claims)),
         "judged": {id: [own.get(id + suffix) for suffix in OF_A_RECORD] for id in ids},
-        "pool": known,
+        "pool": _digest_of_all(pool, published),
     }
     return _digest(json.dumps(decides, sort_keys=True))
 
@@ -96,18 +96,65 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in DECIDING_PACKAGES}}
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file of a record in a folder, by name; of a folder that is not there, none."""
+_LOOKED: ContextVar[dict[Path, Stamps] | None] = ContextVar("_LOOKED", default=None)
+
+
+@contextmanager
+def looking_once() -> Iterator[None]:
+    """Within this block each folder is looked at once: what a verb says is of one moment."""
+    token = _LOOKED.set({})
+    try:
+        yield
+    finally:
+        _LOOKED.reset(token)
+
+
+@contextmanager
+def looking_anew() -> Iterator[None]:
+    """Within this block folders are looked at as they are now: verdicts must be kept under what was judged."""
+    token = _LOOKED.set(None)
+    try:
+        yield
+    finally:
+        _LOOKED.reset(token)
+
+
+Stamps = tuple[tuple[str, int, int], ...]
+"""Of each file of a record in a folder: its name, when it was changed, its size."""
+
+
+def _stamps(folder: Path) -> Stamps:
+    """Return what tells without reading whether a folder's records are as they were; nothing where there is none."""
+    looked = _LOOKED.get()
+    if looked is None:
+        return _look(folder)
+    if folder not in looked:
+        looked[folder] = _look(folder)
+    return looked[folder]
+
+
+def _look(folder: Path) -> Stamps:
     if not folder.is_dir():
-        return {}
+        return ()
     with os.scandir(folder) as entries:
-        stamps = {one: one.stat() for one in entries if one.name.endswith(OF_A_RECORD) and one.is_file()}
-    return {one.name: _file_digest(one.path, stamp.st_mtime_ns, stamp.st_size) for one, stamp in stamps.items()}
+        looked = [(one.name, one.stat()) for one in entries if one.name.endswith(OF_A_RECORD) and one.is_file()]
+    return tuple(sorted((name, found.st_mtime_ns, found.st_size) for name, found in looked))
 
 
-@lru_cache(maxsize=8192)
-def _file_digest(path: str, changed: int, size: int) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+@lru_cache(maxsize=4)  # a verb asks once for each experiment
+def _digests(folder: Path, stamps: Stamps) -> Mapping[str, str]:
+    """Return the digest of each file by name."""
+    return {name: _file_digest(folder / name, changed, size) for name, changed, size in stamps}
+
+
+@lru_cache(maxsize=4)
+def _digest_of_all(folder: Path, stamps: Stamps) -> str:
+    return _digest(json.dumps(_digests(folder, stamps), sort_keys=True))
+
+
+@lru_cache(maxsize=2**17)  # more files than are looked at: fewer places than files would be of no use at all
+def _file_digest(path: Path, changed: int, size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _digest(text: str) -> str:

@@ -20,6 +20,7 @@ class Said(TypedDict):
     stated: NotRequired[str]
     seen_seeds: NotRequired[tuple[int, ...]]
     scales: NotRequired[tuple[str, ...]]
+    has_new_delta: NotRequired[bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Claim:
     stated: str = ""  # when this wording was stated, ISO date
     seen_seeds: tuple[int, ...] = ()  # seeds whose records had been looked at then: they do not judge it
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
+    has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
 
     def __post_init__(self) -> None:
         """ValueError for a date that is none, a sign that is not 1 or -1, or a tolerance that is not above zero."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from repro.spec.scales import scale_named
-from repro.spec.values import check_value
+from repro.spec.values import checked_value
 from repro.spec.widths import widths_in
 from repro.storage.json_files import short
 
@@ -130,7 +130,10 @@ class Run:
     def __post_init__(self) -> None:
         """ValueError for a value outside its choices or a combination that means nothing."""
         for name, declared in self.__annotations__.items():
-            check_value(name, getattr(self, name), declared)
+            value = getattr(self, name)
+            checked = checked_value(name, value, declared)
+            if checked is not value:
+                object.__setattr__(self, name, checked)
         scale_named(self.scale)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:

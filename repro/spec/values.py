@@ -53,11 +53,13 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float
 WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 
 
-def check_value(name: str, value: Any, declared: str) -> None:
-    """ValueError when a field's value is not of the type it is declared with ("int | None"), or out of its range."""
+def checked_value(name: str, value: Any, declared: str) -> Any:
+    """Return a field's value as its declared type ("float | None") writes it: 1 and -0.0 as 1.0 and 0.0, which are one
+    number and must be one id. ValueError when it is not of that type, or out of its range.
+    """
     kind, may_be_none = _declared(declared)
     if value is None and may_be_none:
-        return
+        return value
     allowed: Any = KINDS[kind]
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
         expected = WORDS[kind] + (" or null" if may_be_none else "")
@@ -66,6 +68,7 @@ def check_value(name: str, value: Any, declared: str) -> None:
         _check_text(name, value)
     elif not isinstance(value, bool):
         _check_number(name, value)
+    return float(value) + 0.0 if kind == "float" and (type(value) is not float or not value) else value
 
 
 @cache

@@ -56,6 +56,13 @@ class ArrayWriter:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
+def append_all(writer: ArrayWriter, array: np.ndarray, plus: int = 0) -> None:
+    """Add all entries of an array that may lie in a file, each increased by `plus`; a block in memory."""
+    for part in blocks_of(len(array), max(1, NUMBERS_PER_CHECK // max(1, prod(array.shape[1:])))):
+        writer.append(array[part] + plus if plus else array[part])
+        give_back(array)
+
+
 def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np.ndarray:
     """Return an array of any content: in memory, or when it is large, in a nameless file that goes with the array.
 

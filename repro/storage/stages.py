@@ -6,10 +6,10 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from repro.storage.atomic import check_room, whole_folder
 from repro.storage.digests import check_digests, digests_of
@@ -19,6 +19,32 @@ from repro.storage.paths import stage_folder
 
 STAGE_FILE = "stage.json"
 
+Maker = Callable[[Path], None]
+
+
+class Part(NamedTuple):
+    """One part of something that is cut into `of` parts of nearly equal length; `number` counts from 1."""
+
+    number: int = 1
+    of: int = 1
+
+    def span(self, length: int, step: int = 1) -> slice:
+        """Return which of `length` entries are its own: cut at multiples of `step`, all parts together give all."""
+        num_steps = -(-length // step)
+        start, stop = (num_steps * place // self.of * step for place in (self.number - 1, self.number))
+        return slice(min(start, length), min(stop, length))
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How a stage is made in parts: one part into a folder, and the folders of all parts into that of the whole."""
+
+    make: Callable[[Path, Part], None]
+    join: Callable[[Path, Sequence[Path]], None]
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -26,16 +52,28 @@ class Stage:
 
     name: str
     key: dict[str, Any]
-    make: Callable[[Path], None]
+    make: Maker
     needs: tuple[Stage, ...] = ()
     num_bytes: Callable[[], int] | None = None
     """About how large it will be, told from what it needs when that is built; None where nobody knows."""
+    sharding: Sharding | None = None
+    """How it is made in shards, to the same bytes; None for one that cannot be. `repro/storage/shards.py` does so."""
 
     @property
     def path(self) -> Path:
         """The folder: the kind, then twelve hex digits of the key and of the keys of all it needs."""
+        return stage_folder() / self.name / self.folder_name
+
+    @property
+    def folder_name(self) -> str:
+        """Twelve hex digits of the key and of the keys of all it needs."""
         text = json.dumps([self.key, [str(need.path.name) for need in self.needs]], sort_keys=True)
-        return stage_folder() / self.name / hashlib.sha256(text.encode()).hexdigest()[:12]
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def title(self) -> str:
+        """The kind and the folder's name: how jobs and messages call it."""
+        return f"{self.name}/{self.folder_name}"
 
     @property
     def is_built(self) -> bool:
@@ -66,11 +104,20 @@ class Stage:
 
         Stages of before digests were kept have none, and are believed.
         """
+        check_digests(self.path, self.files, self.building_folder, deep=deep)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The digests of a built stage's files when it was made; ValueError when its key file is damaged."""
         told = read_json(self.path / STAGE_FILE)
         files = told.get("files", {}) if isinstance(told, dict) else None
         if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
             raise ValueError(f"{self.path / STAGE_FILE} tells of no stage: remove the folder and it is built again")
-        check_digests(self.path, files, self.building_folder, deep=deep)
+        return files
+
+    def told(self) -> dict[str, Any]:
+        """Return what its key file tells besides the digests; asked before it is made."""
+        return {"name": self.name, "key": self.key}
 
     @property
     def building_folder(self) -> Path:
@@ -91,10 +138,10 @@ class Stage:
                 self._move_aside(progress)
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
                 progress(f"building {self.name} {self.key}")
+                told = self.told()
                 with whole_folder(self.path) as part:
                     self.make(part)
-                    told = {"name": self.name, "key": self.key, "files": digests_of(part)}
-                    (part / STAGE_FILE).write_text(json.dumps(told, indent=1))
+                    (part / STAGE_FILE).write_text(json.dumps(told | {"files": digests_of(part)}, indent=1))
                 if not self.is_built:
                     raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")
 

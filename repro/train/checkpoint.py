@@ -30,6 +30,7 @@ class TrainState:
     sampler: Sequence[int] = ()
     num_processes: int = 1
     log_sha256: str = ""  # of the lines of the log up to this step; "": not known
+    shares_batches: bool = True  # whether each batch is shared by the processes, however many they are
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -65,7 +66,7 @@ def _state(header: Mapping[str, str]) -> TrainState:
     """Return the state a header tells; ValueError when it tells none."""
     found = TrainState(**json.loads(header["state"]))
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
-    wanted |= {"sampler": list, "num_processes": int}
+    wanted |= {"sampler": list, "num_processes": int, "shares_batches": bool}
     wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
     if wrong or found.step < 0 or not found.seconds >= 0 or not isinstance(found.log_sha256, str):
         raise ValueError(f"its state is not one: {str(header['state'])[:80]}")

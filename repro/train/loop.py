@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from repro.model.backbone import Backbone
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
@@ -38,7 +39,9 @@ from repro.train.parallel import (
     num_processes,
     rank,
     same_everywhere,
+    same_value_everywhere,
 )
+from repro.train.switches import Switches
 
 Model = Biencoder | ContextualModel
 
@@ -62,6 +65,7 @@ class TrainSettings:
     checkpoint_every_seconds: float = 120.0
     checkpoint_every_steps: int | None = None
     chunks: ChunkSizes = field(default_factory=ChunkSizes)
+    switches: Switches = field(default_factory=Switches)
 
     def __post_init__(self) -> None:
         if not 0 <= self.num_warmup_steps < self.num_steps:
@@ -90,7 +94,9 @@ def train(
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         first_stage_rate=settings.first_stage_rate,
+        fused=settings.switches.fused,
     )
+    prepare(model, settings.switches)
     state = _take_up(folder, settings, data, model, optimizer)
     kept_at = time.monotonic()
     model.train()
@@ -110,24 +116,34 @@ def train(
     return state
 
 
+def prepare(model: Model, switches: Switches, backend: str = "inductor") -> None:
+    """Set up the backbones as the switches say; `backend` is torch.compile's."""
+    for backbone in model.modules():
+        if isinstance(backbone, Backbone):
+            backbone.keep_less(switches.checkpoint)
+            backbone.compile_forward(backend if switches.compile else None)
+
+
 def _take_up(
     folder: Path, settings: TrainSettings, data: TrainData, model: Model, optimizer: torch.optim.Optimizer
 ) -> TrainState:
+    shares = settings.global_negatives or num_processes() == 1
     state = read_checkpoint(folder, settings.run_id, model, optimizer)
+    same_value_everywhere("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=num_processes())
+        return TrainState(settings.run_id, num_processes=num_processes(), shares_batches=shares)
     sampler = sampler_state(data.batches, state.step)
     if tuple(state.sampler) != tuple(sampler):
         raise ValueError(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed is another one; remove the folder to start again"
         )
-    if state.num_processes != num_processes() and not settings.global_negatives:
+    if state.num_processes != num_processes() and not (shares and state.shares_batches):
         raise ValueError(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: with "
-            " negatives of their own these are different trainings; start as many as before"
+            "negatives of their own these are different trainings; start as many as before"
         )
-    return state
+    return replace(state, num_processes=num_processes(), shares_batches=shares)
 
 
 def _advance(
@@ -165,10 +181,10 @@ def _advance(
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     """Return the stages and the loss of a step as the engine takes them, under the precision of the model's device."""
-    is_gpu = model.device.type == "cuda"
+    is_narrow = model.device.type == "cuda" and settings.switches.autocast
 
     def narrow() -> torch.autocast:
-        return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_gpu)
+        return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_narrow)
 
     def first(texts: Texts) -> Tensor:
         assert isinstance(model, ContextualModel), "only a contextual model is given context documents"

@@ -13,9 +13,14 @@ FIRST_STAGE = "first_stage_model."
 
 
 def build_optimizer(
-    model: nn.Module, *, learning_rate: float, weight_decay: float, first_stage_rate: float = 1.0
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    first_stage_rate: float = 1.0,
+    fused: bool = True,
 ) -> torch.optim.AdamW:
-    """Return AdamW over all weights of the model, fused where the device has it.
+    """Return AdamW over all weights of the model, in one kernel if `fused`.
 
     The first stage of a contextual model learns at `first_stage_rate` times the learning rate of the rest.
     """
@@ -27,7 +32,7 @@ def build_optimizer(
             {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay, "rate": rate},
             {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0, "rate": rate},
         ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=fused)
 
 
 def learning_rate_at(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:

@@ -77,6 +77,19 @@ def same_everywhere(weights: Iterable[Tensor]) -> None:
             dist.broadcast(weight.detach(), 0)
 
 
+def same_value_everywhere(what: str, value: str) -> None:
+    """ValueError, in every process, when they do not all have the same value; it names the first that differs."""
+    if not _together():
+        return
+    told: list[str] = [""] * num_processes()
+    dist.all_gather_object(told, value)
+    if differing := [number for number, other in enumerate(told) if other != told[0]]:
+        raise ValueError(
+            f"process {differing[0]} has another {what} than process 0 ({told[differing[0]]}, not {told[0]}): let all "
+            "nodes share one REPRO_HOME"
+        )
+
+
 def any_process(flag: bool, device: torch.device) -> bool:
     """Return whether the flag is up in any process."""
     if not _together():

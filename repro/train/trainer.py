@@ -32,6 +32,7 @@ from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, train
 from repro.train.metrics import read_metrics
 from repro.train.parallel import join_processes, num_processes
+from repro.train.switches import switches_here
 
 Model = Biencoder | ContextualModel
 Progress = Callable[[str], None]
@@ -98,6 +99,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     }
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
+    if settings.switches.words:
+        provenance["switches"] = list(settings.switches.words)
     if inputs.first_phase is not None:
         provenance["first_phase"] = training_id(inputs.first_phase.run)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
@@ -236,7 +239,7 @@ def settings_of(run: Run, num_batches: int) -> TrainSettings:
         "loss",
     )
     values: dict[str, Any] = {name: getattr(run, name) for name in fields}
-    values["nested_sizes"] = nested_widths(run)
+    values |= {"nested_sizes": nested_widths(run), "switches": switches_here()}
     return TrainSettings(run_id=training_id(run), num_steps=num_steps, global_negatives=num_processes() > 1, **values)
 
 

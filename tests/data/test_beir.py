@@ -55,10 +55,14 @@ def test_queries_of_other_splits_are_left_out(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("corpus.jsonl", '{"_id": "d1", "text": "a"}\n{"_id": broken\n', r"corpus\.jsonl, line 2: expected a JSON"),
+        ("corpus.jsonl", '{"_id": "d1", "text": "a"}\n{"_id": broken\n', r"corpus\.jsonl, line 2: no JSON"),
         ("corpus.jsonl", '{"text": "a"}\n', r"corpus\.jsonl, line 1"),
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl, line 1"),
-        ("corpus.jsonl", '{"_id": "d1"}\n{"_id": "d1"}\n', r"line 2: the id 'd1' is there twice"),
+        (
+            "corpus.jsonl",
+            '{"_id": "d1", "text": ""}\n{"_id": "d1", "text": ""}\n',
+            r"line 2: the id 'd1' is there twice",
+        ),
         ("corpus.jsonl", "", r"corpus\.jsonl is empty"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td9\t1\n", r"line 2: the document 'd9' is not in corpus"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n", r"line 2: the query 'q9' is not in queries"),

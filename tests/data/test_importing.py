@@ -7,7 +7,9 @@ import os
 import re
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from repro.data import filters
+from repro.data import pairs as pairs_module
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.lines import MAX_LINE_BYTES
+from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
-from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.pairs import Row, read_pairs, write_columns, write_pairs
 from repro.data.readers import Columns, read_foreign
+from repro.data.wording import normalise_all
 from repro.spec import check_fields
 from repro.storage import atomic
 
@@ -187,35 +193,80 @@ def test_a_pickle_that_would_run_code_is_not_read(tmp_path: Path) -> None:
     assert not (tmp_path / "exploded").exists()
 
 
-def imported_row_by_row(rows: list[dict[str, Any]], name: str) -> list[Row]:
-    """What an import keeps, decided one pair at a time with plain sets and the words of the rule."""
-    kept, seen = [], set[str]()
+def plain(text: str) -> str:
+    """The form in which two texts count as the same, by the words of its rule."""
+    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
+
+
+def imported_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[str]) -> tuple[list[Row], Counter[str]]:
+    """What an import keeps and counts, decided one pair at a time with plain sets and the words of the rule."""
+    kept, seen, counts = [], set[str](), Counter[str]()
     for number, row in enumerate(rows):
         query, document, domain = row["query"] or "", row["document"] or "", row["domain"] or ""
-        plain = [" ".join(re.findall(r"[^\W_]+", text.casefold())) for text in (query, document)]
-        if all(plain) and "\n".join(plain) not in seen:
-            seen.add("\n".join(plain))
+        both = [plain(query), plain(document)]
+        counts["empty"] += not all(both)
+        counts["evaluated"] += all(both) and bool(evaluated & set(both))
+        counts["repeated_pair"] += all(both) and not evaluated & set(both) and "\n".join(both) in seen
+        negatives = [text for text in row.get("negatives", []) if plain(text) not in ("", both[1])]
+        counts["negatives_taken_out"] += all(both) and len(row.get("negatives", [])) - len(negatives)
+        if all(both) and not evaluated & set(both) and "\n".join(both) not in seen:
+            seen.add("\n".join(both))
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
-            kept.append(Row(f"{name}:{number}:{digest}", query, document, domain or name, name))
-    return kept
+            kept.append(Row(f"{name}:{number}:{digest}", query, document, domain or name, name, tuple(negatives)))
+            counts["with_negatives"] += bool(negatives)
+            counts["query_is_document"] += both[0] == both[1]
+            counts["long_documents"] += len(document.split()) > 256
+    return kept, counts
+
+
+WORDS = ["Straße", "STRASSE", "a_b", "A b", "é", "It's", "x\ty", "", "Ⅷ ½", "café-2", "no", "İ", "日本 語", "b ", " ."]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_an_import_in_blocks_is_byte_for_byte_that_of_one_pair_after_another(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filters, "ROWS_PER_LOOK", 7)
-    words = ["Straße", "STRASSE", "a_b", "A b", "é", "It's", "x\ty", "", "Ⅷ ½", "café-2", "no", "İ", "日本 語"]
+    monkeypatch.setattr(importing, "PAIRS_PER_LOOK", 7)
     rng = np.random.default_rng(0)
-    rows = [
-        {"query": words[q], "document": f"{words[d]} {words[e]}", "domain": ["a", "", "b"][q % 3]}
-        for q, d, e in rng.integers(0, len(words), (400, 3))
+    rows: list[dict[str, Any]] = [
+        {"query": WORDS[q], "document": f"{WORDS[d]} {WORDS[e]}", "domain": ["a", "", "b"][q % 3]}
+        for q, d, e in rng.integers(0, len(WORDS), (400, 3))
     ]
-    expected = imported_row_by_row(rows, "mine")
-    found = imported(tmp_path, write(tmp_path / f"x{ending}", rows))
+    rows[9]["document"] = "long " * 300
+    if ending != ".csv":
+        for row in rows:
+            row["negatives"] = [WORDS[n] for n in rng.integers(0, len(WORDS), rng.integers(0, 4))]
+    judged = Retrieval("t", ("d",), ("no it's!",), ("q",), ("CAFÉ 2",), {"q": {"d": 1}})
+    expected, counts = imported_row_by_row(rows, "mine", {"no it s", "café 2"})
+    found = imported(tmp_path, write(tmp_path / f"x{ending}", rows), evaluated=[judged])
     assert 100 < found.num_kept == len(expected) < 400
+    assert found.counts == counts and min(counts.values()) >= (0 if ending == ".csv" else 1)
     write_pairs(tmp_path / "expected.arrow", expected, with_negatives=True)
     assert (found.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
+
+
+@given(st.lists(st.one_of(st.text(max_size=12), st.text("aB _.\t\0\x1f\x7f9é", max_size=12)), max_size=30))
+def test_texts_are_normalised_many_at_once_as_each_alone(texts: list[str]) -> None:
+    assert normalise_all(texts) == [plain(text) for text in texts]
+
+
+def test_more_texts_than_are_normalised_at_once_stay_in_order() -> None:
+    texts = [f" Text-{number}, " + "é" * (number % 3 == 0) for number in range(2500)]
+    assert normalise_all(texts) == [plain(text) for text in texts]
+
+
+@pytest.mark.parametrize("sizes", [[3, 0, 4], [20], [5, 5, 1], [1] * 12])
+def test_columns_in_blocks_of_any_length_are_written_as_rows_are(
+    tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs_module, "ROWS_PER_BATCH", 5)
+    rows = [Row(f"i{n}", f"q{n}", f"d{n}", "ab"[n % 2], "s", ("x",) * (n % 3)) for n in range(sum(sizes))]
+    write_pairs(tmp_path / "rows.arrow", rows, rows_per_batch=5, with_negatives=True)
+    bounds = np.cumsum([0, *sizes])
+    blocks = [rows[first:last] for first, last in pairwise(bounds.tolist())]
+    columns = [{name: [getattr(row, name) for row in block] for name in Row._fields} for block in blocks]
+    assert write_columns(tmp_path / "columns.arrow", columns) == len(rows)
+    assert (tmp_path / "columns.arrow").read_bytes() == (tmp_path / "rows.arrow").read_bytes()
 
 
 def test_a_disk_too_small_for_an_import_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

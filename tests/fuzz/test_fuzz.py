@@ -25,7 +25,7 @@ from typer.main import get_command
 
 from repro.cli.main import app
 from repro.cli.net import EXIT_BUG, guarded
-from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.beir import load_beir, load_suite, write_beir_folder, write_suite
 from repro.data.own.imported import bring, imported_named
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign, unpack
@@ -43,6 +43,7 @@ from repro.train.metrics import read_metrics
 from slurm.profiles import _read, _tables, profile_named
 from slurm.states import item_of_run
 from slurm.sweep import Submission, read_submissions
+from tests.fuzz.collections import small
 from tests.fuzz.damage import damaged_bytes, damaged_values, damaged_words
 
 pytestmark = pytest.mark.fuzz
@@ -68,10 +69,6 @@ def at_most(seconds: int) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-def small(name: str) -> Retrieval:
-    return Retrieval(name, ("d1", "d2"), ("one", "two"), ("q1",), ("what",), {"q1": {"d1": 1}})
 
 
 # ---- readers: how a good file is made in a folder, and how it is read

@@ -115,13 +115,13 @@ def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path: Path, num_
     model, weights = loaded(tmp_path, transductive_corpus_size=num_contexts)
     texts, contexts = batch(1), np.random.default_rng(0).normal(size=(num_contexts, 16))
     seen = []
-    real = model.second_stage_model.backbone.model.forward
+    real = model.second_stage_model.backbone.model.embeddings.forward
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         seen.append(kwargs["position_ids"][0].tolist())
         return real(*args, **kwargs)
 
-    model.second_stage_model.backbone.model.forward = spy
+    model.second_stage_model.backbone.model.embeddings.forward = spy
     found = run(model, texts, contexts)
     places = seen[0]
     assert places[:num_contexts] == [0] * num_contexts and places[num_contexts + 8] == num_contexts + 8

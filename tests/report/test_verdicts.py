@@ -10,6 +10,7 @@ import pytest
 
 from repro.claims.judge import Judgement
 from repro.report import artefacts as views
+from repro.report import verdicts as kept
 from repro.report.verdicts import source_digest
 from repro.spec import Claim, Experiment, Run, base, grid
 from repro.spec.identity import run_id
@@ -96,6 +97,24 @@ def test_a_record_that_changes_comes_or_goes_is_judged_anew(
     for path in verdicts_folder().iterdir():
         path.unlink()
     assert told == verdicts()
+
+
+def test_a_verb_looks_at_a_folder_once_and_keeps_what_it_judged_under_what_was_there(
+    folder: Path, times: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Path] = []
+    look = kept._look
+    monkeypatch.setattr(kept, "_look", lambda place: looks.append(place) or look(place))
+    first = verdicts()
+    looks.clear()
+    with kept.looking_once():
+        assert [verdicts(), verdicts()] == [first, first] and looks == [folder]
+        change_a_record(folder)  # by another process, in the midst of a verb
+        for path in verdicts_folder().iterdir():
+            path.unlink()
+        changed = verdicts()
+    assert changed != first and times() == 2
+    assert verdicts() == changed and times() == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A stand-in for execute() and stages_of(): real records, checkpoints and stages, but a training that only counts.
 
+Clusters may be made in shards; shard 2 waits for as long as there is a file home/hold-2.
+
 Each step takes STAND_IN_STEP_SECONDS, or no time once a file `fast` is in the home folder. A run of seed 13 fails until
 a file `mended` is there. What was done is told by lines in home/trace.
 """
@@ -8,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.storage.paths import home, local_records, run_folder
-from repro.storage.stages import Stage
+from repro.storage.stages import Part, Sharding, Stage
 from slurm.hooks import Hooks
 
 HOOKS = Hooks(execute="tests.slurm.stand_in:execute", stages_of="tests.slurm.stand_in:stages_of")
@@ -82,6 +84,19 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
 
         return build
 
+    def build_part(folder: Path, part: Part) -> None:
+        trace(f"shard {part.number} of {part.of}")
+        if (home() / f"break-shard-{part.number}").exists():
+            raise OSError(f"no room for shard {part.number}")
+        while (home() / f"hold-{part.number}").exists():
+            time.sleep(0.05)
+        (folder / "content").write_text("clusters"[part.span(len("clusters"))])
+
+    def join(folder: Path, parts: Sequence[Path]) -> None:
+        trace("join clusters")
+        (folder / "content").write_text("".join((part / "content").read_text() for part in parts))
+
     corpus = Stage("corpus", {"corpus": run.corpus}, make("corpus"))
-    clusters = Stage("clusters", {"size": run.cluster_size}, make("clusters"), (corpus,))
+    sharding = Sharding(build_part, join)
+    clusters = Stage("clusters", {"size": run.cluster_size}, make("clusters"), (corpus,), None, sharding)
     return (corpus, clusters) if run.sampler == "cluster" else (corpus,)

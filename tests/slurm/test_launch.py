@@ -171,7 +171,7 @@ def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: P
     tasks = tasks_of(RUNS, PROFILE, code={}, hooks=HOOKS)
     made = batches_of(tasks, max_array_size=3, num_at_once=2)
     assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
-        (1, 1, None), (3, 1, None), (3, 1, None), (2, 1, 0),
+        (1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3"),
     ]  # fmt: skip
 
 
@@ -179,13 +179,14 @@ def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: P
 def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
     tasks = tasks_of(runs, PROFILE, code={}, hooks=HOOKS)
-    arrays = [batch for batch in batches_of(tasks, max_array_size=3, num_at_once=num_at_once) if not batch.is_stage]
-    assert sorted(task.name for batch in arrays for task in batch.tasks) == sorted(
+    made = batches_of(tasks, max_array_size=3, num_at_once=num_at_once)
+    arrays = {batch.name: batch for batch in made if not batch.is_stage}
+    assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
         item_of_run(run).name for run in runs
     )
-    free = [batch for batch in arrays if batch.after is None]
+    free = [batch for batch in arrays.values() if not batch.after]
     assert sum(batch.num_at_once for batch in free) <= num_at_once
-    assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays if batch.after is not None)
+    assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays.values() if batch.after)
 
 
 def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only: Path) -> None:

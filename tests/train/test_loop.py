@@ -218,3 +218,53 @@ def test_two_processes_train_as_one_with_the_same_batch(tmp_path: Path) -> None:
     for alone, together in zip(lines(tmp_path / "one"), lines(tmp_path / "two"), strict=True):
         assert together.pop("batch") == alone.pop("batch") and together.pop("difficulty") == alone.pop("difficulty")
         assert together == pytest.approx(alone, rel=1e-6)
+
+
+def half_of_it(number: int, folder: Path, changes: dict[str, Any]) -> None:
+    """Two processes do three steps of a training and leave their checkpoint."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    asked: list[int] = []
+    with pytest.raises(Interrupted):
+        model = small_model(sequence_dropout=0.0).double()
+        run(folder, model, small_data(num_hard=2), should_stop=lambda: asked.append(1) or len(asked) == 3, **changes)
+    dist.destroy_process_group()
+
+
+@pytest.mark.enable_socket
+def test_a_shared_batch_is_taken_up_by_another_number_of_processes(tmp_path: Path) -> None:
+    alone, _ = run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
+    (tmp_path / "two").mkdir()
+    mp.start_processes(half_of_it, (tmp_path / "two", SHARED), nprocs=2, start_method="fork")
+    changes = SHARED | {"global_negatives": False}  # as one process has it
+    model, _ = run(tmp_path / "two", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **changes)
+    one, two = lines(tmp_path / "one"), lines(tmp_path / "two")
+    assert [line["batch"] for line in two] == [line["batch"] for line in one]
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-6, atol=1e-8, msg=name)
+
+
+@pytest.mark.enable_socket
+def test_batches_of_processes_own_are_not_taken_up_by_another_number(tmp_path: Path) -> None:
+    changes = SHARED | {"global_negatives": False}
+    mp.start_processes(half_of_it, (tmp_path, changes), nprocs=2, start_method="fork")
+    with pytest.raises(ValueError, match="is of 2 processes, now there are 1: with negatives of their own"):
+        run(tmp_path, small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **changes)
+
+
+def in_another_folder(number: int, folder: Path) -> None:
+    """The second of two processes does not see the checkpoint that the first goes on from."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/met", rank=number, world_size=2)
+    own = folder if number == 0 else folder / "elsewhere"
+    with pytest.raises(ValueError, match=r"process 1 has another checkpoint than process 0 \(none, not of step 3"):
+        run(own, small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
+    dist.destroy_process_group()
+
+
+@pytest.mark.enable_socket
+def test_processes_that_see_different_checkpoints_do_not_train(tmp_path: Path) -> None:
+    mp.start_processes(half_of_it, (tmp_path, SHARED), nprocs=2, start_method="fork")
+    mp.start_processes(in_another_folder, (tmp_path,), nprocs=2, start_method="fork")

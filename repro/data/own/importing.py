@@ -1,8 +1,8 @@
 """A reader's own corpus becomes training pairs: streamed, audited, written whole or not at all, with a plan of runs.
 
-1. Pairs are read one at a time. 2. Empty ones, repeated ones and ones with evaluated text are left out and counted;
-negatives that are the positive are taken out. 3. What stays is written to pairs.arrow, the counts to audit.json.
-4. The plan suggests a biencoder and a contextual model for that size.
+1. Pairs are read a block at a time and looked at column by column. 2. Empty ones, repeated ones and ones with evaluated
+text are left out and counted; negatives that are the positive are taken out. 3. What stays is written to pairs.arrow,
+the counts to audit.json. 4. The plan suggests a biencoder and a contextual model for that size.
 
 Memory: eight bytes a pair for finding repeats (sixteen while they are merged), and one batch of rows.
 """
@@ -16,14 +16,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, distinct_pairs, without_evaluated
-from repro.data.pairs import Row, write_pairs
+from repro.data.filters import EvaluatedTexts, pair_keys
+from repro.data.pairs import write_columns
 from repro.data.readers import ARCHIVES, Columns, Found, read_foreign, unpack
-from repro.data.wording import normalise
+from repro.data.repeats import SeenKeys
+from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
@@ -31,6 +33,7 @@ LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
+PAIRS_PER_LOOK = 8_192
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,12 @@ def import_corpus(
     with ExitStack() as stack:
         if source.is_file() and source.name.endswith(ARCHIVES):
             source = unpack(source, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        kept = without_evaluated(_clean(_rows(read_foreign(source, columns), name, counts), counts),
-                                 EvaluatedTexts(evaluated), counts)  # fmt: skip
         check_room(_size_of(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder))
-        rows = _noted(distinct_pairs(kept, counts), domains, counts)
-        num_kept = _write(part / PAIRS_FILE, rows, source, counts)
+        blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), counts, domains)
+        num_kept = write_columns(part / PAIRS_FILE, blocks)
+        if not num_kept:
+            raise ValueError(f"{source} gave no pair to train on: read {counts['read']}, left out {dict(counts)}")
         imported = Imported(folder, name, counts.pop("read"), num_kept, len(domains), dict(sorted(counts.items())))
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
@@ -142,47 +145,85 @@ def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
 
-def _rows(found: Iterable[Found], name: str, counts: Counter[str]) -> Iterator[Row]:
-    for number, pair in enumerate(found):
-        counts["read"] += 1
-        digest = hashlib.sha256(f"{pair.domain}\0{pair.query}\0{pair.document}".encode()).hexdigest()[:16]
-        domain = pair.domain or name
-        yield Row(f"{name}:{number}:{digest}", pair.query, pair.document, domain, name, pair.negatives)
+def _read_blocks(source: Path, columns: Columns | None) -> Iterator[list[Found]]:
+    found = read_foreign(source, columns)
+    return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
 
 
-def _clean(rows: Iterable[Row], counts: Counter[str]) -> Iterator[Row]:
-    for row in rows:
-        document = normalise(row.document)
-        if not normalise(row.query) or not document:
-            counts["empty"] += 1
-            continue
-        negatives = tuple(text for text in row.negatives if normalise(text) and normalise(text) != document)
-        counts["negatives_taken_out"] += len(row.negatives) - len(negatives)
-        yield row._replace(negatives=negatives)
+def _kept_columns(
+    blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, counts: Counter[str], domains: set[str]
+) -> Iterator[dict[str, list]]:
+    """Return the columns of the pairs that are kept, a block at a time; tells `counts` and `domains` of them."""
+    seen = SeenKeys()
+    for block in blocks:
+        first, counts["read"] = counts["read"], counts["read"] + len(block)
+        looked = Looked.at(block)
+        chosen = looked.kept(evaluated, seen, counts)
+        pairs = [block[place] for place in chosen]
+        found: dict[str, list[Any]] = {
+            "id": [f"{name}:{first + place}:{_digest(block[place])}" for place in chosen],
+            "query": [pair.query for pair in pairs],
+            "document": [pair.document for pair in pairs],
+            "domain": [pair.domain or name for pair in pairs],
+            "source": [name] * len(pairs),
+            "negatives": [looked.negatives[place] for place in chosen],
+        }
+        domains.update(found["domain"])
+        if chosen:
+            looked.note(chosen, found, counts)
+        yield found
 
 
-def _noted(rows: Iterable[Row], domains: set[str], counts: Counter[str]) -> Iterator[Row]:
-    for row in rows:
-        domains.add(row.domain)
-        counts["with_negatives"] += bool(row.negatives)
-        counts["query_is_document"] += normalise(row.query) == normalise(row.document)
+@dataclass(frozen=True)
+class Looked:
+    """A block of pairs as the rules see it: normalised texts, and the negatives that are none of the positive's."""
+
+    queries: list[str]
+    documents: list[str]
+    negatives: list[list[str]]
+    num_taken_out: list[int]
+
+    @classmethod
+    def at(cls, block: Sequence[Found]) -> Looked:
+        """Normalise the texts of a block, all of a side at once."""
+        queries = normalise_all([pair.query for pair in block])
+        documents = normalise_all([pair.document for pair in block])
+        plain = iter(normalise_all([text for pair in block for text in pair.negatives]))
+        negatives = [
+            [text for text in pair.negatives if next(plain) not in ("", document)] if pair.negatives else []
+            for pair, document in zip(block, documents, strict=True)
+        ]
+        lost = [len(pair.negatives) - len(left) for pair, left in zip(block, negatives, strict=True)]
+        return cls(queries, documents, negatives, lost)
+
+    def kept(self, evaluated: EvaluatedTexts, seen: SeenKeys, counts: Counter[str]) -> list[int]:
+        """Return the places of the pairs that are kept: none empty, none evaluated, none that came before."""
+        places = range(len(self.queries))
+        full = [place for place in places if self.queries[place] and self.documents[place]]
+        if len(full) < len(places):
+            counts["empty"] += len(places) - len(full)
+        if full:
+            counts["negatives_taken_out"] += sum(self.num_taken_out[place] for place in full)
+        fresh = [n for n in full if self.documents[n] not in evaluated and self.queries[n] not in evaluated]
+        if len(fresh) < len(full):
+            counts["evaluated"] += len(full) - len(fresh)
+        keys = pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
+        chosen = list(compress(fresh, seen.tell(keys).tolist()))
+        if fresh:
+            counts["repeated_pair"] += len(fresh) - len(chosen)
+        return chosen
+
+    def note(self, chosen: Sequence[int], found: Mapping[str, list], counts: Counter[str]) -> None:
+        """Count what its owner may want to know of the pairs that are kept."""
+        counts["with_negatives"] += sum(map(bool, found["negatives"]))
+        counts["query_is_document"] += sum(self.queries[place] == self.documents[place] for place in chosen)
         # so many words have at least as many characters and the spaces between them
-        is_long = len(row.document) > 2 * LONG_WORDS and len(row.document.split()) > LONG_WORDS
-        counts["long_documents"] += is_long
-        yield row
+        long = (text for text in found["document"] if len(text) > 2 * LONG_WORDS)
+        counts["long_documents"] += sum(len(text.split()) > LONG_WORDS for text in long)
 
 
-def _write(path: Path, rows: Iterator[Row], source: Path, counts: Counter[str]) -> int:
-    first = next(rows, None)
-    if first is None:
-        raise ValueError(f"{source} gave no pair to train on: read {counts['read']}, left out {dict(counts)}")
-
-    def all_rows() -> Iterator[Row]:
-        yield first
-        yield from rows
-
-    # the first pair may be one without negatives: the column is always there
-    return write_pairs(path, all_rows(), with_negatives=True)
+def _digest(pair: Found) -> str:
+    return hashlib.sha256(f"{pair.domain}\0{pair.query}\0{pair.document}".encode()).hexdigest()[:16]
 
 
 def _as_json(imported: Imported) -> dict[str, Any]:

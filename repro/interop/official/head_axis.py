@@ -25,6 +25,8 @@ from repro.model.texts import Texts
 class HeadAxisBackbone(Backbone):
     """NomicBERT with the twin's two peculiarities; the weights keep their names."""
 
+    packs = False
+
     def forward(self, texts: Texts) -> Tensor:
         """Return the states of texts alone, (N, S, D)."""
         return self._layers(self._words(texts) + self._types(), texts.mask_NS, num_contexts=0)

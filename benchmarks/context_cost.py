@@ -1,0 +1,115 @@
+"""Times a training step with context beside one without, in turns, and compares their ratio with the count of tokens.
+
+    python -m benchmarks.context_cost --scale desk
+
+By count, a text of T tokens behind C contexts and P soft prompts costs (T + C + P) / T of the text alone, and the first
+stage adds its documents. Two models of the scale, contextual and biencoder, are given the same texts: real ones, the
+scale's batch or `--batch-size`, with their own prompts. Forward and backward are timed, in seconds of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from repro.inputs.stages import StageGraph
+from repro.model.backbone import Backbone
+from repro.model.start import build_model
+from repro.model.texts import Texts, texts_from
+from repro.spec import base
+from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
+from repro.train.loss import info_nce
+from repro.train.trainer import config_of
+
+
+def stages_of_model(model: Any) -> Stages:
+    """Return the stages of a step of either architecture, with a plain loss."""
+    is_contextual = hasattr(model, "first_stage")
+    return Stages(
+        model.second_stage if is_contextual else lambda texts, contexts: model.embed_texts(texts),
+        lambda queries_QD, documents_MD: info_nce(queries_QD, documents_MD, temperature=0.02),
+        model.first_stage if is_contextual else None,
+    )
+
+
+def main() -> None:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="desk")
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--num-rounds", type=int, default=5)
+    parser.add_argument("--unpacked", action="store_true", help="also over transformers' own forward")
+    parser.add_argument("--write", type=Path, help="the record to put the row into")
+    asked = parser.parse_args()
+    run = base(asked.scale)
+    graph = StageGraph(run)
+    graph.corpus.build(print)
+    graph.selection.build(print)
+    pairs, batch_size = graph.selected_pairs(), asked.batch_size or run.batch_size
+    rows = np.random.default_rng(0).permutation(len(pairs))[:batch_size]
+    texts: dict[str, Texts] = {}
+    models = {}
+    for architecture in ("biencoder", "contextual"):
+        config = config_of(base(asked.scale, architecture=architecture))
+        models[architecture] = build_model(config, start=run.start, heads=run.heads).train()
+    for side in ("query", "document"):
+        texts[side] = texts_from(*models["biencoder"].tokenize(pairs.texts(side, rows), side).pad(range(batch_size)))
+    config = models["contextual"].config
+    contexts = texts["document"].rows(torch.arange(config.num_contexts) % batch_size)
+    steps = {
+        "biencoder": StepTexts(texts["query"], texts["document"]),
+        "contextual": StepTexts(texts["query"], texts["document"], contexts),
+    }
+    ways = (True, False) if asked.unpacked else (True,)
+    seconds = timed(models, steps, ways, asked.num_rounds)
+    for packs in ways:
+        keep(asked, batch_size, packs, seconds, count_of(steps["contextual"], config))
+
+
+def timed(models: dict, steps: dict, ways: tuple[bool, ...], num_rounds: int) -> dict[tuple[str, bool], float]:
+    """Return the median seconds of a step of each model each way; all take turns, after a round to warm up."""
+    seconds: dict[tuple[str, bool], list[float]] = {(name, packs): [] for packs in ways for name in models}
+    for _ in range(num_rounds + 1):
+        for (name, packs), each in seconds.items():
+            Backbone.packs = packs
+            models[name].zero_grad()
+            started = time.process_time()
+            add_gradients(stages_of_model(models[name]), steps[name], ChunkSizes())
+            each.append(time.process_time() - started)
+    return {key: statistics.median(each[1:]) for key, each in seconds.items()}
+
+
+def count_of(step: StepTexts, config: Any) -> float:
+    """Return what context costs by the count of tokens: both stages' over those of the texts alone."""
+    assert step.contexts is not None, "a contextual model's step has context documents"
+    num_texts = step.queries.num_texts + step.documents.num_texts
+    num_tokens = float(step.queries.mask_NS.sum() + step.documents.mask_NS.sum())
+    prefix = config.num_context_vectors + config.num_soft_prompts
+    return (num_tokens + num_texts * prefix + float(step.contexts.mask_NS.sum())) / num_tokens
+
+
+def keep(asked: Any, batch_size: int, packs: bool, seconds: dict, count: float) -> None:
+    """Print a row, and put it into the record in place of the same one."""
+    each = {name: round(seconds[name, packs], 4) for name in ("biencoder", "contextual")}
+    ratio = each["contextual"] / each["biencoder"]
+    key = {"scale": asked.scale, "batch_size": batch_size, "packed": packs}
+    row = {**key, **each, "ratio": round(ratio, 3), "by_count": round(count, 3), "over_count": round(ratio / count, 3)}
+    print(row, flush=True)
+    if asked.write:
+        told = json.loads(asked.write.read_text())["rows"] if asked.write.is_file() else []
+        every = [one for one in told if any(one[name] != value for name, value in key.items())]
+        every.append({**row, "num_threads": torch.get_num_threads(), "load_average": round(os.getloadavg()[0], 1)})
+        lines = ",\n".join(f"  {json.dumps(one)}" for one in every)
+        asked.write.write_text(f'{{"rows": [\n{lines}\n]}}\n')
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""A generated corpus goes through `repro launch` on the development cluster, killed three times on the way.
+
+    eval "$(slurm/dev-cluster.sh up)"
+    python -m benchmarks.launched --num-pairs 200000 --write benchmarks/launched.json
+
+Import; then jobs of Slurm for selection, tokens, embeddings (word vectors), keys (those three as arrays of shards),
+clusters, twenty training steps of the contextual model on two nodes, and its evaluation. SIGKILL ends a shard of the
+tokens, then the clusters, then the training at half of its steps; whenever Slurm's queue is empty, the same command is
+typed again. Broken off itself, it goes on where it was. The record has, of every job, the peak memory of its largest
+process (ru_maxrss, pages of mapped files included), its seconds, and how often it was begun. Killed processes are asked
+for their peak before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.generated_pairs import write_generated
+
+NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
+LOOK_EVERY_SECONDS = 2.0
+
+
+def main() -> None:
+    """Do it, and put the rows into the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num-pairs", type=int, default=200_000)
+    parser.add_argument("--home", type=Path, default=Path("/tmp/launched"), help="where all goes; nothing is removed")
+    parser.add_argument("--cluster-size", type=int, default=4096)
+    parser.add_argument("--num-shards", type=int, default=4)
+    parser.add_argument("--num-nodes", type=int, default=2, help="of the training")
+    parser.add_argument("--num-at-once", type=int, default=2, help="jobs at one time")
+    parser.add_argument("--write", type=Path, help="the record to put the rows into")
+    asked = parser.parse_args()
+    set_up(asked)
+    import_row = measured_import(asked)
+    run = run_of(asked)
+    (asked.home / "runs.json").write_text(json.dumps([asdict(run)]))
+    kill_three_times(run, asked)
+    launch_until_recorded(run, asked)
+    told = told_of(run, asked) | {"rows": [import_row, *rows_of(run)]}
+    print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
+    if asked.write:
+        keep(told, asked.write)
+
+
+def set_up(asked: argparse.Namespace) -> None:
+    """Make the folder, the profile and the generated file; let this process and its children find them."""
+    asked.home.mkdir(parents=True, exist_ok=True)
+    profiles = asked.home / "profiles.toml"
+    profiles.write_text(
+        f'[{PROFILE}]\nextends = "dev-cluster"\ntime_minutes = 1440\nmemory_gb = 0.5\n'
+        f"num_at_once = {asked.num_at_once}\nnum_shards = {asked.num_shards}\nnum_nodes = {asked.num_nodes}\n"
+        'setup = ["export GLOO_SOCKET_IFNAME=lo"]\n'
+    )
+    os.environ |= {"REPRO_HOME": str(asked.home / f"home-{asked.num_pairs}"), "REPRO_PROFILES": str(profiles)}
+    if subprocess.run(["scontrol", "ping"], capture_output=True, check=False).returncode:
+        raise SystemExit('Slurm does not answer; eval "$(slurm/dev-cluster.sh up)" starts one')
+    if not source_of(asked).is_file():
+        write_generated(source_of(asked), asked.num_pairs)
+
+
+def source_of(asked: argparse.Namespace) -> Path:
+    """Return where the generated file lies."""
+    return asked.home / f"pairs-{asked.num_pairs}.parquet"
+
+
+def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
+    """Import the file, unless it is; return the row."""
+    from repro.data.own.imported import is_imported
+
+    note = noted(asked, "import")
+    if is_imported(NAME):
+        return dict(json.loads(note.read_text()))
+    started = time.monotonic()
+    child = subprocess.Popen([sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME])
+    _, status, used = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"the import ended with status {status}")
+    note.write_text(json.dumps(row("import", time.monotonic() - started, used.ru_maxrss * 1024, 1)))
+    return dict(json.loads(note.read_text()))
+
+
+def noted(asked: argparse.Namespace, what: str) -> Path:
+    """Return the file in which is noted what was done before this was broken off."""
+    return asked.home / f"{what}-{asked.num_pairs}.json"
+
+
+def run_of(asked: argparse.Namespace) -> Any:
+    """Return a contextual run on the corpus, clusters and filter included."""
+    from repro.data.own.imported import imported_named
+    from repro.spec import base
+
+    corpus = imported_named(NAME).corpus
+    wanted = base("desk", corpus=corpus, suite=NAME, num_pairs=None, architecture="contextual", batch_size=512)
+    clustered = replace(wanted, sampler="cluster", packing="greedy", cluster_size=asked.cluster_size)
+    return replace(clustered, filter="surrogate", num_steps=NUM_STEPS, num_warmup_steps=2)
+
+
+def launch(asked: argparse.Namespace) -> None:
+    """Type the command."""
+    words = [sys.executable, "-m", "repro", "launch", str(asked.home / "runs.json"), "--scale", "desk"]
+    subprocess.run([*words, "--profile", PROFILE], check=True)
+
+
+def kill_three_times(run: Any, asked: argparse.Namespace) -> None:
+    """Launch, and kill what is to be killed once it is there, three times; note what was killed."""
+    from repro.inputs.stages import StageGraph
+    from repro.spec.identity import training_id
+    from repro.storage.paths import run_folder
+    from repro.storage.shards import shards_of
+    from slurm.states import item_of_run, item_of_stage
+
+    graph = StageGraph(run)
+    first_shards = [item_of_stage(shard) for shard in shards_of(graph.tokens, asked.num_shards)]
+    log, note = run_folder(training_id(run)) / "metrics.jsonl", noted(asked, "killed")
+    killed = json.loads(note.read_text()) if note.is_file() else []
+
+    def is_half_trained() -> bool:
+        return log.is_file() and len(log.read_text().splitlines()) >= NUM_STEPS // 2
+
+    victims: list[tuple[list[Any], Callable[[], bool]]] = [
+        (first_shards[1:], lambda: True),
+        ([item_of_stage(graph.clusters)], lambda: True),
+        ([item_of_run(run)], is_half_trained),
+    ]
+    for items, is_time in victims[len(killed) :]:
+        if one := kill_one_of(items, is_time, run, asked):
+            print(f"killed: {one}", flush=True)
+            note.write_text(json.dumps(killed := [*killed, one]))
+
+
+def kill_one_of(
+    items: list[Any], is_time: Callable[[], bool], run: Any, asked: argparse.Namespace
+) -> dict[str, Any] | None:
+    """Wait until one of the items is being worked on and it is time, and kill it; None when all ended before."""
+    from repro.storage.lease import look
+    from slurm.scheduler import queue
+    from slurm.status import statuses
+
+    while statuses([run])[0].state != "recorded":
+        for item in items:
+            owner = look(item.lease_folder)
+            if owner is not None and owner.is_alive and is_time():
+                time.sleep(1.0)  # into its work
+                peak = peak_of(owner.pid)
+                os.kill(owner.pid, signal.SIGKILL)
+                return {"item": item.name, "peak_mebibytes": peak}
+        if not queue():
+            launch(asked)
+        time.sleep(LOOK_EVERY_SECONDS)
+    return None
+
+
+def peak_of(pid: int) -> int | None:
+    """Return the most memory that a process has had so far, MiB; None when it has just ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), None)
+
+
+def launch_until_recorded(run: Any, asked: argparse.Namespace) -> None:
+    """Launch again when the queue is empty, and wait for the record; a failure ends this with its reason."""
+    from slurm.scheduler import queue
+    from slurm.status import statuses, why
+
+    while (status := statuses([run])[0]).state != "recorded":
+        if status.state in ("failed", "cancelled"):
+            raise SystemExit(json.dumps(why(run), indent=1, default=str))
+        if not queue():
+            launch(asked)
+        time.sleep(LOOK_EVERY_SECONDS)
+
+
+def rows_of(run: Any) -> Iterator[dict[str, Any]]:
+    """Return a row for every stage, shard and run, in the order in which they were begun."""
+    from repro.inputs.stages import stages_of
+    from repro.storage.lease import owners
+    from slurm.states import item_of_run, item_of_stage
+    from slurm.status import stage_item_named
+
+    items = [item_of_run(run)]
+    for stage in stages_of(run):
+        shards = sorted(stage.path.with_name(f"{stage.path.name}.shards").glob("*.building"))
+        items += [stage_item_named(f"{stage.title}.shards/{path.stem}") for path in shards]
+        items.append(item_of_stage(stage))
+    begun = [(owners(item.lease_folder), item) for item in items]
+    for history, item in sorted((each for each in begun if each[0]), key=lambda each: each[0][0].since):
+        last = item.read()
+        assert last is not None and last.state == "done", f"{item.name} is {last}"
+        yield row(item.name, last.at - history[-1].since, last.peak_bytes, len(history))
+
+
+def row(item: str, seconds: float, peak_bytes: int, times_begun: int) -> dict[str, Any]:
+    """Return one line of the record; seconds are those of the last time it was begun."""
+    peak = round(peak_bytes / 2**20)
+    return {"item": item, "seconds": round(seconds, 1), "peak_mebibytes": peak, "times_begun": times_begun}
+
+
+def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
+    """Return what the record says of the whole: how it was done, what was killed, and what came out."""
+    from repro.records.store import read_record
+    from repro.spec.identity import run_id, training_id
+    from repro.storage.paths import local_records, run_folder
+    from repro.train.metrics import read_metrics
+
+    steps = [line["step"] for line in read_metrics(run_folder(training_id(run)))]
+    assert steps == list(range(1, NUM_STEPS + 1)), f"steps {steps}"
+    record = read_record(local_records() / f"{run_id(run)}.json")
+    asked_for = {name: getattr(asked, name) for name in ("num_pairs", "cluster_size", "num_shards", "num_nodes")}
+    training = record.provenance["training"]
+    return asked_for | {
+        "num_pairs_trained_on": training["num_pairs"],
+        "killed": json.loads(noted(asked, "killed").read_text()),
+        "ndcg_at_10": record.metrics[f"{NAME}/mean/ndcg_at_10"],
+        "loss": record.metrics["loss"],
+        "load_average": round(os.getloadavg()[0], 1),
+        "processor": platform.processor() or platform.machine(),
+        "num_cores": os.cpu_count(),
+    }
+
+
+def keep(told: dict[str, Any], path: Path) -> None:
+    """Put the result into a record, in place of one of the same number of pairs."""
+    before = json.loads(path.read_text())["results"] if path.is_file() else []
+    kept = [one for one in before if one["num_pairs"] != told["num_pairs"]]
+    results = sorted([*kept, told], key=lambda one: one["num_pairs"])
+    path.write_text(json.dumps({"results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

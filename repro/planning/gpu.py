@@ -1,0 +1,181 @@
+"""What `doctor --gpu` tries, the first thing to type on a machine with one: each switch, then shapes of real trainings.
+
+1. A small model of each backbone gives vectors and gradients on the GPU as on the CPU, under each switch. 2. Ten steps
+of the contextual model at the shapes of `small` and `large`, on drawn tokens: memory, tokens a second. 3. K-means by
+FAISS on the GPU finds as good centroids as on the CPU. What was found is written to a record.
+
+Nothing here needs data or weights. Without a GPU it says so in one line; all but FAISS runs on a CPU as well, which is
+how it is tested: the numbers that a GPU gives were never seen where this was written.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
+from repro.model.texts import Texts
+from repro.planning.doctor import Finding
+from repro.records.provenance import code_identity, machine, versions
+from repro.spec import base
+from repro.storage.atomic import whole_file
+from repro.storage.paths import home
+from repro.train.feed import Feed
+from repro.train.gradcache import ChunkSizes, StepTexts, add_gradients
+from repro.train.loop import TrainSettings, memory_bytes, prepare, stages_for
+from repro.train.optimizer import build_optimizer
+from repro.train.switches import Switches, switches_from
+
+SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
+"""Words to try, each against float32 on the CPU; the last is what a training uses when nothing is said."""
+CLOSE, CLOSE_NARROW = 1e-3, 5e-2
+"""Largest difference between vectors of length 1, and share of the gradient's length; in float32 and in bfloat16."""
+NUM_STEPS = 10
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a training is tried: pairs of a batch, tokens of each text, texts that keep their graph at once."""
+
+    config: ModelConfig
+    batch_size: int
+    num_tokens: int
+    chunk: int = 512
+
+
+def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")) -> Iterator[Finding]:
+    """Give what was found, each as soon as it is known; a thing that fails is a finding with its reason."""
+    for backbone in ("nomic", "bert", "modernbert"):
+        for words in SWITCHES:
+            yield _tried(f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _equal(device, b, w))
+    for name in shapes:
+        yield _tried(f"ten steps of {name}", lambda one=name: _steps(shape_of(one), device))
+    yield _tried("FAISS", _faiss)
+
+
+def found_gpu() -> Finding:
+    """Say which GPU torch sees; not good without one."""
+    if not torch.cuda.is_available():
+        return Finding("gpu", False, f"torch {torch.__version__} sees none here: it takes a GPU and a build for it")
+    memory = torch.cuda.get_device_properties(0).total_memory / GIB
+    return Finding("gpu", True, f"{torch.cuda.get_device_name()}, {memory:.0f} GiB, torch {torch.__version__}")
+
+
+def write_findings(findings: Sequence[Finding]) -> Path:
+    """Write what was found, with versions and code, below the home; return where."""
+    path = home() / "doctor" / "gpu.json"
+    told = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": code_identity()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part:
+        part.write_text(json.dumps({**told, "machine": machine()}, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def shape_of(scale: str) -> Shape:
+    """Return the shape of a scale's contextual model; start weights are not needed, sizes are."""
+    run = base(scale, architecture="contextual")
+    sizes: dict[str, Any] = {name: getattr(run, name) for name in ("num_layers", "num_first_stage_layers", "hidden_size")}
+    more: dict[str, Any] = {name: getattr(run, name) for name in ("num_contexts", "num_soft_prompts", "backbone", "max_tokens")}
+    shared: dict[str, Any] = {"num_heads": run.hidden_size // 64, "intermediate_size": 4 * run.hidden_size}
+    return Shape(ModelConfig(architecture="contextual", **sizes, **more, **shared), run.batch_size, run.max_tokens)
+
+
+def _tried(what: str, look: Any) -> Finding:
+    try:
+        is_good, says = look()
+    except (RuntimeError, ImportError, AttributeError, AssertionError, ValueError) as error:
+        return Finding(what, False, str(error).splitlines()[0][:300])
+    return Finding(what, is_good, says)
+
+
+def _equal(device: torch.device, backbone: str, words: str) -> tuple[bool, str]:
+    """Compare vectors and gradients under these switches with those of float32 on the CPU."""
+    switches = switches_from(words)
+    reference, found = _gradient(torch.device("cpu"), backbone, Switches()), _gradient(device, backbone, switches)
+    allowed = CLOSE_NARROW if switches.autocast and device.type == "cuda" else CLOSE
+    apart = float((found[0] - reference[0]).abs().max())
+    share = float((found[1] - reference[1]).norm() / reference[1].norm())
+    return max(apart, share) <= allowed, f"vectors apart by {apart:.1e}, gradient by {share:.1e} of its length"
+
+
+def _gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:
+    """Return unit vectors (N, D) and the whole gradient of one step, on the CPU."""
+    config = ModelConfig(architecture="contextual", backbone=backbone, vocab_size=500, sequence_dropout=0.0)
+    shape = Shape(config, batch_size=24, num_tokens=17)
+    model, feed, settings = _training(shape, device, switches)
+    add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
+    with torch.no_grad():
+        second, contexts = feed.texts.queries, feed.texts.contexts
+        vectors_ND = torch.nn.functional.normalize(model(second, contexts).float(), dim=-1).cpu()
+    weights = [weight for weight in model.parameters() if weight.grad is not None]
+    return vectors_ND, torch.cat([weight.grad.to_dense().float().flatten().cpu() for weight in weights])
+
+
+def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
+    """Train a few steps on drawn tokens; return whether the loss stays a number, and what it cost."""
+    model, feed, settings = _training(shape, device, switches_from(""))
+    optimizer = build_optimizer(model, learning_rate=1e-5, weight_decay=0.01, fused=settings.switches.fused)
+    seconds, loss = [], torch.zeros(())
+    for _ in range(NUM_STEPS):
+        started = time.monotonic()
+        loss = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks).loss
+        for weight in model.parameters():
+            if weight.grad is not None and weight.grad.is_sparse:
+                weight.grad = weight.grad.to_dense()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        is_finite = bool(loss.isfinite())  # waits for the device
+        seconds.append(time.monotonic() - started)
+    num_tokens = 2 * shape.batch_size * shape.num_tokens
+    speed, memory = num_tokens / float(np.median(seconds)), memory_bytes(device) / GIB
+    return is_finite, f"loss {float(loss):.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most"
+
+
+def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
+    config, generator = shape.config, torch.Generator().manual_seed(0)
+    model: Biencoder | ContextualModel = build_model(config).to(device).train()
+    prepare(model, switches)
+
+    def drawn(num_texts: int) -> Texts:
+        lengths_N1 = torch.randint(3, shape.num_tokens + 1, (num_texts, 1), generator=generator)
+        mask_NS = (torch.arange(shape.num_tokens) < lengths_N1).long()
+        ids_NS = torch.randint(1, config.vocab_size, mask_NS.shape, generator=generator)
+        return Texts(ids_NS * mask_NS, mask_NS).to(device)
+
+    texts = StepTexts(drawn(shape.batch_size), drawn(shape.batch_size), drawn(config.num_contexts))
+    feed = Feed(texts, np.arange(shape.batch_size), shape.batch_size, None, None)
+    chunks = ChunkSizes(texts=shape.chunk, contexts=shape.chunk)
+    values: dict[str, Any] = {"seed": 0, "num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
+    return model, feed, TrainSettings(run_id="doctor", chunks=chunks, switches=switches, **values)
+
+
+def _faiss() -> tuple[bool, str]:
+    """Compare K-means on the GPU with that on the CPU, by how far points lie from their centroids."""
+    import faiss
+
+    points_ND = np.random.default_rng(0).standard_normal((100_000, 64), np.float32)
+    far, seconds = {}, {}
+    with suppress(AttributeError):
+        faiss.omp_set_num_threads(1)
+    if not faiss.get_num_gpus():
+        return False, f"faiss {faiss.__version__} sees no GPU: install faiss-gpu instead of faiss-cpu"
+    for name, gpu in (("CPU", False), ("GPU", True)):
+        started = time.monotonic()
+        kmeans = faiss.Kmeans(64, 256, niter=20, seed=0, gpu=gpu)
+        far[name] = float(kmeans.train(points_ND))
+        seconds[name] = time.monotonic() - started
+    error = far["GPU"] / far["CPU"]
+    return abs(error - 1) < 0.01, f"{seconds['GPU']:.1f} s, a core {seconds['CPU']:.1f} s; error {error:.3f} of its"

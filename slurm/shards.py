@@ -1,0 +1,28 @@
+"""How many shards a profile cuts the large stages of a run into: so many as it says, or by the pairs of each."""
+
+from __future__ import annotations
+
+from repro.data.own.imported import imported_named
+from repro.planning.stage_cost import pairs_of
+from repro.spec import Run
+from slurm.profiles import Profile
+
+
+def num_shards(run: Run, profile: Profile) -> int:
+    """Return into how many shards tokens, embeddings and keys of a run are cut; 1: they are made at once.
+
+    Where nobody knows the number of pairs before the corpus is made, as of mined corpora, which are small, it is 1.
+    """
+    if profile.num_shards:
+        return profile.num_shards
+    if profile.pairs_per_shard is None:
+        return 1
+    return max(1, -(-_pairs_at_most(run) // profile.pairs_per_shard))
+
+
+def _pairs_at_most(run: Run) -> int:
+    """Return the pairs that a run trains on, before anything is held out; 0 where that is not known yet."""
+    if "@" not in run.corpus:
+        return pairs_of(run)
+    num_imported = imported_named(run.corpus).found.num_kept
+    return min(num_imported, run.num_pairs or num_imported)

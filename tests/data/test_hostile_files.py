@@ -1,0 +1,126 @@
+"""What was found with files made up by hypothesis and by hand: taken in silence, or refused without their name."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.data.beir import load_beir, load_suite, write_beir_folder
+from repro.data.readers import read_foreign
+from repro.records.lookup import read_runs
+from repro.spec import base
+from repro.spec.identity import run_id, training_id
+from slurm.profiles import Profile
+from tests.fuzz.collections import small
+
+
+def jsonl(folder: Path, *lines: str) -> Path:
+    (folder / "x.jsonl").write_text("".join(line + "\n" for line in lines))
+    return folder / "x.jsonl"
+
+
+def corpus_with(folder: Path, line: str) -> Path:
+    write_beir_folder(folder / "x", small("x"))
+    with (folder / "x" / "corpus.jsonl").open("a") as file:
+        file.write(line + "\n")
+    return folder / "x"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"_id": "d3", "contents": "all of it"}', r'corpus.jsonl, line 3: .*"text"'),  # else every text is empty
+        ('{"_id": null, "text": "a"}', "corpus.jsonl, line 3"),  # else a document called None
+        ('{"_id": true, "text": "a"}', "corpus.jsonl, line 3"),
+        ('{"_id": [1], "text": "a"}', "corpus.jsonl, line 3"),
+        ('{"_id": "d3", "text": 0}', "corpus.jsonl, line 3"),  # else an empty text
+        ('{"_id": "d3", "text": false}', "corpus.jsonl, line 3"),
+        ('{"_id": "d3", "text": "\\ud800"}', "corpus.jsonl, line 3"),  # half a letter, which nothing can store
+        ('{"_id": ' + "9" * 5000 + ', "text": "a"}', "corpus.jsonl, line 3"),
+    ],
+)
+def test_a_document_without_a_text_or_a_name_is_refused(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_beir(corpus_with(tmp_path, line))
+
+
+def test_a_document_may_be_numbered_and_empty(tmp_path: Path) -> None:
+    found = load_beir(corpus_with(tmp_path, '{"_id": 3, "text": null}'))
+    assert (found.document_ids[2], found.documents[2]) == ("3", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"query": "a", "document": "\\udc00b"}', "line 1"),
+        ('{"query": "a", "document": ' + "9" * 5000 + "}", "line 1"),
+        ('{"query": "a", "document": "b", "domain": ["c"]}', "line 1.*domain"),
+        ('{"query": "a", "document": "b", "domain": true}', "line 1.*domain"),
+    ],
+)
+def test_a_pair_that_cannot_be_meant_is_refused_by_its_line(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"x.jsonl.*{words}"):
+        list(read_foreign(jsonl(tmp_path, line)))
+
+
+def test_a_domain_numbered_0_is_a_domain(tmp_path: Path) -> None:
+    lines = (json.dumps({"query": "a", "document": "b", "domain": domain}) for domain in (0, 1, "", None))
+    assert [one.domain for one in read_foreign(jsonl(tmp_path, *lines))] == ["0", "1", "", ""]
+
+
+@pytest.mark.parametrize("header", ["query,document,query", "query,document,negative_1,negative_1"])
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, header: str) -> None:
+    (tmp_path / "x.csv").write_text(f"{header}\n" + ",".join("abcd"[: header.count(",") + 1]) + "\n")
+    with pytest.raises(ValueError, match=r"x.csv, line 1: .*twice"):
+        list(read_foreign(tmp_path / "x.csv"))
+
+
+def test_a_parquet_file_with_text_that_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    bad = pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"query": bad, "document": ["a"]}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x.parquet"):
+        list(read_foreign(tmp_path / "x.parquet"))
+
+
+@pytest.mark.parametrize("rows", [[("a", "mean")], [("mean", "f")], [("a", "b"), ("b", "f")]])
+def test_a_suite_whose_scores_would_be_taken_for_means_is_refused_before_it_is_scored(
+    tmp_path: Path, rows: list[tuple[str, str]]
+) -> None:
+    for name, _ in rows:
+        write_beir_folder(tmp_path / name, small(name))
+    listed = [{"name": name, "family": family} for name, family in rows]
+    (tmp_path / "suite.json").write_text(json.dumps({"name": "zoo", "datasets": listed}))
+    with pytest.raises(ValueError, match=r"suite.json.*mean"):
+        load_suite(tmp_path)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True])
+def test_1_and_1_point_0_are_one_run(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([{"scale": "smoke", "first_stage_rate": value, "filter_margin": -0.0}]))
+    if value is True:
+        with pytest.raises(ValueError, match="first_stage_rate"):
+            read_runs(path)
+        return
+    same = base("smoke", first_stage_rate=1.0, filter_margin=0.0)
+    assert [run_id(run) for run in read_runs(path)] == [run_id(same)]
+    odd = replace(base("smoke", learning_rate=1), filter_margin=np.float64(-0.0))
+    assert training_id(odd) == training_id(base("smoke", learning_rate=1.0, filter_margin=0.0))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"memory_gb": -1}, {"memory_gb": float("nan")}, {"memory_gb": float("inf")}, {"gpus_per_run": -1},
+     {"max_requeues": -1}, {"stage_gpus": -2}, {"stage_cpus": 0}, {"stage_memory_gb": 0}, {"stage_time_minutes": 0},
+     {"warning_seconds": -5}, {"time_minutes": 10**12}],
+)  # fmt: skip
+def test_a_profile_asks_for_no_amount_that_nobody_has(values: dict[str, Any]) -> None:
+    [name] = values
+    with pytest.raises(ValueError, match=f"profile mine: {name}="):
+        Profile(name="mine", **values)

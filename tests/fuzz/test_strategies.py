@@ -1,0 +1,334 @@
+"""Readers of other people's files, asked with files that hypothesis makes up: what they take is what was written, or
+they refuse in an error that names the file.
+
+Files of records of known content are compared with that content; files of anything at all must be taken or refused.
+Twenty-five examples each with the other tests, from a fixed seed; `FUZZ=1 pytest -m fuzz` tries four hundred.
+"""
+
+import csv
+import json
+import math
+import os
+import string
+import struct
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from repro.data.beir import QRELS_HEADER, Retrieval, load_beir, load_suite, write_beir_folder
+from repro.data.readers import read_foreign
+from repro.evaluate.retrieval import read_run
+from repro.evaluate.trec import read_judgements
+from repro.interop.safe_weights import read_safetensors
+from repro.records.checks import content_digest
+from repro.records.lookup import read_runs
+from repro.records.store import read_record, write_record
+from repro.spec import base
+from repro.spec.identity import run_id
+from repro.spec.values import RANGES
+from repro.storage.json_files import short
+from slurm.profiles import _tables, profile_named
+
+pytestmark = pytest.mark.fuzz
+ALL = os.environ.get("FUZZ") == "1"
+tried = settings(
+    max_examples=400 if ALL else 25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+words = st.text(st.sampled_from(string.ascii_letters + string.digits + "_.:-ü"), min_size=1, max_size=8)
+plain = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts, st.sampled_from(["\ud800", "1", "nan"]))
+anything = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
+names_of_columns = st.sampled_from(
+    ["query", "document", "negatives", "negative_1", "domain", "anchor", "positive", "x"]
+)
+pairs = st.lists(st.tuples(texts, texts, st.lists(texts.filter(bool), max_size=3), words), min_size=1, max_size=5)
+
+
+def taken_or_refused(read: Callable[[], Any], named: Path) -> Any:
+    """What a reader gives; None when it refuses, in one error that names a file or folder it was given."""
+    try:
+        return read()
+    except (ValueError, OSError) as error:
+        assert str(named) in str(error), f"it does not say which file: {error!r}"
+        assert len(str(error)) < 5000 and not isinstance(error, UnicodeError), repr(error)
+        return None
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value)  # with NaN and lone surrogates, as other people's programs write them
+
+
+# ---- pairs
+
+
+@tried
+@given(pairs)
+def test_pairs_come_back_from_jsonl_as_they_were_written(tmp_path: Path, rows: list[Any]) -> None:
+    path = tmp_path / "x.jsonl"
+    lines = [{"query": q, "document": d, "negatives": n, "domain": domain} for q, d, n, domain in rows]
+    path.write_text(
+        "".join(json.dumps(line, ensure_ascii=len(line["query"]) % 2 == 0) + "\n" for line in lines), "utf-8"
+    )
+    assert [(one.query, one.document, list(one.negatives), one.domain) for one in read_foreign(path)] == rows
+
+
+@tried
+@given(pairs, st.sampled_from(["csv", "tsv"]), st.sampled_from(["\n", "\r\n"]))
+def test_pairs_come_back_from_tables_as_they_were_written(tmp_path: Path, rows: list[Any], kind: str, end: str) -> None:
+    path = tmp_path / f"x.{kind}"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # all quoted: else Python writes a lone carriage return as it stands, which then ends a line
+        writer = csv.writer(file, "unix", delimiter="\t" if kind == "tsv" else ",", lineterminator=end)
+        writer.writerow(["domain", "query", "document"])
+        writer.writerows([domain, query, document] for query, document, _, domain in rows)
+    assert [(one.query, one.document, one.domain) for one in read_foreign(path)] == [(q, d, n) for q, d, _, n in rows]
+
+
+@tried
+@given(pairs)
+def test_pairs_come_back_from_parquet_as_they_were_written(tmp_path: Path, rows: list[Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    queries, documents, negatives, domains = zip(*rows, strict=True)
+    table = {"query": queries, "document": documents, "negatives": negatives, "domain": domains}
+    kinds = {"negatives": pa.list_(pa.string())}
+    columns = {name: pa.array(list(values), kinds.get(name, pa.string())) for name, values in table.items()}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    found = read_foreign(tmp_path / "x.parquet")
+    assert [(one.query, one.document, list(one.negatives), one.domain) for one in found] == rows
+
+
+@tried
+@given(st.lists(anything | st.dictionaries(names_of_columns, anything), max_size=4))
+def test_lines_of_anything_give_texts_or_the_line_that_is_wrong(tmp_path: Path, rows: list[Any]) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(dumped(row) + "\n" for row in rows))
+    for found in taken_or_refused(lambda: list(read_foreign(path)), path) or ():
+        for text in (found.query, found.document, found.domain, *found.negatives):
+            text.encode()  # it can be stored
+        row = rows[int(found.place.rpartition(" ")[2]) - 1]
+        assert found.query in (row.get("query") or row.get("anchor") or "")
+        assert (found.domain == "") == (row.get("domain") in (None, ""))
+
+
+@tried
+@given(st.lists(names_of_columns, min_size=1, max_size=4), st.lists(st.lists(texts, max_size=4), max_size=4))
+def test_a_table_of_any_columns_never_mistakes_one_for_another(
+    tmp_path: Path, header: list[str], rows: list[list[str]]
+) -> None:
+    path = tmp_path / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    found = taken_or_refused(lambda: list(read_foreign(path)), path)
+    if found:
+        assert len({header.count(name) for name in ("query", "document", "domain", "negatives")} - {0, 1}) == 0
+        assert len(found) == len([row for row in rows if row])
+
+
+# ---- collections
+
+
+@st.composite
+def collections(draw: st.DrawFn) -> Retrieval:
+    documents = draw(st.dictionaries(words, texts.map(str.strip), min_size=1, max_size=5))
+    queries = draw(st.dictionaries(words, texts.map(str.strip), min_size=1, max_size=3))
+    grades = st.dictionaries(st.sampled_from(sorted(documents)), st.integers(-100, 1000), min_size=1)
+    judged = {query: draw(grades) | {min(documents): 1} for query in queries}
+    ids = (tuple(documents), tuple(documents.values()), tuple(queries), tuple(queries.values()))
+    return Retrieval("x", *ids, judged)
+
+
+@tried
+@given(collections())
+def test_a_collection_comes_back_as_it_was_written(tmp_path: Path, made: Retrieval) -> None:
+    write_beir_folder(tmp_path / "x", made)
+    assert load_beir(tmp_path / "x") == made
+
+
+lines_of_texts = st.lists(
+    anything | st.fixed_dictionaries({}, optional={"_id": anything, "text": anything, "title": anything}), max_size=3
+)
+
+
+@tried
+@given(lines_of_texts, lines_of_texts, st.lists(st.lists(plain.map(str), min_size=1, max_size=4), max_size=3))
+def test_a_folder_of_anything_is_a_collection_of_texts_or_refused(
+    tmp_path: Path, corpus: list[Any], queries: list[Any], judged: list[list[str]]
+) -> None:
+    folder = tmp_path / "x"
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.jsonl").write_text("".join(dumped(row) + "\n" for row in [{"_id": "d", "text": "a"}, *corpus]))
+    (folder / "queries.jsonl").write_text("".join(dumped(row) + "\n" for row in [{"_id": "q", "text": "a"}, *queries]))
+    lines = ["\t".join(row) for row in [list(QRELS_HEADER), ["q", "d", "1"], *judged]]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
+    found = taken_or_refused(lambda: load_beir(folder), folder)
+    if found is not None:
+        assert len(found.documents) == 1 + len(corpus)
+        for row, text, key in zip(corpus, found.documents[1:], found.document_ids[1:], strict=True):
+            assert isinstance(row["_id"], str | int) and not isinstance(row["_id"], bool) and key == str(row["_id"])
+            assert {"text", "title"} & set(row) and (row.get("text") or "").strip() in text
+            text.encode()
+
+
+@tried
+@given(st.fixed_dictionaries({"name": anything, "datasets": anything | st.lists(
+    st.fixed_dictionaries({"name": words | anything, "family": words | anything}), max_size=3)}))  # fmt: skip
+def test_a_suite_names_folders_inside_its_own_and_no_mean_twice(tmp_path: Path, content: Any) -> None:
+    for row in content["datasets"] if isinstance(content["datasets"], list) else ():
+        if isinstance(row, dict) and isinstance(row.get("name"), str) and row["name"].isalnum():
+            (tmp_path / row["name"]).mkdir(exist_ok=True)
+    (tmp_path / "suite.json").write_text(dumped(content))
+    found = taken_or_refused(lambda: load_suite(tmp_path), tmp_path)
+    if found is not None:
+        names, families = [one.name for one in found.datasets], {one.family for one in found.datasets} | {"mean"}
+        assert all(one.path.parent == tmp_path for one in found.datasets)
+        assert not families & set(names) and "mean" not in {one.family for one in found.datasets}
+        assert len(set(names)) == len(names) == len(content["datasets"])
+
+
+# ---- TREC
+
+
+spaces = st.sampled_from([" ", "\t", "  ", " \t"])
+
+
+@tried
+@given(st.dictionaries(words, st.dictionaries(words, st.floats(allow_nan=False, allow_infinity=False), min_size=1),
+                       min_size=1, max_size=3), spaces)  # fmt: skip
+def test_a_run_comes_back_as_it_was_written(tmp_path: Path, run: dict[str, dict[str, float]], space: str) -> None:
+    path = tmp_path / "x.run"
+    rows = [
+        [q, "Q0", d, str(rank), repr(s), "t"] for q, hits in run.items() for rank, (d, s) in enumerate(hits.items())
+    ]
+    path.write_text("".join(space.join(row) + "\n" for row in rows), encoding="utf-8")
+    assert read_run(path) == run
+
+
+@tried
+@given(st.lists(st.lists(words | plain.map(str), max_size=7), max_size=4), st.booleans())
+def test_lines_of_any_words_are_a_run_of_finite_scores_or_refused(
+    tmp_path: Path, rows: list[list[str]], is_run: bool
+) -> None:
+    path = tmp_path / "x.txt"
+    text = "\n".join(" ".join(row) for row in rows)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    found = taken_or_refused(lambda: (read_run if is_run else read_judgements)(path), path)
+    values = [value for hits in (found or {}).values() for value in hits.values()]
+    assert all(math.isfinite(value) for value in values)
+    assert len(values) <= len(text.splitlines())
+
+
+# ---- runs, profiles, weights, records
+
+
+@tried
+@given(
+    st.dictionaries(st.sampled_from(sorted(RANGES)) | words, anything | st.integers(0, 9) | st.floats(0, 2), max_size=3)
+)
+def test_a_file_of_runs_gives_runs_that_mean_the_same_when_they_are_written_again(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(dumped([{"scale": "smoke", **values}]))
+    found = taken_or_refused(lambda: read_runs(path), path)
+    for run in found or ():
+        path.write_text(json.dumps([asdict(run)]))
+        assert [run_id(one) for one in read_runs(path)] == [run_id(run)]
+        same = {
+            name: float(value) if isinstance(getattr(run, name), float) else value for name, value in values.items()
+        }
+        assert run_id(base("smoke", **same)) == run_id(run), "1 and 1.0 are one run"
+
+
+keys_of_profiles = st.sampled_from(
+    ["partition", "memory_gb", "time_minutes", "gpus_per_run", "max_requeues", "warning_seconds", "stage_cpus",
+     "stage_gpus", "stage_time_minutes", "stage_memory_gb", "num_at_once", "cpus_per_run", "setup", "sbatch"]
+)  # fmt: skip
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return "[]" if value is None else json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+@tried
+@given(st.dictionaries(keys_of_profiles, anything | st.integers(-3, 90) | st.floats(-3, 90) | words, max_size=4))
+def test_a_profile_asks_for_amounts_that_can_be_had_in_words_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("[mine]\n" + "".join(f"{k} = {toml(v)}\n" for k, v in values.items()), errors="surrogatepass")
+    monkeypatch.setenv("REPRO_PROFILES", str(path))
+    _tables.cache_clear()
+    try:
+        found = profile_named("mine")
+    except ValueError as error:
+        assert "mine" in str(error) or str(path) in str(error)
+        return
+    finally:
+        _tables.cache_clear()
+    numbers = [value for value in vars(found).values() if isinstance(value, int | float)]
+    assert all(math.isfinite(number) and 0 <= number < 10**9 for number in numbers)
+    assert "\n" not in "".join([found.partition, *found.setup, *map(str, found.sbatch.values())])
+
+
+kinds, sizes = st.sampled_from(["F32", "F16", "I64", "BOOL", "X"]), st.lists(st.integers(0, 3))
+offsets = st.lists(st.integers(0, 40), min_size=2, max_size=2)
+tensors = st.fixed_dictionaries(
+    {}, optional={"dtype": kinds | anything, "shape": sizes | anything, "data_offsets": offsets | anything}
+)
+
+
+@tried
+@given(st.dictionaries(words, tensors | anything, max_size=2), st.binary(max_size=48), st.integers(-2, 2))
+def test_weights_are_what_the_library_of_the_format_says_or_refused(
+    tmp_path: Path, header: dict[str, Any], data: bytes, off: int
+) -> None:
+    from safetensors.numpy import load
+
+    path, text = tmp_path / "x.safetensors", dumped(header).encode()
+    whole = struct.pack("<Q", max(0, len(text) + off)) + text + data
+    path.write_bytes(whole)
+    found = taken_or_refused(lambda: read_safetensors(path), path)
+    for name, tensor in (found or {}).items():
+        assert np.array_equal(tensor.numpy(), load(whole)[name].astype(np.float32))
+
+
+@tried
+@given(st.dictionaries(st.sampled_from(["metrics", "provenance", "exhibits", "run", "id", "format", "x"]), anything),
+       st.booleans())  # fmt: skip
+def test_a_record_is_believed_as_it_was_written_only_and_read_as_numbers_only(
+    tmp_path: Path, changes: dict[str, Any], is_forged: bool
+) -> None:
+    made = write_record(tmp_path, base("smoke", architecture="bm25"), metrics={"train/loss": 1.5},
+                        arrays={"train/loss": np.array([1.0, 2.0])}, provenance={"a": 1})  # fmt: skip
+    whole = json.loads(made.path.read_text())
+    content = whole | changes
+    if is_forged:
+        content["sha256"] = content_digest(content)
+    made.path.write_text(dumped(content))
+    found = taken_or_refused(lambda: read_record(made.path), made.path)
+    if found is not None:
+        assert all(type(value) in (int, float) and math.isfinite(value) for value in found.metrics.values())
+        assert is_forged or dumped(content) == dumped(whole)
+
+
+def test_a_long_value_is_cut_in_a_message() -> None:
+    assert len(short("x" * 10**6)) <= 80

@@ -1,0 +1,78 @@
+"""What was found by hand on the command line: a model of ours that is damaged, and words that were taken in silence."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from repro.data.beir import parse_grade, write_beir_folder
+from repro.interop.evaluating import Asked, evaluate_anything
+from repro.interop.places import to_device
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from tests.fuzz.collections import small
+
+
+def silent(line: str) -> None:
+    """Says nothing."""
+
+
+def saved(folder: Path) -> Path:
+    config = ModelConfig(architecture="biencoder", num_layers=1, num_first_stage_layers=1, hidden_size=16)
+    Biencoder(config).save_pretrained(folder)
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize("damage", ["header", "half", "pickle", "nan"])
+def test_a_damaged_model_of_ours_is_refused_by_its_file(tmp_path: Path, damage: str) -> None:
+    path = saved(tmp_path / "m")
+    whole = path.read_bytes()
+    if damage == "nan":
+        weights = load_file(path)
+        next(iter(weights.values())).view(-1)[0] = torch.nan
+        save_file(weights, path)
+    else:
+        path.write_bytes({"header": b"\x10" + bytes(7) + b"{}", "half": whole[:-9], "pickle": b"\x80\x04."}[damage])
+    with pytest.raises(ValueError, match=r"m/model.safetensors"):
+        Biencoder.from_pretrained(tmp_path / "m")
+
+
+@pytest.mark.parametrize("device", ["mars", "cpu:99", "meta", "", "cuda:77"])
+def test_a_device_that_computes_nothing_is_refused(device: str) -> None:
+    if device:
+        with pytest.raises(ValueError, match=f"device '{device}' is not on this machine"):
+            to_device(torch.nn.Linear(1, 1), device)  # type: ignore[arg-type]
+    else:
+        to_device(torch.nn.Linear(1, 1), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"device": "mars"}, "device 'mars'"),
+        ({"widths": "0,-3,x"}, "--width .*bm25 has no vectors"),
+    ],
+)
+def test_words_that_would_change_nothing_are_refused(tmp_path: Path, asked: dict[str, str], words: str) -> None:
+    write_beir_folder(tmp_path / "x", small("x"))
+    with pytest.raises(ValueError, match=words):
+        evaluate_anything(Asked(model="bm25", suite=str(tmp_path / "x"), **asked), tmp_path / "out", progress=silent)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "inside a file"])
+def test_a_folder_for_scores_that_can_be_none_is_refused_before_anything_is_scored(tmp_path: Path, kind: str) -> None:
+    write_beir_folder(tmp_path / "x", small("x"))
+    (tmp_path / "taken").write_text("mine")
+    said: list[str] = []
+    out = tmp_path / "taken" if kind == "file" else tmp_path / "taken" / "out"
+    with pytest.raises(ValueError, match=r"taken.* is no folder"):
+        evaluate_anything(Asked(model="bm25", suite=str(tmp_path / "x")), out, progress=said.append)
+    assert not said and (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_grade_that_is_too_large_is_told_so() -> None:
+    for text in ("1001", "1000000000", "9" * 60):
+        with pytest.raises(ValueError, match="from -100 to 1000"):
+            parse_grade(text)

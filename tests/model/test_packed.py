@@ -1,0 +1,109 @@
+"""Promises of packing: what transformers' own forward gives, in vectors and gradients, whatever the lengths."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.model import linear as linear_module
+from repro.model.backbone import Backbone
+from repro.model.linear import has_onednn, linear
+from repro.model.texts import Texts
+from tests.model.samples import WORDS, random_texts, small_model
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+PACKED_KINDS = ("bert", "nomic")
+
+
+def of_length(lengths: list[int]) -> Texts:
+    generator = torch.Generator().manual_seed(5)
+    mask_NS = (torch.arange(max(lengths) + 2)[None] < torch.tensor(lengths)[:, None]).long()
+    return Texts(torch.randint(1, WORDS, mask_NS.shape, generator=generator) * mask_NS, mask_NS)
+
+
+def both_ways(
+    monkeypatch: pytest.MonkeyPatch, texts: Texts, *, training: bool, **changes: object
+) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    """Vectors and gradients of both stages, with packing and without."""
+    found = []
+    for packs in (True, False):
+        monkeypatch.setattr(Backbone, "packs", packs)
+        model = small_model(**changes).train(training)
+        torch.manual_seed(1)  # which context slots are dropped
+        vectors_ND = model.second_stage(texts, model.first_stage(random_texts(6, seed=3)))
+        (vectors_ND**2).sum().backward()
+        dense = {name: weight.grad.to_dense() for name, weight in model.named_parameters() if weight.grad is not None}
+        found.append((vectors_ND.detach(), dense))
+    return found
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("num_soft_prompts", [0, 3])
+@pytest.mark.parametrize("backbone", PACKED_KINDS)
+@pytest.mark.parametrize("lengths", [[3, 9, 1, 3, 9, 7], [4, 4, 4], [2], [5, 4, 3, 2, 1]])
+def test_packed_texts_have_the_vectors_and_gradients_of_transformers_forward(
+    lengths: list[int], backbone: str, num_soft_prompts: int, training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"backbone": backbone, "num_soft_prompts": num_soft_prompts}
+    packed, plain = both_ways(monkeypatch, of_length(lengths), training=training, **changes)
+    torch.testing.assert_close(packed[0], plain[0], **CLOSE)
+    assert packed[1].keys() == plain[1].keys()
+    for name, gradient in plain[1].items():
+        torch.testing.assert_close(packed[1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("backbone", PACKED_KINDS)
+def test_packed_states_stand_where_their_tokens_do(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder, texts = small_model(backbone=backbone, architecture="biencoder").embedder, of_length([3, 1, 6, 3])
+    packed_NSD = embedder(texts)
+    monkeypatch.setattr(Backbone, "packs", False)
+    assert texts.ids_NS.shape[1] == 8, "two columns are padding for every text"
+    kept_NS = texts.mask_NS.bool()
+    torch.testing.assert_close(packed_NSD[kept_NS], embedder(texts)[kept_NS], **CLOSE)
+
+
+def test_packing_asks_nothing_of_transformers_forward_and_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for backbone in (*PACKED_KINDS, "modernbert"):
+        model = small_model(backbone=backbone)
+        for stage in (model.first_stage_model.embedder, model.second_stage_model.backbone):
+            stage.model.register_forward_hook(lambda *given, name=backbone: asked.append(name))
+        model.second_stage(random_texts(3), model.first_stage(random_texts(6)))
+    assert asked == ["modernbert", "modernbert"]
+
+
+def test_a_text_without_tokens_is_left_to_transformers_forward() -> None:
+    model, texts = small_model(backbone="bert", architecture="biencoder"), of_length([3, 1])
+    empty = Texts(texts.ids_NS, torch.cat([texts.mask_NS[:1], torch.zeros_like(texts.mask_NS[1:])]))
+    assert model(empty).isfinite().all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("num_rows", [1, 7, 300])
+def test_the_linear_layer_has_the_values_and_gradients_of_torchs(num_rows: int, bias: bool) -> None:
+    layer, found = nn.Linear(24, 40, bias=bias), []
+    for of in (lambda rows: linear(rows, layer), layer):
+        layer.zero_grad()
+        rows_TI = torch.randn(num_rows, 24, generator=torch.Generator().manual_seed(1), requires_grad=True)
+        rows_TO = of(rows_TI)
+        (rows_TO * torch.linspace(-1, 1, 40)).square().sum().backward()
+        assert rows_TI.grad is not None and layer.weight.grad is not None
+        gradients = [rows_TI.grad, layer.weight.grad, *([layer.bias.grad] if bias else [])]
+        found.append([rows_TO.detach(), *gradients])
+    assert has_onednn() == (linear_module.torch.backends.mkldnn.is_available())
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_other_types_and_autocast_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Tensor) -> Tensor:
+        raise AssertionError("not for this kernel")
+
+    monkeypatch.setattr(linear_module, "_product", refuse)
+    layer, rows_TI = nn.Linear(3, 2), torch.randn(4, 3)
+    assert linear(rows_TI.double(), layer.double()).dtype == torch.float64
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear(rows_TI, layer.float()).dtype == torch.bfloat16
+    with pytest.raises(AssertionError, match="kernel"):
+        linear(rows_TI, layer)

@@ -1,0 +1,96 @@
+"""What `doctor --gpu` tries, tried on a CPU: the switches change rounding only, and a thing that fails is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repro.model.config import ModelConfig
+from repro.planning import gpu
+from repro.planning.doctor import Finding
+from repro.train.switches import Switches, switches_from
+
+CPU = torch.device("cpu")
+TINY = gpu.Shape(ModelConfig(architecture="contextual", vocab_size=100, num_contexts=3), 4, 7, chunk=2)
+
+
+def test_words_set_switches_and_what_they_set_is_told() -> None:
+    assert switches_from("") == Switches() and switches_from("").words == ()
+    found = switches_from("compile no-fused checkpoint")
+    assert found == Switches(fused=False, compile=True, checkpoint=True)
+    assert set(found.words) == {"no-fused", "compile", "checkpoint"}
+    with pytest.raises(ValueError, match="REPRO_SWITCHES has 'bf16': it takes \\['autocast'"):
+        switches_from("bf16")
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count how often layers are computed in a step."""
+    calls, real = [], gpu.prepare
+
+    def prepare(model: Any, switches: Switches) -> None:
+        real(model, switches)
+        for module in model.modules():
+            if type(module).__name__ == "BertSelfAttention":
+                module.register_forward_hook(lambda *given: calls.append(1))
+
+    monkeypatch.setattr(gpu, "prepare", prepare)
+    return calls
+
+
+@pytest.mark.parametrize("backbone", ["nomic", "bert"])
+def test_checkpointed_layers_give_the_vectors_and_gradients_of_kept_ones(
+    backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = gpu._gradient(CPU, backbone, Switches())
+    calls = counting(monkeypatch)
+    found = gpu._gradient(CPU, backbone, Switches(checkpoint=True))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    # 2 layers: of 3 forwards (contexts, queries, documents) each again in backward; then 2 for the vectors, once
+    assert len(calls) == (2 * (3 * 2 + 2) if backbone == "bert" else 0)
+
+
+def test_a_compiled_forward_is_what_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict] = []
+
+    def fake(forward: Callable[..., Any], **words: Any) -> Callable[..., Any]:
+        return lambda *given, **named: calls.append(words) or forward(*given, **named)
+
+    monkeypatch.setattr(torch, "compile", fake)
+    is_good, says = gpu._equal(CPU, "bert", "compile no-fused")
+    assert is_good and "gradient by" in says
+    assert len(calls) == 5 and all(one == {"dynamic": True, "backend": "inductor"} for one in calls)
+
+
+def test_a_difference_that_is_more_than_rounding_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = iter([(torch.zeros(2, 2), torch.ones(9)), (torch.zeros(2, 2), torch.ones(9) * 1.1)])
+    monkeypatch.setattr(gpu, "_gradient", lambda *words: next(given))
+    assert not gpu._equal(CPU, "bert", "")[0]
+
+
+def test_steps_are_trained_and_their_cost_is_told() -> None:
+    is_good, says = gpu._steps(TINY, CPU)
+    assert is_good and "tokens/s" in says
+
+
+def test_shapes_are_those_of_their_scales() -> None:
+    small = gpu.shape_of("small")
+    assert (small.config.hidden_size, small.config.num_layers, small.batch_size, small.num_tokens) == (768, 6, 512, 64)
+
+
+def test_what_fails_is_a_finding_with_its_reason() -> None:
+    def look() -> tuple[bool, str]:
+        raise RuntimeError("out of memory\nand more")
+
+    assert gpu._tried("ten steps", look) == Finding("ten steps", False, "out of memory")
+
+
+def test_without_a_gpu_one_line_says_so_and_findings_are_written(own_home: Path) -> None:
+    assert torch.cuda.is_available() or not gpu.found_gpu().good
+    path = gpu.write_findings([Finding("a", True, "b")])
+    assert json.loads(path.read_text())["findings"] == [{"what": "a", "good": True, "says": "b"}]

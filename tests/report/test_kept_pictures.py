@@ -1,0 +1,71 @@
+"""A kept picture is the one that drawing again would give; whatever decides or touches it makes it drawn again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.cli import pictures
+from repro.report import kept_pictures
+from repro.report.kept_pictures import kept_picture
+from repro.storage.paths import figures_folder
+
+ROWS = [{"series": "a", "seed": seed, "x": x, "y": x * 0.5 + seed} for x in (1, 2, 4) for seed in (0, 1)]
+PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", "y_label": "y", "title": "by hand"}
+
+
+def drawn(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
+    return pictures.drawn_once(rows, "a", picture, with_png=with_png)
+
+
+@pytest.fixture
+def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    import figures.draw
+
+    found: list[Path] = []
+    draw = figures.draw.draw
+    monkeypatch.setattr(
+        "figures.draw.draw", lambda rows, path, *a, **k: found.append(path) or draw(rows, path, *a, **k)
+    )
+    return found
+
+
+def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_drawn: list[Path]) -> None:
+    first = drawn().read_bytes()
+    assert drawn().read_bytes() == first and len(times_drawn) == 1
+    kept_picture(figures_folder() / "a", ROWS, PICTURE).note.unlink()
+    assert drawn().read_bytes() == first and len(times_drawn) == 2
+
+
+@pytest.mark.parametrize("touched", ["a.svg", "a.csv", "a.drawn.json"])
+@pytest.mark.parametrize("how", ["edited", "gone"])
+def test_a_file_that_was_touched_is_drawn_again(touched: str, how: str, times_drawn: list[Path]) -> None:
+    whole = drawn().read_bytes()
+    path = figures_folder() / touched
+    path.unlink() if how == "gone" else path.write_text("[]")
+    assert drawn().read_bytes() == whole and len(times_drawn) == 2
+    assert (figures_folder() / "a.csv").read_text().startswith("series,")
+
+
+def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = [kept_picture(tmp_path, ROWS, PICTURE).key]
+    keys.append(kept_picture(tmp_path, [*ROWS[1:], ROWS[0]], PICTURE).key)
+    keys.append(kept_picture(tmp_path, [ROWS[0] | {"y": float("nan")}, *ROWS[1:]], PICTURE).key)
+    keys.append(kept_picture(tmp_path, ROWS, PICTURE | {"title": "another"}).key)
+    (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9")
+    keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
+    monkeypatch.setattr(kept_pictures, "_versions", lambda: {"matplotlib": "0"})
+    keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
+    monkeypatch.setattr(kept_pictures, "source_digest", lambda folders: "another")
+    keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: list[Path]) -> None:
+    drawn()
+    drawn(with_png=True)
+    assert (figures_folder() / "a.png").is_file() and len(times_drawn) == 2
+    drawn(with_png=True)
+    drawn()
+    assert len(times_drawn) == 2

@@ -1,0 +1,248 @@
+"""A run on several nodes: the numbers of one process, nodes that differ are refused, and none is left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from repro.execute import execute
+from repro.inputs.stages import stages_of
+from repro.records.store import read_record
+from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.storage.lease import acquire
+from repro.storage.paths import CHECKOUT, local_records, run_folder
+from repro.train.metrics import read_metrics
+from slurm import nodes
+from slurm.job import Job
+from slurm.launch import Launch, batches_of
+from slurm.nodes import attempt_of, call_meeting, join_meeting, leading
+from slurm.profiles import Profile, profile_named
+from slurm.ranks import follow
+from slurm.signals import Stop, Stopped
+from slurm.start import LaunchOptions, start
+from slurm.states import JobState, item_of_run
+from slurm.status import statuses, why
+from slurm.sweep import tasks_of
+from tests.slurm.stand_in import HOOKS
+
+pytestmark = pytest.mark.enable_socket  # loopback only
+
+RUN = base("smoke", num_steps=6)
+TWO_NODES = Job(run=asdict(RUN), num_nodes=2)
+HERE = JobState(state="running", job_id="77")
+
+
+@pytest.fixture(autouse=True)
+def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both nodes are this machine; their processes share the cores of one, and a lost one is noticed soon."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+
+FOLLOWER = """
+import json, sys
+from slurm.ranks import follow
+from slurm.signals import Stop, listening
+stop = Stop()
+with listening(stop):
+    follow(json.loads(sys.argv[1]), stop, "77", 1)
+"""
+
+
+def second_node(job: Job, home: Path | None = None) -> subprocess.Popen[str]:
+    """The other node, in a process of its own."""
+    env = os.environ | {"PYTHONPATH": str(CHECKOUT)} | ({"REPRO_HOME": str(home)} if home else {})
+    words = [sys.executable, "-c", FOLLOWER, json.dumps(asdict(job))]
+    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def first_node(job: Job, stop: Stop) -> str:
+    """The first node, in this process, as a job of Slurm does it."""
+    with leading(asdict(job), attempt_of("77")):
+        return job(stop, where=HERE)
+
+
+def compared(found: list[dict], expected: list[dict]) -> None:
+    """The same batches in the same order, and losses that differ by rounding."""
+    assert [line["step"] for line in found] == [line["step"] for line in expected]
+    assert [line["batch"] for line in found] == [line["batch"] for line in expected]
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
+
+
+def wait_for_steps(run: Run, number: int, seconds: float = 240) -> None:
+    """Waits until a training has done so many steps."""
+    deadline = time.monotonic() + seconds
+    while len(read_metrics(run_folder(run_id(run)))) < number:
+        assert time.monotonic() < deadline, why(run)
+        time.sleep(0.05)
+
+
+def test_two_nodes_give_the_numbers_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = execute(RUN, progress=lambda line: None)
+    expected = read_metrics(run_folder(run_id(RUN)))
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
+    other = second_node(TWO_NODES)
+    assert first_node(TWO_NODES, Stop()) == "done"
+    said = other.communicate(timeout=60)[0]
+    assert other.returncode == 0, said
+    compared(read_metrics(run_folder(run_id(RUN))), expected)
+    together = read_record(local_records() / f"{run_id(RUN)}.json")
+    name = f"{RUN.suite}/mean/ndcg_at_10"
+    assert together.metrics[name] == pytest.approx(alone.metrics[name], abs=0.02)
+
+
+@pytest.mark.slow
+def test_what_two_nodes_began_one_process_ends_with_the_same_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = replace(RUN, num_steps=60)
+    execute(run, progress=lambda line: None)
+    expected = read_metrics(run_folder(run_id(run)))
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
+    job, stop = Job(run=asdict(run), num_nodes=2), Stop()
+    other = second_node(job)
+
+    def end_soon() -> None:
+        wait_for_steps(run, 3)
+        stop.reason = "told to end"
+
+    asking = threading.Thread(target=end_soon)
+    asking.start()
+    with pytest.raises(Stopped):
+        first_node(job, stop)
+    asking.join()
+    said = other.communicate(timeout=60)[0]
+    assert other.returncode == 0, said
+    num_done = len(read_metrics(run_folder(run_id(run))))
+    assert 3 <= num_done < 60
+    assert Job(run=asdict(run))(Stop(), where=HERE) == "done"
+    compared(read_metrics(run_folder(run_id(run))), expected)
+
+
+@pytest.fixture
+def held() -> Iterator[None]:
+    """The lease of the run, as the first node has it."""
+    lease = acquire(item_of_run(RUN).lease_folder, note={"job_id": "77"})
+    assert lease is not None
+    with lease:
+        yield
+
+
+def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    """Does something in a thread; gives it, and what came of it."""
+    came: list[object] = []
+
+    def do() -> None:
+        try:
+            came.append(work())
+        except ValueError as error:
+            came.append(error)
+
+    thread = threading.Thread(target=do)
+    thread.start()
+    return thread, came
+
+
+def test_a_node_that_sees_other_files_is_refused_before_anything_starts(
+    held: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stage in stages_of(RUN):
+        stage.build(lambda line: None)
+    job, attempt = asdict(TWO_NODES), attempt_of("77")
+    seen = nodes.what_is_seen(job)
+    [tokens] = [name for name in seen if name.startswith("stage tokens")]
+    thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
+    with monkeypatch.context() as patch:
+        patch.setattr(nodes, "what_is_seen", lambda job: seen | {tokens: "0123456789abcdef"})
+        leaving, _ = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
+        thread.join(60)
+    [error] = came
+    assert f"sees another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
+    assert "node 1 (" in str(error)
+    with leading(job, attempt):
+        pass
+    leaving.join(60)
+    assert not leaving.is_alive()
+
+
+def test_a_damaged_file_on_another_node_is_named_by_the_first(held: None) -> None:
+    for stage in stages_of(RUN):
+        stage.build(lambda line: None)
+    job, attempt = asdict(TWO_NODES), attempt_of("77")
+    thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
+    while not list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")):
+        time.sleep(0.05)
+    [ids] = run_folder(run_id(RUN)).parents[1].glob("stages/tokens/*/query/ids.npy")
+    ids.write_bytes(ids.read_bytes() + b"x")
+    with pytest.raises(ValueError, match=r"ids\.npy is not the file that was made"):
+        join_meeting(job, 1, attempt, Stop())
+    thread.join(60)
+    assert "node 1 (" in str(came[0])
+    assert "ids.npy is not the file that was made" in str(came[0])
+
+
+def test_a_node_that_does_not_come_or_hears_nothing_says_so(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.2")
+    with pytest.raises(ValueError, match=r"node 1 of 2 did not come within 0 s: every node must see"):
+        call_meeting(asdict(TWO_NODES), "77.0", Stop())
+    with pytest.raises(ValueError, match=r"node 1: no word of the first node within 0 s; do both see"):
+        join_meeting(asdict(TWO_NODES), 1, "78.0", Stop())
+
+
+def test_another_node_leaves_when_the_first_has_ended_without_a_meeting() -> None:
+    job = asdict(TWO_NODES)
+    with pytest.raises(RuntimeError), leading(job, attempt_of("77")):
+        raise RuntimeError("it could not even begin")
+    follow(job, Stop(), "77", 1)
+
+
+def test_a_batch_that_cannot_be_shared_is_refused_before_anything_is_submitted() -> None:
+    site = Profile(name="site", num_nodes=3, processes_per_run=2)
+    with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
+        tasks_of([replace(RUN, batch_size=16)], site, code={}, hooks=HOOKS)
+
+
+def test_a_script_asks_for_the_nodes_for_runs_and_one_for_stages() -> None:
+    site = Profile(name="site", num_nodes=2, processes_per_run=2)
+    tasks = tasks_of([RUN], site, code={}, hooks=HOOKS)
+    made = dict(Launch(site, "test").scripts(batches_of(tasks, max_array_size=9, num_at_once=9)))
+    *stages, runs = made.values()
+    assert "#SBATCH --nodes=2\n" in runs
+    assert "#SBATCH --ntasks-per-node=1\n" in runs
+    assert all("#SBATCH --nodes=1\n" in script for script in stages)
+    with pytest.raises(ValueError, match="num_nodes=2 needs on='slurm'"):
+        Profile(name="here", on="local", num_nodes=2)
+
+
+@pytest.mark.slurm
+def test_two_nodes_of_a_cluster_train_one_run_and_go_on_after_a_requeue(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR")
+    run = replace(RUN, num_steps=60)
+    lines: list[str] = []
+    site = replace(profile_named("dev-cluster"), memory_gb=0.5, num_nodes=2, setup=("export GLOO_SOCKET_IFNAME=lo",))
+    start([run], site, sweep="test", options=LaunchOptions(), progress=lines.append)
+    wait_for_steps(run, 3)
+    [status] = statuses([run])
+    subprocess.run(["scancel", "--signal=USR2", status.job_id], check=True)
+    deadline = time.monotonic() + 300
+    while statuses([run])[0].state != "recorded":
+        assert time.monotonic() < deadline, why(run)
+        time.sleep(0.2)
+    assert statuses([run])[0].num_interruptions == 1
+    found = read_metrics(run_folder(run_id(run)))
+    logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{status.job_id}_*out"))
+    assert logs == ["0_log.out", "1_log.out"], "each node has a log"
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "alone"))
+    execute(run, progress=lambda line: None)
+    compared(found, read_metrics(run_folder(run_id(run))))

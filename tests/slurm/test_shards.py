@@ -1,0 +1,186 @@
+"""Stages in shards, as jobs: one shard a task, a killed or failed one the only one done again, and every verb tells."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.inputs.stages import StageGraph
+from repro.planning.plan import IN_SHARDS, make_plan
+from repro.spec import Run, base
+from repro.storage.lease import look
+from repro.storage.shards import shards_of
+from repro.storage.stages import Stage
+from slurm.launch import batches_of
+from slurm.profiles import Profile, profile_named
+from slurm.prune import leftovers
+from slurm.shards import num_shards
+from slurm.start import LaunchOptions, scripts, start
+from slurm.states import item_of_stage
+from slurm.status import Snapshot, statuses, why
+from slurm.sweep import read_submissions, tasks_of
+from tests.slurm.stand_in import HOOKS, stages_of, traced
+
+HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
+SITE = Profile(name="site", num_at_once=4, num_shards=5)
+RUN = base("smoke", num_steps=3, sampler="cluster", cluster_size=8)
+
+
+def clusters() -> Stage:
+    """The stage that is made in shards."""
+    return stages_of(RUN)[1]
+
+
+def launch(*runs: Run, profile: Profile = HERE, retry: bool = False) -> list[str]:
+    """Launches in this process; gives what was reported."""
+    lines: list[str] = []
+    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    return lines
+
+
+def until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Waits for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, [traced(), why(RUN)]
+        time.sleep(0.1)
+
+
+def test_the_local_queue_makes_each_shard_once_and_joins_them() -> None:
+    launch(RUN)
+    assert [status.state for status in statuses([RUN])] == ["recorded"]
+    told = traced()
+    assert sorted(line for line in told if line.startswith("shard")) == [f"shard {n} of 3" for n in (1, 2, 3)]
+    assert told.index("build corpus") < min(told.index(f"shard {n} of 3") for n in (1, 2, 3))
+    assert told.index("join clusters") > max(told.index(f"shard {n} of 3") for n in (1, 2, 3))
+    assert "build clusters" not in told
+    assert (clusters().path / "content").read_text() == "clusters"
+    assert not list(leftovers([]))
+
+
+def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_home: Path) -> None:
+    own_home.mkdir()
+    (own_home / "break-shard-2").touch()
+    launch(RUN)
+    [status] = statuses([RUN])
+    assert status.state == "failed"
+    assert "shards/2-of-3 failed: OSError: no room for shard 2" in status.reason
+    [line] = why(RUN)["stages"]
+    assert line.startswith(f"{clusters().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2")
+    (own_home / "break-shard-2").unlink()
+    before = traced()
+    assert launch(RUN) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
+    launch(RUN, retry=True)
+    assert traced()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
+    assert [status.state for status in statuses([RUN])] == ["recorded"]
+
+
+def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
+    tasks = tasks_of([RUN, replace(RUN, seed=1)], SITE, code={}, hooks=HOOKS)
+    made = batches_of(tasks, max_array_size=1000, num_at_once=4)
+    title = clusters().title
+    assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
+        (stages_of(RUN)[0].title, 1, 1), (f"shards 1 of 1 of {title}", 5, 4), (title, 1, 1), ("runs 1 of 1", 2, 4),
+    ]  # fmt: skip
+    cut = batches_of(tasks, max_array_size=2, num_at_once=2)
+    shards = [batch for batch in cut if batch.name.startswith("shards")]
+    assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in shards] == [
+        (2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}"),
+    ]  # fmt: skip
+
+
+def test_the_scripts_wait_for_one_another_in_the_right_order(own_home: Path) -> None:
+    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+    corpus, shards, whole, runs = (text for _, text in shown)
+    names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in shown]
+    assert "--dependency" not in corpus
+    assert "#SBATCH --array=0-4%4\n" in shards
+    assert f"#SBATCH --dependency=afterok:{names[0]}\n" in shards
+    assert f"#SBATCH --dependency=afterok:{names[0]}:{names[1]}\n" in whole
+    assert "--array" not in whole
+    assert names[2] in runs
+
+
+def test_only_missing_shards_are_tasks() -> None:
+    stages_of(RUN)[0].build()
+    shards = shards_of(clusters(), 5)
+    for number in (0, 3):
+        shards[number].build()
+    tasks = tasks_of([RUN], SITE, code={}, hooks=HOOKS)
+    assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [clusters().title]
+    assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
+    assert tasks[-2].job.num_shards == 5
+
+
+def test_one_shard_is_what_a_profile_without_the_word_means() -> None:
+    assert num_shards(RUN, Profile(name="p")) == 1
+    tasks = tasks_of([RUN], Profile(name="p"), code={}, hooks=HOOKS)
+    assert [task.name for task in tasks[:2]] == [stage.title for stage in stages_of(RUN)]
+    assert all(task.job.num_shards == 1 for task in tasks)
+
+
+@pytest.mark.parametrize(("pairs", "expected"), [(240, 1), (239, 2), (100, 3), (1, 240)])
+def test_pairs_a_shard_give_the_number_of_shards(pairs: int, expected: int) -> None:
+    assert num_shards(RUN, Profile(name="p", pairs_per_shard=pairs)) == expected
+    assert num_shards(replace(RUN, num_pairs=16), Profile(name="p", pairs_per_shard=8)) == 2
+
+
+def test_a_profile_that_says_both_or_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="num_shards=2 and pairs_per_shard=5 both say how many"):
+        Profile(name="p", num_shards=2, pairs_per_shard=5)
+    with pytest.raises(ValueError, match="num_shards=0; must be at least 1"):
+        Profile(name="p", num_shards=0)
+
+
+def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
+    made = make_plan([replace(RUN, filter="surrogate")], [], num_shards=lambda run: 4)
+    kinds = {title.split("/")[0] for title in made.num_shards}
+    assert kinds == {"tokens", "embeddings", "keys"}
+    assert sum(line.endswith(" in 4 shards") for line in made.lines()) == 3
+    assert set(made.as_dict()["num_shards"].values()) == {4}
+
+
+def test_a_plan_says_so_of_data_that_is_not_here() -> None:
+    [line] = [line for line in make_plan([base("small")], [], num_shards=lambda run: 32).lines() if "shards" in line]
+    assert line.startswith("  tokens, embeddings, keys in 32 shards")
+    kinds = {stage.name for stage in StageGraph(replace(RUN, filter="surrogate")).stages if stage.sharding}
+    assert kinds == set(IN_SHARDS)
+
+
+def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
+    stage = clusters()
+    shards = [shard.build() for shard in shards_of(stage, 2)]
+    assert not list(leftovers([]))
+    stage.build()
+    assert [path for path, _ in leftovers([])] == shards
+
+
+@pytest.mark.slurm
+def test_a_killed_shard_of_an_array_is_the_only_one_done_again(own_home: Path) -> None:
+    profile = replace(profile_named("dev-cluster"), memory_gb=0.5, num_shards=3)
+    own_home.mkdir()
+    (own_home / "hold-2").touch()
+    launch(RUN, profile=profile)
+    shards = shards_of(clusters(), 3)
+    until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in traced())
+    says = Snapshot().unbuilt_stages([RUN])[clusters().title]
+    assert says.startswith("2 of 3 shards built, 1 being built"), says
+    owner = look(item_of_stage(shards[1]).lease_folder)
+    assert owner is not None
+    os.kill(owner.pid, signal.SIGKILL)
+    until(lambda: not statuses([RUN])[0].live_on)
+    assert [shard.is_built for shard in shards] == [True, False, True]
+    (own_home / "hold-2").unlink()
+    launch(RUN, profile=profile)
+    until(lambda: statuses([RUN])[0].state == "recorded")
+    told = traced()
+    assert [told.count(f"shard {n} of 3") for n in (1, 2, 3)] == [1, 2, 1]
+    assert told.count("join clusters") == 1
+    arrays = [entry for entry in read_submissions() if any("shards/" in name for name in entry.jobs)]
+    assert [len(entry.jobs) for entry in arrays] == [3, 1]
+    jobs = {place["job_id"].partition("_")[0] for place in arrays[0].jobs.values()}
+    assert len(jobs) == 1, "one array"

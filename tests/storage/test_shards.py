@@ -1,0 +1,224 @@
+"""A stage made in shards is the stage made at once, to the byte; a shard that does not hold is refused."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.batches import surrogate
+from repro.inputs.stages import StageGraph
+from repro.spec import Run, base
+from repro.storage.paths import CHECKOUT
+from repro.storage.shards import Part, joined, left_shards, needless_shards, shard_of, shards_of, stage_named
+from repro.storage.stages import STAGE_FILE, Stage
+from tests.batches.test_surrogate import Listed
+
+RUN = base("smoke", filter="surrogate", surrogate="minilm-words")
+KINDS = ("tokens", "embeddings", "keys")
+
+
+def selected(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> StageGraph:
+    """The stages of a run in a home of their own, its pairs chosen."""
+    monkeypatch.setenv("REPRO_HOME", str(home))
+    graph = StageGraph(run)
+    graph.selection.build()
+    return graph
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder but its key file."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != STAGE_FILE)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 240])
+@pytest.mark.parametrize("step", [1, 4])
+@pytest.mark.parametrize("of", [1, 2, 3, 8])
+def test_parts_cut_everything_once_and_only_between_blocks(length: int, step: int, of: int) -> None:
+    spans = [Part(number, of).span(length, step) for number in range(1, of + 1)]
+    assert [place for span in spans for place in range(span.start, span.stop)] == list(range(length))
+    assert all(span.start % step == 0 for span in spans if span.start < length)
+    sizes = [-(-(span.stop - span.start) // step) for span in spans]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("num_shards", [2, 7])
+@pytest.mark.parametrize("encoder", ["minilm-words", "minilm"])
+def test_the_bytes_do_not_depend_on_the_number_of_shards(
+    num_shards: int, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # blocks and spans so small that the few pairs here fill many of them
+    monkeypatch.setattr(surrogate, "TEXTS_PER_BLOCK", 16)
+    monkeypatch.setattr(surrogate, "TEXTS_PER_SPAN", 40)
+    run = base("smoke", filter="surrogate", surrogate=encoder)
+    at_once = selected(tmp_path / "at-once", run, monkeypatch)
+    kinds = KINDS if encoder == "minilm-words" else KINDS[1:2]
+    expected = {kind: contents(getattr(at_once, kind).build()) for kind in kinds}
+    in_shards = selected(tmp_path / "in-shards", run, monkeypatch)
+    for kind in kinds:
+        whole = joined(getattr(in_shards, kind), num_shards)
+        assert whole.path.name == getattr(at_once, kind).path.name
+        parts = [contents(shard.build()) for shard in shards_of(whole, num_shards)]
+        assert len({str(part) for part in parts}) == num_shards, "each made another part"
+        assert contents(whole.build()) == expected[kind], kind
+        assert not list(left_shards(whole.path)), "shards are removed once they are joined"
+        assert shards_of(whole, num_shards)[0].is_built, "nothing is made again for a whole that is there"
+
+
+def test_a_corpus_of_fewer_pairs_than_shards_has_empty_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("smoke", filter="surrogate", surrogate="minilm-words", num_pairs=16)
+    at_once = selected(tmp_path / "at-once", run, monkeypatch)
+    expected = {kind: contents(getattr(at_once, kind).build()) for kind in KINDS}
+    in_shards = selected(tmp_path / "in-shards", run, monkeypatch)
+    assert {kind: contents(joined(getattr(in_shards, kind), 19).build()) for kind in KINDS} == expected
+
+
+def test_only_what_is_not_there_is_made_by_the_join(own_home: Path) -> None:
+    stage, made = counted()
+    shards = shards_of(stage, 3)
+    for shard in shards[:2]:
+        shard.build()
+    assert made == [1, 2]
+    assert (joined(stage, 3).build() / "all").read_text() == "part 1, part 2, part 3"
+    assert made == [1, 2, 3]
+
+
+def counted(text: str = "part") -> tuple[Stage, list[int]]:
+    """A stage of a few letters made from another, and which parts of it were made."""
+    from repro.storage.stages import Sharding
+
+    made: list[int] = []
+
+    def make(folder: Path, part: Part) -> None:
+        made.append(part.number)
+        (folder / "some").write_text(f"{text} {part.number}")
+
+    def join(folder: Path, parts: list[Path]) -> None:
+        (folder / "all").write_text(", ".join((part / "some").read_text() for part in parts))
+
+    below = Stage("below", {}, lambda folder: (folder / "input").write_text(text))
+    whole = Stage("above", {}, lambda folder: make(folder, Part()), (below,), None, Sharding(make, join))
+    return whole, made
+
+
+def test_a_shard_whose_input_changed_is_refused_in_one_line(own_home: Path) -> None:
+    stage, _ = counted()
+    first = shards_of(stage, 2)[0]
+    first.build()
+    shutil.rmtree(stage.needs[0].path)
+    other, made = counted("another")
+    other.needs[0].build()
+    for refused in (shards_of(other, 2)[0], joined(other, 2)):
+        with pytest.raises(ValueError, match=r"shard above/\w+\.shards/1-of-2 was made from another below/\w+") as told:
+            refused.build()
+        assert f"remove the folder {first.path}" in str(told.value)
+        assert "\n" not in str(told.value)
+    shutil.rmtree(first.path)
+    assert (joined(other, 2).build() / "all").read_text() == "another 1, another 2"
+    assert made == [2, 1] or made == [1, 2]
+
+
+def test_a_shard_with_a_flipped_bit_is_not_joined(own_home: Path) -> None:
+    stage, _ = counted()
+    shard = shards_of(stage, 2)[1]
+    file = shard.build() / "some"
+    before = file.stat()
+    file.write_text("part 3")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ValueError, match=r"2-of-2/some is not the file that was made"):
+        joined(stage, 2).build()
+    assert not stage.is_built
+
+
+def test_a_name_finds_its_shard_and_leftovers_are_known(own_home: Path) -> None:
+    stage, _ = counted()
+    shard = shard_of(stage, Part(2, 3))
+    assert stage_named(shard.title, (stage.needs[0], stage)).path == shard.path
+    assert stage_named(stage.title, (stage,)) is stage
+    shard.build()
+    assert not list(needless_shards())
+    stage.build()
+    assert list(needless_shards()) == [shard.path]
+
+
+def test_a_missing_vector_is_told(tmp_path: Path) -> None:
+    for number, rows in enumerate(([0, 1], [1])):
+        (tmp_path / str(number)).mkdir()
+        np.save(tmp_path / str(number) / surrogate.ROWS_FILE, np.array(rows))
+        np.save(tmp_path / str(number) / surrogate.VECTORS_FILE, np.zeros((len(rows), 4), np.float16))
+    with pytest.raises(ValueError, match="no vector of text 2"):
+        surrogate.join_embeddings(tmp_path / "all.npy", [tmp_path / "0", tmp_path / "1"])
+
+
+SLOW_SHARD = """
+import sys, time
+from pathlib import Path
+import repro.data.tokens as tokens
+from repro.inputs.stages import StageGraph
+from repro.spec import base
+from repro.storage.shards import shards_of
+import repro.inputs.stages as stages
+
+write = tokens.write_tokens
+def slow(folder, blocks, tokenizer, max_tokens):
+    write(folder, blocks, tokenizer, max_tokens)
+    print("half", flush=True)
+    time.sleep(600)
+stages.write_tokens = slow
+shards_of(StageGraph(base("smoke", filter="surrogate", surrogate="minilm-words")).tokens, 3)[1].build()
+"""
+
+
+def test_a_killed_shard_leaves_nothing_and_is_the_only_one_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = contents(selected(tmp_path / "at-once", RUN, monkeypatch).tokens.build())
+    graph = selected(tmp_path / "killed", RUN, monkeypatch)
+    shards = shards_of(graph.tokens, 3)
+    kept = {number: shards[number].build().stat().st_mtime_ns for number in (0, 2)}
+    child = subprocess.Popen([sys.executable, "-c", SLOW_SHARD], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "half\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not shards[1].is_built
+    shards[1].build()
+    assert {number: shards[number].path.stat().st_mtime_ns for number in kept} == kept
+    told = json.loads((shards[1].path / STAGE_FILE).read_text())
+    assert set(told["made_from"]) == {graph.selection.title, graph.corpus.title}
+    assert contents(joined(graph.tokens, 3).build()) == at_once
+
+
+class LooksAround:
+    """An encoder whose vectors depend on all texts of a call, as those of a padded batch do by rounding."""
+
+    num_dimensions = 2
+    looks_at_neighbours = True
+
+    def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
+        """The number of a text's characters, and of those of all."""
+        return np.array([[len(text), sum(map(len, texts)) % 997] for text in texts], np.float32)
+
+
+@pytest.mark.parametrize("num_parts", [2, 3, 8])
+def test_parts_are_cut_between_the_very_blocks_of_the_whole(
+    num_parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surrogate, "TEXTS_PER_BLOCK", 16)
+    monkeypatch.setattr(surrogate, "TEXTS_PER_SPAN", 40)
+    rng = np.random.default_rng(0)
+    texts = Listed(["x" * length + str(length % 7) for length in rng.integers(1, 60, 333)])
+    whole = surrogate.embed_texts(LooksAround(), texts, tmp_path / "whole.npy", max_tokens=8)
+    parts = [tmp_path / str(number) for number in range(1, num_parts + 1)]
+    for number, folder in enumerate(parts, 1):
+        folder.mkdir()
+        surrogate.embed_part(LooksAround(), texts, folder, max_tokens=8, part=Part(number, num_parts))
+    surrogate.join_embeddings(tmp_path / "joined.npy", parts)
+    assert (tmp_path / "joined.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert len(np.unique(whole[:, 1])) > 10, "blocks are told apart"
