@@ -37,7 +37,7 @@ def draw_sources(frame: Any, axes: Any) -> None:
     frame = frame.assign(number=places)
     axes.plot(frame["number"], frame["value"], "o", color="#21918c", alpha=0.6)
     means = frame.groupby("number")["value"].mean()
-    axes.plot(means.index, means, color="#440154", linewidth=2, label=f"mean of {frame['seed'].nunique()} seeds")
+    axes.plot(means.index, means, color="#440154", linewidth=2, label=f"mean (n = {frame['seed'].nunique()})")
     axes.set_xticks(sorted(set(places)))
     axes.legend(frameon=False, fontsize="small", loc="lower right")
 
