@@ -160,7 +160,7 @@ def _kept_columns(
         looked = Looked.at(block)
         chosen = looked.kept(evaluated, seen, counts)
         pairs = [block[place] for place in chosen]
-        found = {
+        found: dict[str, list[Any]] = {
             "id": [f"{name}:{first + place}:{_digest(block[place])}" for place in chosen],
             "query": [pair.query for pair in pairs],
             "document": [pair.document for pair in pairs],
