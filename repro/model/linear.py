@@ -48,7 +48,7 @@ class _OneDnnLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         rows_TI, weight_OI = ctx.saved_tensors
-        (sent_TO,) = gradients
+        sent_TO = gradients[0].contiguous()  # that of a sum is one number, repeated by stride
         wanted = ctx.needs_input_grad
         return (
             _product(sent_TO, weight_OI.t()) if wanted[0] else None,
