@@ -80,7 +80,8 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
 @pytest.mark.slow
 def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
     run = replace(RUN, batch_size=15)  # which two processes cannot share
-    with pytest.raises(RuntimeError, match="one of 2 processes failed"):
+    why = r"one of 2 processes failed \(rank \d on .*: ValueError: a batch of 15 cannot be shared equally by 2 proc"
+    with pytest.raises(RuntimeError, match=why):
         Job(run=asdict(run), num_processes=2)(Stop(), where=HERE)
     note = item_of_run(run).read()
     assert note is not None
