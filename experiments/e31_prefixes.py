@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from experiments import fresh
 from experiments.e01_table1 import NEITHER_RANDOM, PLAIN_BATCH
 from experiments.e04_batch_by_cluster import budget
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, standard_widths, term, written
@@ -20,7 +21,10 @@ def runs(scale: str) -> tuple[Run, ...]:
     """One nested training, one of whole vectors, one for each narrower width alone; a third as long as Table 1's."""
     one = base(scale, **PLAIN, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
     alone = tuple(str(width) for width in WIDTHS[scale] if width < one.hidden_size)
-    return grid(one, nested_sizes=(ALL[scale], None, *alone), seed=SEEDS)
+    more = fresh.NESTED if scale == "desk" else ()
+    return grid(one, nested_sizes=(ALL[scale], None, *alone), seed=SEEDS) + grid(
+        one, nested_sizes=(ALL[scale], None), seed=more
+    )
 
 
 NESTED = PLAIN | {"nested_sizes": tuple(sorted(set(ALL.values())))}

@@ -46,6 +46,8 @@ SCORED: tuple[int, ...] = ()
 """Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; no training."""
 FREQUENCY = (3, 4, 5, 6)
 """The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
+NESTED = (3, 4, 5, 6)
+"""The nested model and the plain one of MRL's figures 2 and 7: what M2.b was said to need."""
 WIDTHS = (3, 4)
 """Nested models with word frequencies, under either loss: what W.b and W.d were said to need."""
 PLANTED = tuple(range(3, 8))
