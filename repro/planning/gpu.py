@@ -87,10 +87,10 @@ def write_findings(findings: Sequence[Finding]) -> Path:
 def shape_of(scale: str) -> Shape:
     """Return the shape of a scale's contextual model; start weights are not needed, sizes are."""
     run = base(scale, architecture="contextual")
-    sizes: dict[str, Any] = {name: getattr(run, name) for name in ("num_layers", "num_first_stage_layers", "hidden_size")}
-    more: dict[str, Any] = {name: getattr(run, name) for name in ("num_contexts", "num_soft_prompts", "backbone", "max_tokens")}
-    shared: dict[str, Any] = {"num_heads": run.hidden_size // 64, "intermediate_size": 4 * run.hidden_size}
-    return Shape(ModelConfig(architecture="contextual", **sizes, **more, **shared), run.batch_size, run.max_tokens)
+    names = ("num_layers", "num_first_stage_layers", "hidden_size", "num_contexts", "num_soft_prompts", "backbone")
+    sizes: dict[str, Any] = {name: getattr(run, name) for name in (*names, "max_tokens")}
+    sizes |= {"num_heads": run.hidden_size // 64, "intermediate_size": 4 * run.hidden_size}
+    return Shape(ModelConfig(architecture="contextual", **sizes), run.batch_size, run.max_tokens)
 
 
 def _tried(what: str, look: Any) -> Finding:
