@@ -15,13 +15,13 @@ SIMULATED: dict[str, Any] = {
 KINDS = ("order", "interaction", "trend", "correlation", "equivalence", "varies", "all", "family")
 NOISES = {0: "seeds add no noise", 1: "seed noise as queries'", 5: "five times queries'"}
 SEEDS = (1, 3, 5, 8)
-DRAWS = (6, 7)
+DRAWS = (6, 7, 8)
 """Draws that had not been looked at when the judge was last changed: 0 to 5 had, and do not judge it again."""
 TRUTHS = {"none": "no effect", "one-point": "one point"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Two draws of all cells at the scale of our own machines: together 1000 trials a cell. One at smoke."""
+    """Three draws of all cells at the scale of our own machines: together 1500 trials a cell. One at smoke."""
     one = base("smoke" if scale == "smoke" else "desk", **SIMULATED)
     return (one,) if scale == "smoke" else grid(one, seed=DRAWS)
 
@@ -51,7 +51,7 @@ FIGURE = Figure(
     name="calibration",
     title="How often the judge is wrong, on simulated records",
     caption=(
-        "False verdicts of the judge on simulated records, two draws of 500 trials a cell; a dot is one draw: of a "
+        "False verdicts of the judge on simulated records, three draws of 500 trials a cell; a dot is one draw: of a "
         "truth and a level of seed noise. Claims are judged at 5 %."
     ),
     kind="dots",
