@@ -200,7 +200,9 @@ def rows_of(run: Any) -> Iterator[dict[str, Any]]:
     begun = [(owners(item.lease_folder), item) for item in items]
     for history, item in sorted((each for each in begun if each[0]), key=lambda each: each[0][0].since):
         last = item.read()
-        assert last is not None and last.state == "done", f"{item.name} is {last}"
+        if last is None:  # the import has made the corpus already
+            continue
+        assert last.state == "done", f"{item.name} is {last}"
         yield row(item.name, last.at - history[-1].since, last.peak_bytes, len(history))
 
 
@@ -226,7 +228,7 @@ def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
         "num_pairs_trained_on": training["num_pairs"],
         "killed": json.loads(noted(asked, "killed").read_text()),
         "ndcg_at_10": record.metrics[f"{NAME}/mean/ndcg_at_10"],
-        "loss": record.metrics["loss"],
+        "train_loss": record.metrics["train/loss"],
         "load_average": round(os.getloadavg()[0], 1),
         "processor": platform.processor() or platform.machine(),
         "num_cores": os.cpu_count(),
