@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.data import pairs as pairs_module
@@ -245,6 +245,7 @@ def test_an_import_in_blocks_is_byte_for_byte_that_of_one_pair_after_another(
     assert (found.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=12), st.text("aB _.\t\0\x1f\x7f9é", max_size=12)), max_size=30))
 def test_texts_are_normalised_many_at_once_as_each_alone(texts: list[str]) -> None:
     assert normalise_all(texts) == [plain(text) for text in texts]
