@@ -15,6 +15,7 @@ from repro.cli.main import app
 from repro.records import lookup
 from repro.records.store import read_records
 from repro.report import artefacts as views
+from repro.report import markdown_pages
 from repro.report.markdown_pages import renewed_pages
 from repro.report.tables import sort_judgements
 from repro.report.view import View
@@ -59,6 +60,15 @@ def test_the_verdicts_of_records_made_by_hand_are_the_known_ones(folder: Path) -
     table, judged = state()
     assert {name: one.verdict for name, one in judged.items()} == VERDICTS
     assert all("–" not in row for row in table.rows) and {row[2] for row in table.rows} == {"3/3"}
+
+
+def test_what_a_scale_measured_has_its_records_and_is_not_told_of_another_scale(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markdown_pages, "experiments", lambda: (EXPERIMENT,))
+    found = {one.claim.id: one.verdict for one in markdown_pages.measured("desk")}
+    assert found == {name: verdict for name, verdict in VERDICTS.items() if verdict != "NOT RUN"}
+    assert markdown_pages.measured("lab") == [], "its runs at lab are those of desk"
 
 
 def test_any_record_that_goes_takes_exactly_its_cells_and_its_claims(folder: Path) -> None:

@@ -66,8 +66,12 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
 
 
 def measured(scale: str) -> list[Judgement]:
-    """Return what the published records of a scale say of claims, without those that have none or are arithmetic."""
-    judged = (one for experiment in experiments() for one in judgements(experiment, scale))
+    """Return what the published records of a scale say of claims, without those that have none or are arithmetic.
+
+    Experiments whose runs are those of another scale are left out: they are judged there.
+    """
+    own = (experiment for experiment in experiments() if scale in {run.scale for run in experiment.runs(scale)})
+    judged = (one for experiment in own for one in judgements(experiment, scale))
     return sort_judgements(one for one in judged if one.effect is not None)
 
 
