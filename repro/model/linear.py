@@ -41,12 +41,14 @@ def _product(rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -
 class _OneDnnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        """Return the rows (T, O)."""
         ctx.save_for_backward(rows_TI, weight_OI)
         return _product(rows_TI, weight_OI, bias_O)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return the gradients of rows, weight and bias, of those that are wanted."""
         rows_TI, weight_OI = ctx.saved_tensors
         sent_TO = gradients[0].contiguous()  # that of a sum is one number, repeated by stride
         wanted = ctx.needs_input_grad

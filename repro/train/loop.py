@@ -89,14 +89,8 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     same_everywhere(model.parameters())
-    optimizer = build_optimizer(
-        model,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        first_stage_rate=settings.first_stage_rate,
-        fused=settings.switches.fused,
-    )
     prepare(model, settings.switches)
+    optimizer = _optimizer(model, settings)
     state = _take_up(folder, settings, data, model, optimizer)
     kept_at = time.monotonic()
     model.train()
@@ -114,6 +108,16 @@ def train(
             if stop:
                 raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
     return state
+
+
+def _optimizer(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:
+    return build_optimizer(
+        model,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        first_stage_rate=settings.first_stage_rate,
+        fused=settings.switches.fused,
+    )
 
 
 def prepare(model: Model, switches: Switches, backend: str = "inductor") -> None:

@@ -99,8 +99,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     }
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
-    if settings.switches.words:
-        provenance["switches"] = list(settings.switches.words)
+    provenance |= {"switches": list(words)} if (words := settings.switches.words) else {}
     if inputs.first_phase is not None:
         provenance["first_phase"] = training_id(inputs.first_phase.run)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
