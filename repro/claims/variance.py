@@ -162,7 +162,8 @@ def satterthwaite(parts: Iterable[tuple[float, float]]) -> float:
 
     The square of the sum, over the sum of squares by degrees of freedom; a variance that is taken off has its minus
     sign. Source: Satterthwaite (1946), Biometrics Bulletin 2, 110-114; for two samples it is the df of Welch's test.
+    Not fewer than one: a difference near nothing has no such distribution (Gaylor & Hopper 1969, Technometrics 11).
     """
     parts = list(parts)
     squares = sum(variance**2 / df for variance, df in parts)
-    return sum(variance for variance, _ in parts) ** 2 / squares if squares else math.inf
+    return max(1.0, sum(variance for variance, _ in parts) ** 2 / squares) if squares else math.inf
