@@ -2,9 +2,10 @@
 
 Forward and both products of backward go through the same kernel. It serves float32 on a CPU; whatever else comes (other
 types, GPUs, autocast, a torch without oneDNN) is left to `torch.nn.functional.linear`, of which it is equal to but for
-rounding.
+rounding. oneDNN compiles and keeps a kernel for every number of rows it meets, megabytes each, and packed texts have
+another number at every step: rows are filled up with zeros to a multiple of `STEP`; fewer than that are left to torch.
 
-Shapes: T rows, I numbers in, O numbers out.
+Shapes: T rows, R rows when filled up, I numbers in, O numbers out.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+STEP = 256
+
 
 def linear(rows_TI: Tensor, layer: nn.Linear) -> Tensor:
     """Return what `layer` gives of rows, (T, O)."""
     weight_OI, is_cpu = layer.weight, rows_TI.device.type == "cpu"
     is_single = rows_TI.dtype == weight_OI.dtype == torch.float32
-    if not (is_cpu and is_single and has_onednn()) or torch.is_autocast_enabled("cpu"):
+    if not (is_cpu and is_single and has_onednn() and len(rows_TI) >= STEP) or torch.is_autocast_enabled("cpu"):
         return layer(rows_TI)
     found_TO: Tensor = _OneDnnLinear.apply(rows_TI, weight_OI, layer.bias)
     return found_TO
@@ -38,22 +41,31 @@ def _product(rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -
     return found_TO
 
 
+def _filled(rows_TI: Tensor) -> Tensor:
+    """Return the rows, and zeros behind them up to a multiple of `STEP`."""
+    missing = -len(rows_TI) % STEP
+    return nn.functional.pad(rows_TI, (0, 0, 0, missing)) if missing else rows_TI
+
+
 class _OneDnnLinear(torch.autograd.Function):
+    """Both directions of a linear layer through the kernel; gradients of gradients are not."""
+
     @staticmethod
     def forward(ctx: Any, rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-        """Return the rows (T, O)."""
-        ctx.save_for_backward(rows_TI, weight_OI)
-        return _product(rows_TI, weight_OI, bias_O)
+        """Return rows by weights, (T, O)."""
+        filled_RI = _filled(rows_TI)
+        ctx.save_for_backward(filled_RI, weight_OI)
+        return _product(filled_RI, weight_OI, bias_O)[: len(rows_TI)]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the gradients of rows, weight and bias, of those that are wanted."""
-        rows_TI, weight_OI = ctx.saved_tensors
+        """Return the gradients of rows, weights and bias."""
+        filled_RI, weight_OI = ctx.saved_tensors
         sent_TO = gradients[0].contiguous()  # that of a sum is one number, repeated by stride
-        wanted = ctx.needs_input_grad
+        sent_RO, wanted = _filled(sent_TO), ctx.needs_input_grad
         return (
-            _product(sent_TO, weight_OI.t()) if wanted[0] else None,
-            _product(sent_TO.t(), rows_TI.t()) if wanted[1] else None,
+            _product(sent_RO, weight_OI.t())[: len(sent_TO)] if wanted[0] else None,
+            _product(sent_RO.t(), filled_RI.t()) if wanted[1] else None,
             sent_TO.sum(0) if wanted[2] else None,
         )
