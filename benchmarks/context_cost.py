@@ -1,10 +1,10 @@
 """Times a training step with context beside one without, in turns, and compares their ratio with the count of tokens.
 
-    python -m benchmarks.context_cost --scale desk
+    python -m benchmarks.context_cost --size desk
 
 By count, a text of T tokens behind C contexts and P soft prompts costs (T + C + P) / T of the text alone, and the first
-stage adds its documents. Two models of the scale, contextual and biencoder, are given the same texts: real ones, the
-scale's batch or `--batch-size`, with their own prompts. Forward and backward are timed, in seconds of the processor.
+stage adds its documents. Two models of the size, contextual and biencoder, are given the same texts: real ones, the
+size's batch or `--batch-size`, with their own prompts. Forward and backward are timed, in seconds of the processor.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.sizes import SIZES, run_of
 from repro.inputs.stages import StageGraph
 from repro.model.backbone import Backbone
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
-from repro.spec import base
 from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from repro.train.trainer import config_of
@@ -43,13 +43,13 @@ def stages_of_model(model: Any) -> Stages:
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", default="desk")
+    parser.add_argument("--size", default="desk", choices=SIZES)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--num-rounds", type=int, default=5)
     parser.add_argument("--unpacked", action="store_true", help="also over transformers' own forward")
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
-    run = base(asked.scale)
+    run = run_of(asked.size)
     graph = StageGraph(run)
     graph.corpus.build(print)
     graph.selection.build(print)
@@ -58,7 +58,7 @@ def main() -> None:
     texts: dict[str, Texts] = {}
     models = {}
     for architecture in ("biencoder", "contextual"):
-        config = config_of(base(asked.scale, architecture=architecture))
+        config = config_of(run_of(asked.size, architecture=architecture))
         models[architecture] = build_model(config, start=run.start, heads=run.heads).train()
     for side in ("query", "document"):
         texts[side] = texts_from(*models["biencoder"].tokenize(pairs.texts(side, rows), side).pad(range(batch_size)))
@@ -100,7 +100,7 @@ def keep(asked: Any, batch_size: int, packs: bool, seconds: dict, count: float) 
     """Print a row, and put it into the record in place of the same one."""
     each = {name: round(seconds[name, packs], 4) for name in ("biencoder", "contextual")}
     ratio = each["contextual"] / each["biencoder"]
-    key = {"scale": asked.scale, "batch_size": batch_size, "packed": packs}
+    key = {"size": asked.size, "batch_size": batch_size, "packed": packs}
     row = {**key, **each, "ratio": round(ratio, 3), "by_count": round(count, 3), "over_count": round(ratio / count, 3)}
     print(row, flush=True)
     if asked.write:

@@ -1,8 +1,8 @@
 """Times a training step and encoding beside sentence-transformers on the same weights, pairs and texts, in one process.
 
-    python -m benchmarks.training_and_encoding --scale lab --batch-size 128 --write RECORD.json
+    python -m benchmarks.training_and_encoding --size minilm --batch-size 128 --write RECORD.json
 
-The model is the scale's untrained biencoder (`lab`: all of MiniLM, 64 tokens, prompts); the pairs are real text (the
+The model is the size's untrained biencoder (`minilm`: all of MiniLM, 64 tokens, prompts); the pairs are real text (the
 planted corpus at smoke). Of a step, forward and backward are timed: ours by the direct path and by GradCache, theirs by
 `MultipleNegativesRankingLoss` and by its cached form. All take turns, and the median of the rounds is told, in seconds
 of the processor; losses and vectors must agree, else it fails. `--unpacked` adds ours over transformers' own forward.
@@ -27,6 +27,7 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
+from benchmarks.sizes import SIZES, run_of
 from repro.inputs.stages import StageGraph
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
@@ -34,7 +35,6 @@ from repro.model.linear import has_onednn
 from repro.model.prompts import with_prompt
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
-from repro.spec import base
 from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from repro.train.trainer import config_of
@@ -66,15 +66,15 @@ def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, **told: Any
 def main() -> None:
     """Times steps, then encoding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", default="desk")
-    parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the scale's")
+    parser.add_argument("--size", default="desk", choices=SIZES)
+    parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the size's")
     parser.add_argument("--num-texts", type=int, default=2000)
     parser.add_argument("--num-rounds", type=int, default=5)
     parser.add_argument("--only", choices=("steps", "encoding"), help="one of the two")
     parser.add_argument("--unpacked", action="store_true", help="ours without packing and its linear layers, too")
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
-    run = base(asked.scale)
+    run = run_of(asked.size)
     graph = StageGraph(run)
     graph.corpus.build(print)
     graph.selection.build(print)
@@ -84,7 +84,7 @@ def main() -> None:
     batch_size = asked.batch_size or run.batch_size
     rows = np.random.default_rng(0).permutation(len(pairs))[: max(asked.num_texts, batch_size)]
     sides = {side: pairs.texts(side, rows) for side in ("query", "document")}
-    print(f"scale {run.scale}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
+    print(f"size {asked.size}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
     if asked.only != "encoding":
         compare_steps(run, batch_size, model, theirs, sides, asked)
     if asked.only != "steps":
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def keep(path: Path) -> None:
-    """Put the rows into a record, in place of those of the same scale, batch and words."""
+    """Put the rows into a record, in place of those of the same size, batch and words."""
     told = json.loads(path.read_text())["rows"] if path.is_file() else []
     machine = {
         "processor": platform.processor() or platform.machine(),
@@ -102,7 +102,7 @@ def keep(path: Path) -> None:
         "load_average": round(os.getloadavg()[0], 1),
         "torch": torch.__version__,
     }
-    keys = ("scale", "batch_size", "what")
+    keys = ("size", "batch_size", "what")
     made = {tuple(row[key] for key in keys) for row in ROWS}
     every = [row for row in told if tuple(row[key] for key in keys) not in made] + [{**row, **machine} for row in ROWS]
     lines = ",\n".join(f"  {json.dumps(row)}" for row in sorted(every, key=lambda row: [str(row[key]) for key in keys]))
@@ -147,7 +147,7 @@ def compare_steps(
     }
     if asked.unpacked:
         actions["step, ours unpacked, direct"] = lambda: ours(ChunkSizes(), packs=False)
-    losses = turns(actions, asked.num_rounds, scale=run.scale, batch_size=batch_size)
+    losses = turns(actions, asked.num_rounds, size=asked.size, batch_size=batch_size)
     Backbone.packs = True
     print("  losses", {name.partition(", ")[2]: round(value, 4) for name, value in losses.items()})
     assert np.ptp(list(losses.values())) < 1e-3, "the losses are not the same"
@@ -168,7 +168,7 @@ def compare_encoding(run: Any, model: Any, theirs: Any, texts: list[str], asked:
     }
     if asked.unpacked:
         actions[f"encode {len(texts)} texts, ours unpacked"] = lambda: ours(packs=False)
-    vectors = turns(actions, asked.num_rounds, scale=run.scale, batch_size=64)
+    vectors = turns(actions, asked.num_rounds, size=asked.size, batch_size=64)
     Backbone.packs = True
     apart = max(float(np.abs(one - vectors[f"encode {len(texts)} texts, ours"]).max()) for one in vectors.values())
     print(f"  vectors differ by at most {apart:.1e}")

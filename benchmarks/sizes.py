@@ -1,0 +1,25 @@
+"""Sizes of model that benches time: those of our own scales, and all of MiniLM on the same text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from repro.spec import Run, base
+
+MINILM: dict[str, Any] = {
+    "backbone": "bert",
+    "start": "minilm",
+    "num_layers": 6,
+    "num_first_stage_layers": 6,
+    "hidden_size": 384,
+    "num_contexts": 64,
+    "num_soft_prompts": 8,
+    "prompts": "task",
+    "max_tokens": 64,
+}
+SIZES = ("smoke", "desk", "minilm")
+
+
+def run_of(size: str, **changes: Any) -> Run:
+    """Return a run of that size: its text, batch and model."""
+    return base("desk", **MINILM, **changes) if size == "minilm" else base(size, **changes)
