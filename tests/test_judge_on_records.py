@@ -17,6 +17,7 @@ from repro.claims.variance import fit_prior, system_of
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
 from repro.spec import TRAINED, Claim, Experiment, Order, Run, Trend, batches_of, training_of
+from repro.spec.artefact import MAIN
 from repro.spec.registry import experiments
 
 DECIDED = ("HOLDS", "DIFFERS")
@@ -61,19 +62,25 @@ def judge(experiment: Experiment, claims: Sequence[Claim], change: Callable[[lis
     return [one.verdict for one in judge_all(claims, "desk", runs, made, pool=published_pool("desk"))]
 
 
-def test_no_single_published_seed_gives_a_verdict_that_all_seeds_together_do_not() -> None:
-    """A reader with one seed is never told what the published seeds contradict."""
-    judged_alone = 0
+def test_one_published_seed_never_gives_the_opposite_verdict_and_rarely_one_where_all_leave_it_open() -> (
+    None
+):
+    """A reader with one seed is not told what the published seeds contradict, but by the chance the judge is set to."""
+    alone: list[tuple[str, str, str]] = []
     for experiment in experiments():
         claims = [claim for claim in experiment.claims if claim.id in kept()]
         runs, made = experiment.runs("desk"), records_of(experiment.runs("desk"), "published")
+        pool = published_pool("desk", with_companions=experiment.paper != MAIN)
         for seed in {run.seed for run in runs} if claims else ():
             own = [run for run in runs if run.seed == seed or run.architecture in ("none", "bm25", "surrogate")]
-            for one in judge_all(claims, "desk", own, made, pool=published_pool("desk")):
+            for one in judge_all(claims, "desk", own, made, pool=pool):
                 if one.verdict in DECIDED and one.num_seeds == 1:
-                    assert one.verdict == kept()[one.claim.id][2].verdict, f"{one.claim.id} from seed {seed} alone"
-                    judged_alone += 1
-    assert judged_alone > 20, "else nothing was looked at"
+                    with_all = kept()[one.claim.id][2].verdict
+                    alone.append((f"{one.claim.id} from seed {seed}", one.verdict, with_all))
+    assert len(alone) > 20, "else nothing was looked at"
+    assert [one for one in alone if one[2] in DECIDED and one[1] != one[2]] == []
+    beyond = [one for one in alone if one[2] not in DECIDED]
+    assert len(beyond) <= 0.05 * len(alone), f"{len(beyond)} of {len(alone)}: {beyond}"
 
 
 def test_differences_between_models_on_the_same_batches_deviate_as_those_of_independent_ones() -> None:
