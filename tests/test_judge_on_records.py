@@ -62,9 +62,7 @@ def judge(experiment: Experiment, claims: Sequence[Claim], change: Callable[[lis
     return [one.verdict for one in judge_all(claims, "desk", runs, made, pool=published_pool("desk"))]
 
 
-def test_one_published_seed_never_gives_the_opposite_verdict_and_rarely_one_where_all_leave_it_open() -> (
-    None
-):
+def test_one_published_seed_never_gives_the_opposite_verdict_and_rarely_one_where_all_leave_it_open() -> None:
     """A reader with one seed is not told what the published seeds contradict, but by the chance the judge is set to."""
     alone: list[tuple[str, str, str]] = []
     for experiment in experiments():
