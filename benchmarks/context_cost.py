@@ -10,7 +10,6 @@ size's batch or `--batch-size`, with their own prompts. Forward and backward are
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -20,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.sizes import SIZES, run_of
-from repro.inputs.stages import StageGraph
+from benchmarks.kept_rows import keep_rows
+from benchmarks.sizes import SIZES, pairs_of, run_of
 from repro.model.backbone import Backbone
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
@@ -50,10 +49,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
     run = run_of(asked.size)
-    graph = StageGraph(run)
-    graph.corpus.build(print)
-    graph.selection.build(print)
-    pairs, batch_size = graph.selected_pairs(), asked.batch_size or run.batch_size
+    pairs, batch_size = pairs_of(run), asked.batch_size or run.batch_size
     rows = np.random.default_rng(0).permutation(len(pairs))[:batch_size]
     texts: dict[str, Texts] = {}
     models = {}
@@ -104,11 +100,8 @@ def keep(asked: Any, batch_size: int, packs: bool, seconds: dict, count: float) 
     row = {**key, **each, "ratio": round(ratio, 3), "by_count": round(count, 3), "over_count": round(ratio / count, 3)}
     print(row, flush=True)
     if asked.write:
-        told = json.loads(asked.write.read_text())["rows"] if asked.write.is_file() else []
-        every = [one for one in told if any(one[name] != value for name, value in key.items())]
-        every.append({**row, "num_threads": torch.get_num_threads(), "load_average": round(os.getloadavg()[0], 1)})
-        lines = ",\n".join(f"  {json.dumps(one)}" for one in every)
-        asked.write.write_text(f'{{"rows": [\n{lines}\n]}}\n')
+        machine = {"num_threads": torch.get_num_threads(), "load_average": round(os.getloadavg()[0], 1)}
+        keep_rows(asked.write, [row | machine], tuple(key))
 
 
 if __name__ == "__main__":

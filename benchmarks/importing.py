@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import platform
 import statistics
@@ -23,6 +22,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from benchmarks.generated_pairs import write_generated
+from benchmarks.kept_rows import keep_rows
 from repro.data.own.importing import PAIRS_FILE, import_corpus
 
 ENDINGS = ("parquet", "jsonl", "csv", "tsv")
@@ -82,15 +82,7 @@ def main() -> None:
     for row in rows:
         print("{label:<8} {format:<8} {pairs_per_cpu_second:>8} pairs/s of a core {cpu_seconds}".format(**row))
     if asked.write:
-        keep(rows, asked.write)
-
-
-def keep(rows: list[dict], path: Path) -> None:
-    """Put rows into a record in place of those of the same label."""
-    told = json.loads(path.read_text())["rows"] if path.is_file() else []
-    every = [row for row in told if row["label"] != rows[0]["label"]] + rows
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in sorted(every, key=lambda row: row["label"]))
-    path.write_text(f'{{"rows": [\n{lines}\n]}}\n')
+        keep_rows(asked.write, rows, ("label", "format"), lambda row: row["label"])
 
 
 if __name__ == "__main__":

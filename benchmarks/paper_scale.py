@@ -13,7 +13,6 @@ seconds of the processor are the figure to compare; the load average is noted be
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.generated_pairs import write_generated
+from benchmarks.kept_rows import keep_rows
 
 NAME = "generated"
 MEBI = 2**20
@@ -152,18 +152,14 @@ def measured(name: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 def keep(rows: list[dict[str, Any]], path: Path, label: str) -> None:
     """Put rows into a record, in place of those of the same label, step and number of pairs."""
-    told = json.loads(path.read_text()) if path.is_file() else {"rows": []}
-    made = {(row["step"], row["num_pairs"]) for row in rows}
-    kept = [row for row in told["rows"] if row["label"] != label or (row["step"], row["num_pairs"]) not in made]
     machine = {"processor": platform.processor() or platform.machine(), "num_cores": os.cpu_count()}
     order = {name: place for place, name in enumerate(STEPS)}
-    every = sorted(
-        [*kept, *({"label": label, **row, **machine} for row in rows)],
-        key=lambda row: (row["label"], order[row["step"]], row["num_pairs"]),
+    keep_rows(
+        path,
+        ({"label": label, **row, **machine} for row in rows),
+        ("label", "step", "num_pairs"),
+        lambda row: (row["label"], order[row["step"]], row["num_pairs"]),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in every)
-    path.write_text(f'{{"rows": [\n{lines}\n]}}\n')
 
 
 def main() -> None:

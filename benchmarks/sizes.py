@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from repro.data.pairs import Pairs
+from repro.inputs.stages import StageGraph
 from repro.spec import Run, base
 
 MINILM: dict[str, Any] = {
@@ -23,3 +25,11 @@ SIZES = ("smoke", "desk", "minilm")
 def run_of(size: str, **changes: Any) -> Run:
     """Return a run of that size: its text, batch and model."""
     return base("desk", **MINILM, **changes) if size == "minilm" else base(size, **changes)
+
+
+def pairs_of(run: Run) -> Pairs:
+    """Return the training pairs of a run; corpus and selection are built where they are missing."""
+    graph = StageGraph(run)
+    graph.corpus.build(print)
+    graph.selection.build(print)
+    return graph.selected_pairs()

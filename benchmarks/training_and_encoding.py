@@ -11,7 +11,6 @@ of the processor; losses and vectors must agree, else it fails. `--unpacked` add
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -27,8 +26,8 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
-from benchmarks.sizes import SIZES, run_of
-from repro.inputs.stages import StageGraph
+from benchmarks.kept_rows import keep_rows
+from benchmarks.sizes import SIZES, pairs_of, run_of
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
 from repro.model.linear import has_onednn
@@ -75,10 +74,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
     run = run_of(asked.size)
-    graph = StageGraph(run)
-    graph.corpus.build(print)
-    graph.selection.build(print)
-    pairs = graph.selected_pairs()
+    pairs = pairs_of(run)
     model = build_model(config_of(run), start=run.start, seed=0, heads=run.heads)
     theirs = as_sentence_transformer(model)
     batch_size = asked.batch_size or run.batch_size
@@ -95,31 +91,31 @@ def main() -> None:
 
 def keep(path: Path) -> None:
     """Put the rows into a record, in place of those of the same size, batch and words."""
-    told = json.loads(path.read_text())["rows"] if path.is_file() else []
     machine = {
         "processor": platform.processor() or platform.machine(),
         "num_threads": torch.get_num_threads(),
         "load_average": round(os.getloadavg()[0], 1),
         "torch": torch.__version__,
     }
-    keys = ("size", "batch_size", "what")
-    made = {tuple(row[key] for key in keys) for row in ROWS}
-    every = [row for row in told if tuple(row[key] for key in keys) not in made] + [{**row, **machine} for row in ROWS]
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in sorted(every, key=lambda row: [str(row[key]) for key in keys]))
-    path.write_text(f'{{"rows": [\n{lines}\n]}}\n')
+    keep_rows(path, [{**row, **machine} for row in ROWS], ("size", "batch_size", "what"))
 
 
-def compare_steps(
-    run: Any, batch_size: int, model: Any, theirs: Any, sides: Mapping[str, list[str]], asked: Any
-) -> None:
-    """Times forward and backward of one batch."""
+def step_of(run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]]) -> tuple[StepTexts, list[list[str]]]:
+    """Return one batch as ours reads it and, with its prompts, as text: queries, documents."""
     texts: dict[str, Texts] = {}
     plain: list[list[str]] = []
     for side, every in sides.items():
         own = every[:batch_size]
         texts[side] = texts_from(*model.tokenize(own, side).pad(np.arange(len(own))))
         plain.append(with_prompt(own, run.prompts, side))
-    step = StepTexts(texts["query"], texts["document"])
+    return StepTexts(texts["query"], texts["document"]), plain
+
+
+def compare_steps(
+    run: Any, batch_size: int, model: Any, theirs: Any, sides: Mapping[str, list[str]], asked: Any
+) -> None:
+    """Times forward and backward of one batch."""
+    step, plain = step_of(run, batch_size, model, sides)
     stages = Stages(
         lambda texts, contexts: model.embed_texts(texts),
         lambda queries_QD, documents_MD: info_nce(queries_QD, documents_MD, temperature=TEMPERATURE),

@@ -49,16 +49,16 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 NDCG = "{suite}/mean/ndcg_at_10"
 FAMILIES = ("services", "packages", "collections", "cloud", "medical")
+FAMILY_COLUMNS = tuple(
+    Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES) for family in FAMILIES
+)
 
 COLUMNS = (
     Column(label="batch", value="batch_size", decimals=0),
     Column(label="cluster", value="cluster_size", decimals=0),
     Column(label="train loss", value="train/loss", decimals=2),
     Column(label="train acc.", value="train/accuracy", factor=100),
-    *(
-        Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES)
-        for family in FAMILIES
-    ),
+    *FAMILY_COLUMNS,
     Column(label="NDCG@10", value=NDCG, factor=100),
 )
 

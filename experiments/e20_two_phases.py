@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, PLAIN_BATCH
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.e05_epochs import PAPER_EPOCHS, PAPER_PAIRS, PAPERS, PRETRAINING
 from experiments.e06_hard_negatives import CORPUS, LENGTH
 from experiments.fresh import STATED
@@ -66,7 +66,6 @@ PRINTED = {
         54.0,
     ),
 }
-FAMILIES = ("services", "packages", "collections", "cloud", "medical")
 PHASES = {
     "unsupervised": None,
     "supervised": tuple(sorted({str(e["pretraining_corpus"]) for e in PRETRAINING.values()})),
@@ -90,10 +89,7 @@ TABLE = Table(
             Column(label=label, value=f"{{suite}}/{name}/ndcg_at_10", factor=100, scales=PAPERS)
             for label, name in zip(DATASETS, NAMES, strict=True)
         ),
-        *(
-            Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=("desk", "lab"))
-            for family in FAMILIES
-        ),
+        *FAMILY_COLUMNS,
         Column(label="mean", value="{suite}/mean/ndcg_at_10", factor=100),
     ),
     rows=tuple(

@@ -8,7 +8,7 @@ word weighs the word in the mean over tokens (`repro.model.frequency`).
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BATCHES, BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILIES, OWN_SCALES, SEEDS
+from experiments.e01_table1 import BATCHES, BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILIES, FAMILY_COLUMNS, OWN_SCALES, SEEDS
 from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
@@ -151,10 +151,7 @@ TABLE = Table(
     name="context_emergence_table",
     caption="NDCG@10 by family under the own, a wrong and no context, by training steps.",
     columns=(
-        *(
-            Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES)
-            for family in FAMILIES
-        ),
+        *FAMILY_COLUMNS,
         Column(label="NDCG@10", value=NDCG, factor=100),
     ),
     rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in table_rows(scale)),

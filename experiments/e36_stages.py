@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e01_table1 import FAMILIES, OWN_SCALES, PLAIN_BATCH
+from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
 from experiments.e20_two_phases import second_phase
 from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, STEPS
@@ -46,10 +46,7 @@ TABLE_9 = Table(
     ),
     columns=(
         Column(label="steps", value="num_steps", decimals=0),
-        *(
-            Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES)
-            for family in FAMILIES
-        ),
+        *FAMILY_COLUMNS,
         Column(label="NDCG@10", value=NDCG, factor=100),
         Column(label="MTEB", value="mteb/mean"),
     ),

@@ -21,6 +21,7 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
 from repro.storage.atomic import whole_file
+from repro.storage.digests import sha256_of
 
 RECIPE = 1
 """Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
@@ -61,7 +62,7 @@ class Kept:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             values = {name: np.array(one, dtype=np.float32) for name, one in content["values"].items()}
-            same = content["run_sha256"] == _file_digest(run)
+            same = content["run_sha256"] == sha256_of(run)
         except (ValueError, KeyError, AttributeError):
             return None  # not ours or damaged: it is made again
         return Found(values, content["provenance"]) if same else None
@@ -69,7 +70,7 @@ class Kept:
     def write(self, path: Path, run: Path, found: Found) -> None:
         """Keep a result whose TREC run was just written."""
         values = {name: [float(value) for value in one] for name, one in found.values.items()}
-        content = {"values": values, "provenance": dict(found.provenance), "run_sha256": _file_digest(run)}
+        content = {"values": values, "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
         with whole_file(path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
@@ -82,8 +83,3 @@ def content_digest(retrieval: Retrieval) -> str:
     judged = {query: dict(grades) for query, grades in retrieval.judgements.items()}
     found.update(json.dumps(judged, sort_keys=True).encode())
     return found.hexdigest()[:16]
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

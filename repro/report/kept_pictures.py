@@ -21,6 +21,7 @@ from typing import Any
 
 from repro.report.verdicts import ADDRESS, source_digest
 from repro.storage.atomic import whole_file
+from repro.storage.digests import sha256_of
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
@@ -47,14 +48,14 @@ class KeptPicture:
         try:
             kept = json_object(self.note)
             files: Any = kept["files"]
-            return kept["key"] == self.key and all(files[one] == _sha256(self._file(one)) for one in endings)
+            return kept["key"] == self.key and all(files[one] == sha256_of(self._file(one)) for one in endings)
         except (OSError, ValueError, TypeError, KeyError):
             return False
 
     def remember(self, endings: Sequence[str]) -> None:
         """Note the files that were just drawn; in a folder that cannot be written, nothing is noted."""
         with suppress(OSError, ValueError):
-            content = {"key": self.key, "files": {one: _sha256(self._file(one)) for one in endings}}
+            content = {"key": self.key, "files": {one: sha256_of(self._file(one)) for one in endings}}
             with whole_file(self.note) as part:
                 part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -69,7 +70,7 @@ def kept_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: Mapping
         "picture": ADDRESS.sub("", repr(sorted(picture.items()))),
         "code": source_digest(DRAWING_FOLDERS),
         "versions": _versions(),
-        "styles": [_sha256(one) for one in _style_files() if one.is_file()],
+        "styles": [sha256_of(one) for one in _style_files() if one.is_file()],
     }
     text = json.dumps(decides, default=repr)
     return KeptPicture(path, hashlib.sha256(text.encode()).hexdigest())
@@ -85,7 +86,3 @@ def _style_files() -> list[Path]:
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
     named = [Path(os.environ[name]) for name in ("MATPLOTLIBRC", "MPLCONFIGDIR") if os.environ.get(name)]
     return [Path(STYLE_FILE), *named, *(folder / STYLE_FILE for folder in (*named, settings))]
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

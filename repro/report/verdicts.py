@@ -27,6 +27,7 @@ from repro.claims.judge import Judgement
 from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
+from repro.storage.digests import sha256_of
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
@@ -154,7 +155,7 @@ def _digest_of_all(folder: Path, stamps: Stamps) -> str:
 
 @lru_cache(maxsize=2**17)  # more files than are looked at: fewer places than files would be of no use at all
 def _file_digest(path: Path, changed: int, size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return sha256_of(path)
 
 
 def _digest(text: str) -> str:

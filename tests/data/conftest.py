@@ -10,6 +10,14 @@ from repro.data.mined.desk import build_desk
 from repro.storage.atomic import whole_folder
 
 
+def write_package(folder: Path, module: str) -> None:
+    """Write a package of one module, and a copy of it among its tests, that fails when it is imported."""
+    (folder / "tests").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (folder / "means.py").write_text(module)
+    (folder / "tests" / "test_means.py").write_text(module)
+
+
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real desk corpus; parallel test processes share one."""

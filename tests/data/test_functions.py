@@ -7,6 +7,7 @@ import pytest
 from repro.data.mined import functions as corpus
 from repro.data.mined.sources import functions
 from repro.data.pairs import Row
+from tests.data.conftest import write_package
 
 MODULE = '''"""Tools for averages."""
 
@@ -47,11 +48,7 @@ class Reader:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    folder = tmp_path / "averages"
-    (folder / "tests").mkdir(parents=True)
-    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (folder / "means.py").write_text(MODULE)
-    (folder / "tests" / "test_means.py").write_text(MODULE)
+    write_package(tmp_path / "averages", MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(functions, "PACKAGES", ("averages",))
     return "averages"

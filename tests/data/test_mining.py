@@ -10,6 +10,7 @@ from repro.data.mined import mining
 from repro.data.mined.sources import cloud, docstrings, medical
 from repro.data.pairs import Row
 from repro.data.wording import normalise, phrase, strip_html
+from tests.data.conftest import write_package
 
 MODULE = '''"""Tools for averages.
 
@@ -40,11 +41,7 @@ class HTTPReader:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A package of one module that fails when it is imported."""
-    folder = tmp_path / "averages"
-    (folder / "tests").mkdir(parents=True)
-    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (folder / "means.py").write_text(MODULE)
-    (folder / "tests" / "test_means.py").write_text(MODULE)
+    write_package(tmp_path / "averages", MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "averages"
 
