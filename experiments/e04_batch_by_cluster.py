@@ -58,13 +58,14 @@ def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **chang
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Biencoders with and without the filter, contextual models with it; at desk more clusters of what is filtered."""
+    """Biencoders with and without the filter, contextual models with it; at desk more seeds of some."""
     same = (scale, CLUSTERS[scale], SEEDS)
     filters = ("surrogate", "none")
     found = cells(*same, architecture="biencoder", filter=filters)
     found += cells(*same, architecture="contextual", filter=filters if scale in UNFILTERED_CONTEXTUAL else "surrogate")
     if scale == "desk":
         found += cells(scale, fresh.GRID_CLUSTERS, fresh.GRID, architecture="biencoder", filter="surrogate")
+        found += cells(scale, CLUSTERS[scale], fresh.UNFILTERED, architecture="biencoder", filter="none")
     return tuple(dict.fromkeys(found))
 
 
