@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.generated_pairs import write_generated
+from benchmarks.generated_pairs import write_generated_apart
 from slurm.signals import ask_for_signal
 
 NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
@@ -74,7 +74,7 @@ def set_up(asked: argparse.Namespace) -> None:
         raise SystemExit('Slurm does not answer; eval "$(slurm/dev-cluster.sh up)" starts one')
     if not source_of(asked).is_file():
         part = source_of(asked).with_suffix(".part.parquet")
-        write_generated(part, asked.num_pairs)
+        write_generated_apart(part, asked.num_pairs)
         part.replace(source_of(asked))
 
 
