@@ -3,8 +3,8 @@
     python -m benchmarks.beside_faiss --num-points 100000 --width 384 --write benchmarks/beside_faiss.json
 
 `search`: the 100 best documents of every query, exactly; FAISS: IndexFlatIP. `neighbours`: the nearest documents of
-drawn ones, without themselves; FAISS: IndexFlatIP. `negatives`: hard negatives; FAISS: IndexFlatIP over the domain, then
-the same rule. `kmeans`: the best of three attempts at centroids; FAISS: faiss.Kmeans on all points, with the same
+drawn ones, without themselves; FAISS: IndexFlatIP. `negatives`: hard negatives; FAISS: IndexFlatIP over the domain,
+then the same rule. `kmeans`: the best of three attempts at centroids; FAISS: faiss.Kmeans on all points, with the same
 iterations and the seeds of our attempts. Vectors are drawn from a mixture, so that there is something to find.
 
 The bench fails when scores differ by more than rounding, or distances to centroids by a hundredth. Equal: the share of

@@ -7,8 +7,8 @@ The model is the size's untrained biencoder (`minilm`: all of MiniLM, 64 tokens,
 planted corpus at smoke). Of a step, forward and backward are timed: ours by the direct path and by GradCache, theirs by
 `MultipleNegativesRankingLoss` and by its cached form. All take turns, and the median of the rounds is told, in seconds
 of the processor; losses and vectors must agree, else it fails. `--unpacked` adds ours over transformers' own forward.
-Without GradCache, a batch of 512 at MiniLM's size keeps some 20 GiB for sentence-transformers' backward pass: where that
-is not there, `--paths gradcache` leaves the direct paths out.
+Without GradCache, a padded batch of 512 at MiniLM's size keeps up to 24 GiB for its backward pass, as `plan` counts:
+where that is not there, `--paths gradcache` leaves the direct paths out.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ def main() -> None:
     model = build_model(config_of(run), start=run.start, seed=0, heads=run.heads)
     theirs = as_sentence_transformer(model)
     batch_size = asked.batch_size or run.batch_size
+    if len(pairs) < batch_size:
+        raise SystemExit(f"batch size {batch_size}: the size {asked.size} has {len(pairs)} pairs")
     rows = np.random.default_rng(0).permutation(len(pairs))[: max(asked.num_texts, batch_size)]
     sides = {side: pairs.texts(side, rows) for side in ("query", "document")}
     print(f"size {asked.size}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
