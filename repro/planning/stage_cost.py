@@ -34,7 +34,7 @@ PEAK_GIB = {
     "embeddings": 0.5,
     "keys": 0.3,
     "clusters": 1.0,
-    "start": 0.7,
+    "start": 0.9,
 }
 """Of a stage on a million pairs, and of libraries and model at a training's start."""
 BYTES_A_PAIR = {"selection": 8, "tokens": 8, "longest first": 28, "clusters": 20, "start": 24}
