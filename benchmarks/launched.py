@@ -40,7 +40,12 @@ def main() -> None:
     """Do it, and put the rows into the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-pairs", type=int, default=200_000)
-    parser.add_argument("--keep", type=Path, default=Path("/tmp/launched"), help="where all goes; nothing is removed")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path("/tmp/launched"),
+        help="where all goes; only the generated file is removed, once it is imported",
+    )
     parser.add_argument("--cluster-size", type=int, default=4096)
     parser.add_argument("--num-shards", type=int, default=4)
     parser.add_argument("--num-nodes", type=int, default=2, help="of the training")
@@ -60,7 +65,7 @@ def main() -> None:
 
 
 def set_up(asked: argparse.Namespace) -> None:
-    """Make the folder, the profile and the generated file; let this process and its children find them."""
+    """Make the folder and the profile; let this process and its children find them."""
     asked.keep.mkdir(parents=True, exist_ok=True)
     note_sitting(asked)
     profiles = asked.keep / "profiles.toml"
@@ -72,10 +77,6 @@ def set_up(asked: argparse.Namespace) -> None:
     os.environ |= {"REPRO_HOME": str(asked.keep / f"home-{asked.num_pairs}"), "REPRO_PROFILES": str(profiles)}
     if subprocess.run(["scontrol", "ping"], capture_output=True, check=False).returncode:
         raise SystemExit('Slurm does not answer; eval "$(slurm/dev-cluster.sh up)" starts one')
-    if not source_of(asked).is_file():
-        part = source_of(asked).with_suffix(".part.parquet")
-        write_generated_apart(part, asked.num_pairs)
-        part.replace(source_of(asked))
 
 
 def note_sitting(asked: argparse.Namespace) -> None:
@@ -90,7 +91,7 @@ def source_of(asked: argparse.Namespace) -> Path:
 
 
 def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
-    """Import the file, unless it is; return the row. One that ended with nobody to measure it is made again."""
+    """Write a file and import it, unless it is; return the row. An import that ended unseen is made again."""
     from repro.data.own.imported import is_imported
     from repro.storage.paths import corpora_folder
 
@@ -98,6 +99,10 @@ def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
     if note.is_file() and is_imported(NAME):
         return dict(json.loads(note.read_text()))
     shutil.rmtree(corpora_folder() / NAME, ignore_errors=True)
+    if not source_of(asked).is_file():
+        part = source_of(asked).with_suffix(".part.parquet")
+        write_generated_apart(part, asked.num_pairs)
+        part.replace(source_of(asked))
     started = time.monotonic()
     words = [sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME]
     child = subprocess.Popen(words, preexec_fn=partial(ask_for_signal, signal.SIGTERM))
@@ -105,6 +110,7 @@ def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
     if status:
         raise SystemExit(f"the import ended with status {status}")
     note.write_text(json.dumps(row("import", time.monotonic() - started, used.ru_maxrss * 1024, 1)))
+    source_of(asked).unlink()
     return dict(json.loads(note.read_text()))
 
 
