@@ -70,7 +70,7 @@ def plot(
     """Return the drawn figure and its data; ValueError for an unknown kind or no rows."""
     frame = pd.DataFrame(rows)
     if picture.own is None and picture.kind not in KINDS:
-        raise ValueError(f"unknown kind of picture {picture.kind!r}; choose of {list(KINDS)}")
+        raise ValueError(f"unknown kind of picture {picture.kind!r}; choose one of {list(KINDS)}")
     if picture.own is None and not rows:
         raise ValueError(f"nothing to draw for {name}: no record has its values")
     figure, note = _drawn(frame, picture)

@@ -391,7 +391,7 @@ def test_text_of_the_data_is_only_text(tmp_path: Path) -> None:
 
 
 def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"unknown kind of picture 'pie'; choose of \['lines'"):
+    with pytest.raises(ValueError, match=r"unknown kind of picture 'pie'; choose one of \['lines'"):
         draw(ROWS, tmp_path / "x", replace(LINES, kind="pie"))
     with pytest.raises(ValueError, match="nothing to draw for x"):
         draw([], tmp_path / "x", LINES)
