@@ -85,7 +85,10 @@ def test_a_removed_record_becomes_dashes_in_its_row_only(
         (["run", "table99"], "unknown artefact 'table99'; `repro list` shows the artefacts"),
         (["run", "table1", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
         (["plan", "table1", "--scale", "tiny"], "unknown scale 'tiny'"),
-        (["show", "table1", "--scale", "smoke", "--format", "pdf"], "unknown format 'pdf'; choose one of ['text', 'md'"),
+        (
+            ["show", "table1", "--scale", "smoke", "--format", "pdf"],
+            "unknown format 'pdf'; choose one of ['text', 'md'",
+        ),
         (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose one of ["),
         (["run", "table1", "--scale", "small"], "truncated BEIR"),
         (["run", "table1", "--scale", "large"], "MTEB"),

@@ -9,7 +9,9 @@ import typer
 
 from repro.spec.scales import ORDER
 
-What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, run ids, or a .json file of runs")]
+What = Annotated[
+    list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, run ids, or a .json file of runs")
+]
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="every seed of the published results")]
