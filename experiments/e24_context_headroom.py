@@ -43,7 +43,6 @@ def score(system: str, weights: str, name: str = "mean") -> str:
 def draw_headroom(frame: Any, axes: Any) -> None:
     """A line for each system over the sources of IDF."""
     order = list(WEIGHTS)
-    shown = frame.groupby(["part1", "part2"])["value"].mean()
     for number, (system, label) in enumerate(SYSTEMS.items()):
         rows = frame[frame["part1"] == system]
         if rows.empty:
@@ -51,14 +50,9 @@ def draw_headroom(frame: Any, axes: Any) -> None:
         means = rows.groupby("part2")["value"].mean().reindex(order)
         at = [place + 0.06 * (number - 1) for place in range(len(order))]
         axes.plot(at, means, marker="os^"[number], color=COLOURS[system], label=label)
-        for kind, place, value in zip(order, at, means, strict=True):
-            is_lowest = value == shown[:, kind].min()  # its number stands below, lest it hides in the lines above
-            near = {"xytext": (0, -11 if is_lowest else 6), "textcoords": "offset points", "ha": "center", "size": 7}
-            axes.annotate(f"{value:.1f}", (place, value), **near)
     words = [WEIGHTS[kind].removeprefix("IDF of ") for kind in order]
     axes.set_xticks(range(len(order)), words, rotation=20, ha="right")
-    axes.margins(y=0.12)
-    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
 
 
 FIGURE = Figure(
@@ -72,7 +66,7 @@ FIGURE = Figure(
     points="{suite}+*-*/mean/ndcg_at_10",
     x="part2",
     y="value",
-    x_label="IDF of",
+    x_label="text that the IDF is counted in",
     y_label="NDCG@10 (points)",
     factor=100,
     series=(Row(label="untrained", of=pick(**UNTRAINED)), Row(label="trained biencoder", of=pick(**TRAINED))),

@@ -83,7 +83,7 @@ def draw_steps(frame: Any, axes: Any) -> None:
     axes.set_xscale("log")
     axes.set_xticks(steps, [f"{each:g}" for each in steps])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 FIGURE = Figure(

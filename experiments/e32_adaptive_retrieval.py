@@ -36,14 +36,13 @@ def draw_routes(frame: Any, axes: Any) -> None:
     for _, row in means.iterrows():
         name, is_single = row["part1"], kind_of(row["part1"]) == "one width"
         words = name.removeprefix("width").removeprefix("from").replace("to", "→")
-        if is_single or "to" not in name:
-            words = words if is_single or name == "funnel" else f"{words}→"
-            below = -11 if is_single or name == "funnel" else 6
+        if is_single or ("to" not in name and name != "funnel"):  # the legend names the funnel
+            words, below = (words, -11) if is_single else (f"{words}→", 6)
             place = {"xytext": (0, below), "textcoords": "offset points", "ha": "center", "size": 7}
             axes.annotate(words, (row[cost], row["value"]), **place)
     axes.set_xscale("log")
     ticks = sorted(means[cost][[kind_of(name) == "one width" for name in means["part1"]]])
-    axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+    axes.set_xticks(ticks, [f"{1000 * tick:.1f}" for tick in ticks])
     axes.minorticks_off()
     axes.margins(y=0.12)
     axes.legend(frameon=False, fontsize="small", loc="lower right")
@@ -53,7 +52,7 @@ FIGURE = Figure(
     name="mrl_figure8",
     title="Score against cost: one width, a shortlist reranked, and the funnel",
     caption=(
-        "NDCG@10 of the nested model against the multiplications of a query in millions, mean over collections and "
+        "NDCG@10 of the nested model against the multiplications of a query in thousands, mean over collections and "
         "seeds. A shortlist of 200 documents is found at one width and ranked at another (16→: by the whole vector); "
         "the funnel doubles the width and halves the pool."
     ),
@@ -61,7 +60,7 @@ FIGURE = Figure(
     points="{suite}+*/mean/ndcg_at_10",
     x="{suite}+{part1}/mean/mflops",
     y="value",
-    x_label="million multiplications a query",
+    x_label="thousand multiplications a query",
     y_label="NDCG@10 (points)",
     factor=100,
     series=(Row(label="nested", of=pick(**ADAPTIVE)),),
@@ -73,7 +72,7 @@ TABLE = Table(
     caption="What each route finds, what it multiplies, and how many queries a second it answers on one machine.",
     columns=(
         Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
-        Column(label="MFLOPs", value="{suite}+{part}/mean/mflops", decimals=3),
+        Column(label="kFLOPs", value="{suite}+{part}/mean/mflops", factor=1000),
         Column(label="queries/s", value="{suite}+{part}/mean/queries_per_second", decimals=0),
     ),
     rows=tuple(

@@ -163,7 +163,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=35,
-    title="Context by width",
+    title="What the right context is worth by width",
     runs=runs,
     shows=(
         figure("context_by_width", "What the right context is worth, by width", "with InfoNCE", PLAIN),

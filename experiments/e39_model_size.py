@@ -81,7 +81,7 @@ FIGURE_4 = Figure(
     hue="hidden_size",
     hue_label="dimensions",
     x_label="training steps",
-    y_label="training loss",
+    y_label="training loss (nats)",
     series=(Row(label="width", of=pick(**CURVES)),),
 )
 

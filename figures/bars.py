@@ -32,7 +32,8 @@ def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
         label = f"{name} ({count_words(found['n'])})"
         axes.bar(at, mean, 0.9 * width, color=colour, hatch=HATCHES[number % len(HATCHES)], ec="white", label=label)
         spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
-        axes.errorbar(at, mean, spread, fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
+        many = (found["n"] > 1).to_numpy()  # the whiskers of one would look like a sure number
+        axes.errorbar(at[many], mean[many], spread[:, many], fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
         counts += list(found["n"])
     label_values(axes, values, [float(place) for place in range(len(values))])
     if len(groups) > 1:

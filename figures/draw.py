@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +26,18 @@ NARROWEST = 4.8
 """Inches of a heat map, so that its words fit."""
 PANEL, INCHES_A_LINE = (3.6, 2.4), 0.2
 """Inches of one panel of several, and of a line of its legend."""
+LETTERS_OF_LABEL = 36
+"""Of a line below such a panel."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
     """How rows become a picture: its kind, which columns are its axes, and the words on them.
 
-    Columns that are always there: "series", "seed". `hue` splits each series further. A heat map has `cell` in its
-    cells, named `cell_label`, and frames what is within `mark_within` of the best of a row. `mark` gives dots their
-    shape. `is_panelled` gives each series of a scatter a panel of its own. `own` draws what no kind can, from the same
-    rows. A title says what is seen, the small line below it of what.
+    Columns that are always there: "series", "seed". `hue` splits each series further, and is called `hue_label`. A heat
+    map has `cell` in its cells, named `cell_label`, and frames what is within `mark_within` of the best of a row.
+    `mark` gives dots their shape. `is_panelled` gives each series of a scatter a panel of its own. `own` draws what no
+    kind can, from the same rows. A title says what is seen, the small line below it of what.
     """
 
     kind: str
@@ -45,6 +48,7 @@ class Picture:
     title: str = ""
     subtitle: str = ""
     hue: str = ""
+    hue_label: str = ""
     cell: str = ""
     cell_label: str = ""
     mark_within: float | None = None
@@ -70,7 +74,7 @@ def plot(
     """Return the drawn figure and its data; ValueError for an unknown kind or no rows."""
     frame = pd.DataFrame(rows)
     if picture.own is None and picture.kind not in KINDS:
-        raise ValueError(f"unknown kind of picture {picture.kind!r}; choose of {list(KINDS)}")
+        raise ValueError(f"unknown kind of picture {picture.kind!r}; choose one of {list(KINDS)}")
     if picture.own is None and not rows:
         raise ValueError(f"nothing to draw for {name}: no record has its values")
     figure, note = _drawn(frame, picture)
@@ -102,7 +106,7 @@ def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
     hue = picture.hue
     if not hue:
         return frame["series"]
-    name = "" if hue.startswith("part") else f"{hue.replace('_', ' ')} "
+    name = "" if hue.startswith("part") else f"{picture.hue_label or hue.replace('_', ' ')} "
     words = frame[hue].map(lambda value: "" if pd.isna(value) else name + value_text(value))
     is_split = frame["series"].nunique() > 1 and not picture.is_panelled
     both = frame["series"] + ", " + words if is_split else words
@@ -138,13 +142,21 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         note = draw_scatter(
             members, axes, x=picture.x, y=picture.y, group=GROUP, x_is_log=picture.x_is_log, groups=groups
         )
-        if picture.hue:  # else the legend is the panel's name
+        if picture.hue:
             axes.set_title(name, fontsize="medium", pad=6 + 13 * members[GROUP].nunique())
+        else:
+            _name_panel(axes)
     figure.supylabel(picture.y_label, fontsize="medium")
     for axes in panels[-2:]:
-        axes.set_xlabel(picture.x_label)
+        axes.set_xlabel(textwrap.fill(picture.x_label, LETTERS_OF_LABEL))
         axes.xaxis.set_tick_params(labelbottom=True)
     return figure, note
+
+
+def _name_panel(axes: Axes) -> None:
+    """Turn the legend of a single group into the panel's title, which takes no room beside the panel."""
+    axes.get_legend().remove()
+    axes.set_title("\n".join(str(axes.get_lines()[0].get_label()).split(": ", 1)), fontsize="small", loc="left")
 
 
 def _set_log(axes: Axes, values: pd.Series) -> None:

@@ -42,7 +42,7 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
     The same rows give the same text. ValueError for an unknown theme or no rows.
     """
     if theme not in THEMES or not rows:
-        raise ValueError(f"theme {theme!r} with {len(rows)} rows; choose of {list(THEMES)}, with one row at least")
+        raise ValueError(f"theme {theme!r} with {len(rows)} rows; choose one of {list(THEMES)}, with one row at least")
     colours, frame = THEMES[theme], pd.DataFrame(rows)
     mpl.use("Agg")
     look: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}

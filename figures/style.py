@@ -23,7 +23,7 @@ DARKEST_AND_LIGHTEST, ALONE = (0.05, 0.77), 0.35
 """Places on the scale of colours of the first and last of several, and of one."""
 MOST_LABELLED_VALUES = 9
 LONG_LABEL = 8
-MOST_LETTERS = 40
+MOST_LETTERS = 56
 LEGEND_LETTERS_PER_INCH = 14
 TITLE_LETTERS_PER_INCH = 11
 NOTE_LETTERS_PER_INCH = 13

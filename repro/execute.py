@@ -51,6 +51,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
     if int(os.environ.get("RANK", "0")) > 0:
         return _await_record(run)
+    progress(f"measuring {run.measure}")
     started = time.monotonic()
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started

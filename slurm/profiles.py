@@ -128,7 +128,7 @@ def profile_named(name: str) -> Profile:
     """Return a profile; ValueError lists the profiles there are, or what is wrong in the file."""
     tables = _tables(user_file())
     if name not in tables:
-        raise ValueError(f"unknown profile {name!r}; choose of {sorted(tables)}, or add one to {user_file()}")
+        raise ValueError(f"unknown profile {name!r}; choose one of {sorted(tables)}, or add one to {user_file()}")
     return _profile(name, tables, ())
 
 

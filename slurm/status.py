@@ -21,6 +21,7 @@ from slurm.states import JobState, WorkItem, item_of_run
 from slurm.sweep import Submission, read_submissions
 
 BUILDING, MOST_SHARDS_TOLD = "being built", 3
+NEVER_LAUNCHED = "never launched"
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "cancelled", "missing")
 
 
@@ -116,7 +117,7 @@ class Snapshot:
         """Return the kind of queue that will still do this item, or nothing, and what is known of that."""
         submission = self.latest.get(name)
         if submission is None:
-            return "", "never launched"
+            return "", NEVER_LAUNCHED
         if submission.on == "local":
             owner = look(Path(submission.queue))
             alive = owner is not None and owner.is_alive

@@ -12,7 +12,7 @@ from repro.report.formats import MOST_FOLDED_ROWS, render
 from repro.report.view import View, format_seconds
 from repro.spec import Run
 from repro.spec.identity import difference_in_words
-from slurm.status import RunStatus, Snapshot, summary
+from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "cancelled": "red", "interrupted": "yellow"}
@@ -23,8 +23,7 @@ def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
     snapshot, unique = Snapshot(), list(dict.fromkeys(runs))
     found = [snapshot.status_of(run) for run in unique]
     table = table_of(unique, found)
-    stages = snapshot.unbuilt_stages(unique)
-    table.caption = "\n".join(f"stage {name}: {says}" for name, says in stages.items()) or None
+    table.caption = "\n".join(_notes(snapshot, unique, found)) or None
     return table, any(status.state == "running" or status.live_on for status in found)
 
 
@@ -35,15 +34,30 @@ def show_status(runs: Sequence[Run]) -> None:
         return Console().print(look_at(unique)[0])
     snapshot = Snapshot()
     found = [snapshot.status_of(run) for run in unique]
-    rows = tuple(_cells(run, status) for run, status in zip(unique, found, strict=True))
-    notes = tuple(f"stage {name}: {says}" for name, says in snapshot.unbuilt_stages(unique).items())
-    render(View(summary(found), COLUMNS, rows, notes, align="lllrrrl"))
+    rows = tuple(_cells(run, status) for run, status in _told(unique, found))
+    render(View(summary(found), COLUMNS, rows, tuple(_notes(snapshot, unique, found)), align="lllrrrl"))
+
+
+def _told(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
+    """Return the runs that there is something to say of; hundreds that nobody launched would hide the others."""
+    return [pair for pair in zip(runs, found, strict=True) if not _is_untouched(pair[1])]
+
+
+def _is_untouched(status: RunStatus) -> bool:
+    return status.state == "missing" and status.reason == NEVER_LAUNCHED
+
+
+def _notes(snapshot: Snapshot, runs: Sequence[Run], found: Sequence[RunStatus]) -> list[str]:
+    """Return what stands below the table: the stages that runs wait for, and how many runs are not in it."""
+    notes = [f"stage {name}: {says}" for name, says in snapshot.unbuilt_stages(runs).items()]
+    num_untouched = sum(map(_is_untouched, found))
+    return notes + [f"{num_untouched} never launched: `repro plan` lists them"] * bool(num_untouched)
 
 
 def table_of(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
-    """Return the table: a line a run, with progress for the running and the reason for the rest."""
+    """Return the table: a line a launched run, with progress for the running and the reason for the rest."""
     table = Table(*COLUMNS, box=None, title=summary(found))
-    for run, status in zip(runs, found, strict=True):
+    for run, status in _told(runs, found):
         colour = COLOURS.get(status.state, "default")
         id, what, state, *rest = _cells(run, status)
         table.add_row(id, what, f"[{colour}]{state}[/{colour}]", *map(escape, rest))

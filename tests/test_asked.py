@@ -8,11 +8,11 @@ import pytest
 
 from repro.cli.main import app
 from repro.planning.plan import make_plan
-from repro.records.lookup import run_of_id, runs_asked, sweep_name
+from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
 from repro.records.store import write_record
 from repro.spec import base
 from repro.spec.identity import difference, run_id
-from repro.spec.registry import experiment_of
+from repro.spec.registry import artefacts, experiment_of
 from repro.storage.paths import corpora_folder, local_records, sweeps_folder
 
 
@@ -30,6 +30,18 @@ def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
     path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 9}]))
     assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=9)]
     assert sweep_name([str(path)], "smoke") == "grid-smoke"
+
+
+def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> None:
+    wanted = runs_asked(["table1"], "smoke", seeds=[2])[-1]
+    assert runs_asked([run_id(wanted)[:8]], "desk", seeds=[0]) == [wanted]
+    assert runs_asked(["table1", run_id(wanted)], "smoke") == [wanted, *runs_asked(["table1"], "smoke")]
+    with pytest.raises(ValueError, match="run '000000000000': no run is known by it"):
+        runs_asked(["000000000000"], "smoke")
+
+
+def test_no_artefact_could_be_taken_for_an_id() -> None:
+    assert split_words([*artefacts()]) == ([], [*artefacts()])
 
 
 def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:

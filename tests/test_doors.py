@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.main import list_artefacts
+from repro.cli.main import app, list_artefacts
 from repro.cli.options import EXIT_NOT_RUN
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -82,11 +82,14 @@ def test_a_removed_record_becomes_dashes_in_its_row_only(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run", "table99"], "unknown artefact 'table99'; choose of ['table1'"),
+        (["run", "table99"], "unknown artefact 'table99'; `repro list` shows the artefacts"),
         (["run", "table1", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
         (["plan", "table1", "--scale", "tiny"], "unknown scale 'tiny'"),
-        (["show", "table1", "--scale", "smoke", "--format", "pdf"], "unknown format 'pdf'; choose of ['text', 'md'"),
-        (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose of ["),
+        (
+            ["show", "table1", "--scale", "smoke", "--format", "pdf"],
+            "unknown format 'pdf'; choose one of ['text', 'md'",
+        ),
+        (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose one of ["),
         (["run", "table1", "--scale", "small"], "truncated BEIR"),
         (["run", "table1", "--scale", "large"], "MTEB"),
         (["run", "table1", "--seed", "77"], "with seed [77]"),
@@ -102,7 +105,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(words: list[str], says: str
 
 def test_an_unknown_door_says_which_there_are(tmp_path: Path) -> None:
     done = repro(home=tmp_path, module="repro.table99")
-    assert done.returncode == EXIT_NOT_RUN and "choose of ['table1'" in done.stderr
+    assert done.returncode == EXIT_NOT_RUN and "`repro list` shows the artefacts" in done.stderr
 
 
 def test_a_module_that_is_no_artefact_is_not_found(tmp_path: Path) -> None:
@@ -129,3 +132,13 @@ def test_the_list_fits_eighty_columns_and_cuts_no_name_that_is_typed(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert set(artefacts()) <= {line.split(" ")[0] for line in lines}
+
+
+def test_help_tells_every_argument_and_has_no_negated_flag(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    app(["run", "--help"], standalone_mode=False)
+    out = capsys.readouterr().out
+    assert "artefacts (table1, figure3, …), all, run ids" in out, "the help of arguments is lost: see click's version"
+    assert "--dry-run" in out and "--no-" not in out

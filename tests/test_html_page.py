@@ -179,7 +179,7 @@ def test_headings_follow_the_paper_and_stand_in_its_order() -> None:
     def section(name: str) -> Section:
         return Section(name, "", "", (), NotImplemented, False, (), "", (), (), 0, 0)  # type: ignore[arg-type]
 
-    names = ["context-use", "figure10", "table3_shares", "figure2", "table3"]
+    names = ["context_use", "figure10", "table3_shares", "figure2", "table3"]
     found = sorted(map(section, names), key=lambda one: one.order)
     assert [one.heading for one in found] == ["Table 3 (shares)", "Table 3", "Figure 2", "Figure 10", "Context use"]
 

@@ -83,6 +83,20 @@ def test_a_published_row_is_whole_or_dashes_and_yours_shows_what_there_is(tmp_pa
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
 
 
+def test_published_rows_older_than_all_that_a_table_shows_are_told_of_and_left_out(tmp_path: Path) -> None:
+    newer = replace(TABLE, columns=(Column(label="moved", value="moved/mean"),))
+    published = [record(tmp_path, run, 0.5) for run in RUNS]
+    yours = [write_record(tmp_path / "mine", RUNS[0], metrics={"moved/mean": 2.0}, arrays={}, provenance={})]
+    view = table_view(newer, RUNS, published, yours)
+    assert view.rows == (
+        ("random", "paper", "", "–"),
+        ("", "yours", "1/3", "2.0"),
+        ("domain", "yours", "0/3", "–"),
+        ("· wrong", "yours", "0/3", ""),
+    )
+    assert len(view.notes) == 1 and view.notes[0].startswith("3 rows have records older than these measures")
+
+
 def test_a_row_may_be_one_part_of_a_metric(tmp_path: Path) -> None:
     made = write_record(tmp_path, RUNS[0], metrics={"train/packages/num_pairs": 7.0}, arrays={}, provenance={})
     column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)

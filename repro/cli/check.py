@@ -20,9 +20,13 @@ from repro.spec.scales import scale_named
 def check(
     what: What = None,
     scale: Scale = "desk",
-    strict: Annotated[bool, typer.Option(help="exit 1 when a claim differs, else 2 when one was not run")] = False,
-    write: Annotated[bool, typer.Option(help="renew all that is generated; see CONTRIBUTING.md")] = False,
-    dry_run: Annotated[bool, typer.Option(help="with --write: only say what would change; exit 1 if anything")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit 1 when a claim differs, else 2 when one was not run")
+    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="renew all that is generated; see CONTRIBUTING.md")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="with --write: only say what would change; exit 1 if anything")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""

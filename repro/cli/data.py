@@ -33,7 +33,9 @@ data = typer.Typer(cls=_ShowsByDefault, help="Shows a corpus; imports your own, 
 def show(
     corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
     samples: Annotated[int, typer.Option(min=0, help="rows of each source to show")] = 2,
-    write_manifests: Annotated[bool, typer.Option(help="renew the committed manifests from what is installed")] = False,
+    write_manifests: Annotated[
+        bool, typer.Option("--write-manifests", help="renew the committed manifests from what is installed")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus if it is missing, prints its counts, and shows samples."""

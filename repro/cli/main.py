@@ -31,10 +31,10 @@ from repro.cli.options import (
 )
 from repro.cli.patience import in_turn, tell
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
-from repro.records.lookup import experiments_asked, runs_asked
+from repro.records.lookup import experiments_asked, runs_asked, split_words
 from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
-from repro.spec.registry import artefacts, experiments
+from repro.spec.registry import artefacts, experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
 from repro.storage.paths import local_records
 
@@ -58,11 +58,9 @@ def main() -> None:
 
 def open_door(name: str) -> int:
     """Run one artefact, `python -m repro.NAME`, with the options of `repro run`; return the exit code."""
-    if name not in artefacts():
-        print(f"error: unknown artefact {name!r}; choose of {list(artefacts())}", file=sys.stderr)
-        return EXIT_NOT_RUN
 
     def act() -> Any:
+        experiment_of(name)  # a name that is none is said before the options are read
         return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
 
     return guarded(act)
@@ -104,7 +102,7 @@ def plan(
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
-    power: Annotated[bool, typer.Option(help="say instead what would decide each undecided claim")] = False,
+    power: Annotated[bool, typer.Option("--power", help="say instead what would decide each undecided claim")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
@@ -170,12 +168,11 @@ def show(
     from repro.report.scores import scores_of, scores_view
     from repro.report.tables import claims_view
 
-    files = [word for word in what or () if word.endswith(".json")]
-    as_values: list[Any] = scores_of(runs_asked(files, scale)) if files and as_json else []
-    if files and not as_json:
-        render(scores_view(runs_asked(files, scale)), format)
-    names = [word for word in what or () if word not in files]  # a file of runs shows nothing more
-    for experiment in experiments_asked(names) if names or not files else ():
+    single, names = split_words(what)
+    as_values: list[Any] = scores_of(runs_asked(single, scale)) if single and as_json else []
+    if single and not as_json:
+        render(scores_view(runs_asked(single, scale)), format)
+    for experiment in experiments_asked(names) if names or not single else ():
         judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
         shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
         if as_json:
@@ -214,8 +211,12 @@ def report(
 
 @app.command()
 def doctor(
-    deep: Annotated[bool, typer.Option(help="also compare every record and stage with its digests and arrays")] = False,
-    gpu: Annotated[bool, typer.Option(help="also try the GPU: equal numbers, ten steps at real shapes, FAISS")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="also compare every record and stage with its digests and arrays")
+    ] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="also try the GPU: equal numbers, ten steps at real shapes, FAISS")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what this machine has and what scales lack here. With --deep or --gpu, exit 2: something does not hold."""

@@ -40,7 +40,7 @@ def evaluate(
     """Score a model on a suite, contexts and BM25 beside each other; stopped, it goes on behind the last collection."""
     unknown = sorted(set(context or ()) - set(KINDS))
     if unknown:
-        raise ValueError(f"unknown context {unknown}; choose of {list(KINDS)}")
+        raise ValueError(f"unknown context {unknown}; choose one of {list(KINDS)}")
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, other = (str(model), None) if compare is None else compare
@@ -69,7 +69,7 @@ def export(
         int | None, typer.Option(help="only the first so many dimensions of a biencoder's vectors")
     ] = None,
     push_to: Annotated[str | None, typer.Option(help="upload the folder to this hub id, too")] = None,
-    private: Annotated[bool, typer.Option(help="make the uploaded repository private")] = False,
+    private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card told from its record."""
     tell(f"opening {model}")  # before torch is loaded, which takes seconds

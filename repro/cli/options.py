@@ -9,12 +9,14 @@ import typer
 
 from repro.spec.scales import ORDER
 
-What = Annotated[list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, or a .json file of runs")]
+What = Annotated[
+    list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, run ids, or a .json file of runs")
+]
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
-AllSeeds = Annotated[bool, typer.Option(help="every seed of the published results")]
+AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="every seed of the published results")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-DryRun = Annotated[bool, typer.Option(help="show what would be done")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be done")]
 
 EXIT_DIFFERS = 1
 """`check --strict`: a claim differs."""

@@ -14,7 +14,10 @@ from repro.spec import Figure
 from repro.spec.registry import experiment_of
 from repro.storage.paths import figures_folder
 
-COPIED = ("kind", "x", "y", "x_label", "y_label", "hue", "cell", "mark_within", "x_is_log", "mark", "is_panelled")
+COPIED = (
+    *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "mark_within", "x_is_log", "mark"),
+    "is_panelled",
+)
 
 
 def paint_from_records(figure: Figure, scale: str, whose: str) -> Path | None:

@@ -30,12 +30,14 @@ def launch(
     all_seeds: AllSeeds = False,
     on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
     profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
-    retry: Annotated[bool, typer.Option(help="also what failed or was cancelled")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="also what failed or was cancelled")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="at most so many runs")] = None,
-    allow_dirty: Annotated[bool, typer.Option(help="small and large: also with uncommitted changes")] = False,
-    dry_run: Annotated[bool, typer.Option(help="print the exact sbatch scripts, submit nothing")] = False,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="small and large: also with uncommitted changes")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact sbatch scripts, submit nothing")] = False,
     check_site: Annotated[
-        bool, typer.Option(help="ask Slurm whether it would take each script, submit nothing")
+        bool, typer.Option("--check-site", help="ask Slurm whether it would take each script, submit nothing")
     ] = False,
 ) -> None:
     """Start what is missing on this machine's queue or Slurm's; twice launches nothing twice. Exit 2: not all went."""
@@ -73,7 +75,7 @@ def status(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    watch: Annotated[bool, typer.Option(help="go on looking until nothing runs or waits")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="go on looking until nothing runs or waits")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""

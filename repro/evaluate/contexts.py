@@ -29,7 +29,7 @@ class Context:
 def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed: int) -> Context:
     """Draw the context from `source` without repeats while its documents last; ValueError for an unknown kind."""
     if kind not in KINDS:
-        raise ValueError(f"unknown context {kind!r}; choose of {list(KINDS)}")
+        raise ValueError(f"unknown context {kind!r}; choose one of {list(KINDS)}")
     if kind == "null":
         return Context(None, {"kind": kind})
     assert source is not None, f"context {kind!r} is drawn from a corpus"

@@ -104,7 +104,7 @@ def score(
     """
     unknown = [name for name in measures if name not in MEASURES]
     if unknown:
-        raise ValueError(f"unknown measure {unknown}; choose of {list(MEASURES)}")
+        raise ValueError(f"unknown measure {unknown}; choose one of {list(MEASURES)}")
     unjudged = sorted({*run, *judgements} - {query_id for query_id, grades in judgements.items() if grades})
     if unjudged:
         raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")

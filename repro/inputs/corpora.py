@@ -81,7 +81,7 @@ def corpus_stage(name: str) -> Stage:
         return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, CORPORA[name].make)
     found = external_corpus(name)
     if found is None:
-        raise ValueError(f"unknown corpus {name!r}; choose of {[*CORPORA, *external_corpora()]}")
+        raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *external_corpora()]}")
     return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make)
 
 
@@ -103,7 +103,7 @@ def suite_corpus(run: Run) -> str:
         if external is not None:
             return external
         known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(external_suites()))
-        raise ValueError(f"unknown suite {run.suite!r}; choose of {known}")
+        raise ValueError(f"unknown suite {run.suite!r}; choose one of {known}")
     return run.corpus if run.corpus in holders else holders[0]
 
 

@@ -89,7 +89,7 @@ def find_query(suite: Suite, words: str, dataset: str | None = None) -> tuple[Su
     """
     names = [one.name for one in suite.datasets]
     if dataset is not None and dataset not in names:
-        raise ValueError(f"--dataset {short(repr(dataset))} is not in suite {suite.name}; choose of {names}")
+        raise ValueError(f"--dataset {short(repr(dataset))} is not in suite {suite.name}; choose one of {names}")
     asked = [one for one in suite.datasets if dataset in (None, one.name)]
     found = [(one, query) for one in asked if (query := _query_in(_read(suite, one), words)) is not None]
     if len(found) > 1:

@@ -1,4 +1,4 @@
-"""Which runs are meant by the words of a command line: artefacts, `all`, or a file of runs."""
+"""Which runs are meant by the words of a command line: artefacts, `all`, run ids, or files of runs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from repro.storage.paths import corpora_folder, local_records, published_records
 
 RECORDS = (local_records, published_records)
 MOST_RUNS = 50_000
+ID = re.compile(r"[0-9a-f]{6,12}")
+"""The beginning of a run's id, as long as `plan` and `status` could be copied from; no artefact is called so."""
 
 
 def runs_asked(
@@ -25,18 +27,28 @@ def runs_asked(
     """Return the runs, an asked one as often as it is asked for.
 
     Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one.
-    A word that ends in .json is a file of runs. ValueError names an unknown artefact, scale or field.
+    A word that ends in .json is a file of runs, one of hexadecimal digits the beginning of a run's id; either has a
+    scale and a seed of its own. ValueError names an unknown artefact, scale or field.
     """
     scale_named(scale)
-    files = [word for word in what or () if word.endswith(".json")]
-    names = [word for word in what or () if word not in files]
-    found = [run for path in files for run in read_runs(Path(path))]
-    for experiment in experiments_asked(names) if names or not files else ():
+    single, names = split_words(what)
+    found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
+    for experiment in experiments_asked(names) if names or not single else ():
         allowed = tuple(seeds) if seeds else experiment.local_seeds
         found += [run for run in experiment.runs(scale) if all_seeds or run.seed in allowed]
     if not found:
         raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r} with seed {list(seeds or [])}")
     return found
+
+
+def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Return the words that mean single runs, files of them and ids, and those that mean artefacts."""
+    single = [word for word in what or () if _is_file(word) or ID.fullmatch(word)]
+    return single, [word for word in what or () if word not in single]
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith(".json")
 
 
 def experiments_asked(what: Sequence[str] | None) -> list[Experiment]:
@@ -118,5 +130,5 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
 
 def sweep_name(what: Sequence[str] | None, scale: str) -> str:
     """Return the name of the folder in which these words are swept."""
-    stems = [Path(word).stem if word.endswith(".json") else word for word in what or ("all",)]
+    stems = [Path(word).stem if _is_file(word) else word for word in what or ("all",)]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*stems, scale]))[:100]

@@ -70,9 +70,8 @@ def notes_table(block: str) -> str:
 
 
 def folder_table(folder: Path = CHECKOUT) -> str:
-    """Return the packages and the rooms of `repro`, from the ground up, as Markdown with one sentence each."""
-    names = [name for name in _packages(folder) if name != "repro"]
-    lines = [(f"`{name}/`", sentence_of(folder / name / "__init__.py")) for name in names]
+    """Return the packages as Markdown with one sentence each; the map by file has the rooms of `repro`, too."""
+    lines = [(f"`{name}/`", sentence_of(folder / name / "__init__.py")) for name in ("repro", *FOLDERS)]
     return as_markdown_table(("folder", "what is in it"), lines)
 
 

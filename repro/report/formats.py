@@ -71,7 +71,7 @@ def render(view: View, format: str = "text") -> None:
     if format == "text":
         return _print_text(view)
     if format not in FORMATS:
-        raise ValueError(f"unknown format {format!r}; choose of {['text', *FORMATS]}")
+        raise ValueError(f"unknown format {format!r}; choose one of {['text', *FORMATS]}")
     print(FORMATS[format](view))
 
 

@@ -98,6 +98,7 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         scale=scale_named(scale),
         known=known_sentence([line.judged for line in own.lines]),
         companions=companions,
+        papers=PAPERS,
         ledgers=[own, *companions],
         forest=forest,
         intervals=INTERVAL_WORDS,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from repro.spec.registry import artefacts
+
 COMPANION = re.compile(r"(gte|mrl)_(?=table\d|figure\d)")
 """What the name of a companion paper's artefact begins with."""
 
@@ -22,4 +24,8 @@ def heading_of(name: str) -> str:
     companion = COMPANION.match(name)
     kind, number, rest = split_name(COMPANION.sub("", name))
     whose = f"{companion[1].upper()} " if companion else ""
-    return f"{whose}{kind} {number}" + (f" ({rest})" if rest else "") if number else rest[:1].upper() + rest[1:]
+    if number:
+        return f"{whose}{kind} {number}" + (f" ({rest})" if rest else "")
+    main = next((one for one in artefacts() if name.startswith(f"{one}_")), name)
+    words = main.replace("_", " ").capitalize()
+    return words if main == name else f"{words} ({name.removeprefix(main).replace('_', ' ').strip()})"

@@ -23,21 +23,19 @@ def records_of_runs(runs: Sequence[Run]) -> list[Record]:
 
 
 def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
-    """Return a table of the runs' scores in points; what is odd about their collections stands below."""
+    """Return a table of the runs' scores in points, the mean first; below it what is odd about their data."""
     records = records_of_runs(runs)
     datasets = list(dict.fromkeys(row["name"] for record in records for row in suite_rows(record.provenance)))
-    lines, notes = (
-        [],
-        dict.fromkeys(note for record in records for note in notes_of(record.provenance.get("suite", {}))),
-    )
+    notes = dict.fromkeys(note for record in records for note in notes_of(record.provenance.get("suite", {})))
+    lines = []
     for record in records:
         for name, context in contexts_of(record.metrics, record.run.suite):
-            values = [record.metrics.get(f"{name}/{dataset}/{measure}") for dataset in [*datasets, "mean"]]
+            values = [record.metrics.get(f"{name}/{dataset}/{measure}") for dataset in ["mean", *datasets]]
             cells = [format_number(None if value is None else POINTS * value) for value in values]
             own = context == "own"
             lines.append((record.id if own else "", record.run.architecture if own else f"· {context} context", *cells))
     title = f"{measure}, points; {len(records)} of {len(set(runs))} runs have ended"
-    return View(title, ("run", "model", *datasets, "mean"), tuple(lines), tuple(notes))
+    return View(title, ("run", "model", "mean", *datasets), tuple(lines), tuple(notes))
 
 
 def scores_of(runs: Sequence[Run]) -> list[dict[str, Any]]:

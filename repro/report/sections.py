@@ -26,7 +26,7 @@ Painter = Callable[[Figure, str, str, Rows], Path | None]
 """
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
-LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "M": "mrl_figure"}
+LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
 """What the id of a claim begins with, and the name of its artefact."""
 
 
@@ -191,7 +191,7 @@ def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
 
 def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
     """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
-    found = re.match(r"([A-Z])(\d+)\.", claim)
+    found = re.match(r"([A-Z]+)(\d+)\.", claim)
     name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
     return name if name in artefacts else artefacts[0]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for i
     from repro.claims.judge import Judgement
 
 INTERVAL_WORDS = "intervals at 95 %, corrected for the number of an artefact's claims"
+WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 LEDGER_ORDER = ("DIFFERS", "NO EFFECT", "UNDECIDED", "HOLDS", "WRONG SCALE", "NOT RUN")
 """What does not hold on top, what was not run last."""
 
@@ -49,11 +50,13 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
     """Return a table of the paper with up to three lines a row: paper, published records, this machine's records.
 
     A published row that lacks one of its records has dashes: what is published is whole or not there. Of your own
-    records a row shows those there are, and how many they are.
+    records a row shows those there are, and how many they are. Published rows whose records are older than all that
+    the table shows are left out, and a note says so.
     """
     scale = wanted[0].scale
     columns = [column for column in table.columns if not column.scales or scale in column.scales]
     lines: list[tuple[str, ...]] = []
+    num_without = 0
     kept = {"published": published, "yours": yours}
     for row in (row for row in table.rows if not row.scales or scale in row.scales):
         if row.paper:
@@ -64,10 +67,14 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
         for whose, records in ((whose, records) for whose, records in kept.items() if records and asked):
             have = [record for record in records if record.run in meant]
             shown = [] if whose == "published" and len(have) < len(asked) else have
-            seeds = f"{len(have)}/{len(asked)}"
-            lines.append((row.label, whose, seeds, *(cell(column, row, shown) for column in columns)))
+            cells = [cell(column, row, shown) for column in columns]
+            if shown and not set(cells) - {ABSENT, ""}:
+                num_without += 1
+                continue
+            lines.append((row.label, whose, f"{len(have)}/{len(asked)}", *cells))
     header = ("", "whose", "seeds", *(column.label for column in columns))
-    return View(f"{table.name} at scale {scale}: {table.caption}", header, _blank_repeated(lines))
+    notes = (WITHOUT.format(num=num_without, name=table.name, scale=scale),) if num_without else ()
+    return View(f"{table.name} at scale {scale}: {table.caption}", header, _blank_repeated(lines), notes)
 
 
 def exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:

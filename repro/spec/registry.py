@@ -71,7 +71,7 @@ def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str
 
 
 def experiment_of(name: str) -> Experiment:
-    """Return the experiment that shows an artefact; ValueError lists the artefacts there are."""
+    """Return the experiment that shows an artefact; ValueError says which is spelt nearly so, and what lists them."""
     if name not in artefacts():
-        raise ValueError(f"unknown artefact {name!r}{suggestion(name, artefacts())}; choose of {list(artefacts())}")
+        raise ValueError(f"unknown artefact {name!r}{suggestion(name, artefacts())}; `repro list` shows the artefacts")
     return artefacts()[name][0]

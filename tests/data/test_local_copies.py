@@ -167,7 +167,7 @@ def test_an_absent_set_is_named_with_its_size_and_command(tmp_path: Path) -> Non
     assert "about 498 MB" in only and "repro fetch nq" in only
     with pytest.raises(ValueError, match=r"\['cqadupstack'\].*about 5500 MB.*repro fetch cqadupstack --data-dir"):
         benchmarks.check_suite("cqadupstack", tmp_path)
-    with pytest.raises(ValueError, match="unknown source 'laion'; choose of"):
+    with pytest.raises(ValueError, match="unknown source 'laion'; choose one of"):
         parts_of("laion")
 
 

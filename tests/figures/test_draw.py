@@ -209,7 +209,8 @@ def test_a_scatter_has_a_panel_a_series_on_shared_axes() -> None:
         for x in (1.0, 2.0, 4.0)
     ]
     panels = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False, is_panelled=True))[0].axes
-    assert [axes.get_legend().get_texts()[0].get_text()[:5] for axes in panels] == ["one: ", "two: ", "three"]
+    assert [axes.get_title(loc="left").split("\n")[0] for axes in panels] == ["one", "two", "three"]
+    assert all("r = " in axes.get_title(loc="left") and axes.get_legend() is None for axes in panels)
     assert [list(axes.get_lines()[0].get_ydata()) for axes in panels] == [[1, 2, 4], [-1, -2, -4], [2, 4, 8]]
     assert len({axes.get_xlim() for axes in panels}) == len({axes.get_ylim() for axes in panels}) == 1
 
@@ -391,7 +392,7 @@ def test_text_of_the_data_is_only_text(tmp_path: Path) -> None:
 
 
 def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"unknown kind of picture 'pie'; choose of \['lines'"):
+    with pytest.raises(ValueError, match=r"unknown kind of picture 'pie'; choose one of \['lines'"):
         draw(ROWS, tmp_path / "x", replace(LINES, kind="pie"))
     with pytest.raises(ValueError, match="nothing to draw for x"):
         draw([], tmp_path / "x", LINES)

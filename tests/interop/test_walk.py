@@ -168,7 +168,7 @@ def test_a_checkpoint_in_the_authors_format_is_evaluated_from_its_folder(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["evaluate", "--model", "RUN", "--suite", "nowhere"], "unknown suite 'nowhere'; choose of"),
+        (["evaluate", "--model", "RUN", "--suite", "nowhere"], "unknown suite 'nowhere'; choose one of"),
         (["evaluate", "--model", "RUN", "--suite", "mine", "--context", "odd"], "unknown context ['odd']"),
         (["evaluate", "--model", "ffffffffffff", "--suite", "mine"], "no run is known by it"),
         (["export", "RUN", "mine-for-others", "--to", "transformers"], "nothing is overwritten"),

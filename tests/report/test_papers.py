@@ -96,7 +96,9 @@ def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
     assert heading_of("gte_table11") == "GTE Table 11" and heading_of("mrl_figure8_times") == "MRL Figure 8 (times)"
     assert heading_of("gte_figure3a") == "GTE Figure 3 (a)"
     assert heading_of("figure6_sizes") == "Figure 6 (sizes)"
+    assert heading_of("context_by_width_icl") == "Context by width (icl)" and heading_of("recipes") == "Recipes"
     assert artefact_of("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
+    assert artefact_of("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
     assert artefact_of("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"
     assert artefact_of("own.x", ("table1",)) == "table1"
 

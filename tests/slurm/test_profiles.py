@@ -74,7 +74,9 @@ def test_the_examples_in_the_shipped_file_are_profiles(own: Path) -> None:
 
 def test_an_unknown_profile_lists_the_known_and_where_to_add_one(own: Path) -> None:
     own.write_text("")
-    with pytest.raises(ValueError, match=r"unknown profile 'big'; choose of \['cpu-node'.*add one to .*profiles\.toml"):
+    with pytest.raises(
+        ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*add one to .*profiles\.toml"
+    ):
         profile_named("big")
 
 

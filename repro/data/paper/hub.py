@@ -136,7 +136,7 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
 def source_named(name: str) -> HubSource:
     """Return a source; ValueError lists the known ones."""
     if name not in SOURCES:
-        raise ValueError(f"unknown source {name!r}; choose of {list(SOURCES)}")
+        raise ValueError(f"unknown source {name!r}; choose one of {list(SOURCES)}")
     return SOURCES[name]
 
 

@@ -29,7 +29,7 @@ def declared() -> list[str]:
 def parts_of(name: str) -> tuple[str, ...]:
     """Return the sources behind a name: itself, or those of a suite. ValueError lists the names there are."""
     if name not in declared():
-        raise ValueError(f"unknown source {name!r}; choose of {declared()}")
+        raise ValueError(f"unknown source {name!r}; choose one of {declared()}")
     return SUITES.get(name, (name,))
 
 
