@@ -31,6 +31,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
         "cross": "scores on each of some domains under the context of each other",
         "calibration": "false verdicts of the judge of claims on simulated records; no training",
+        "polarity": "zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
     }
 )
