@@ -45,7 +45,7 @@ TABLE = Table(
     caption=(
         "Pre-training whose batches are of one source each, drawn with p ∝ (pairs of the source)^α. The paper mixes 33 "
         "datasets and prints retrieval, STS and the mean of MTEB; at desk there are nine sources of documentation, "
-        "and NDCG@10 is over collections of three of them and of two others."
+        "of 57 to 1 % of the pairs, and NDCG@10 is over collections of three of them and of two others."
     ),
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),

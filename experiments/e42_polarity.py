@@ -54,7 +54,7 @@ TABLE = Table(
     ),
     rows=(
         *(Row(label=name, of=pick(architecture="none"), paper=printed(name)) for name in POLARITY if "GTE" not in name),
-        Row(label="pre-trained on nine sources", of=pick(**TRAINED), paper=printed("GTE base")),
+        Row(label="pre-trained", of=pick(**TRAINED), paper=printed("GTE base")),
         Row(label="MiniLM, trained on web text (reference)", of=pick(**SURROGATE, surrogate="minilm"), scales=OURS),
         Row(label="word vectors, untrained (reference)", of=pick(**SURROGATE, surrogate=UNTRAINED)),
     ),
