@@ -33,7 +33,10 @@ def mine_containers() -> Iterator[Row]:
 
 
 def mine_health() -> Iterator[Row]:
-    """Return the elements of FHIR's resources, release 5; the domain is the resource."""
+    """Return the elements of FHIR's resources, of the newest release; the domain is the resource.
+
+    Older releases, which say much the same, lie in folders of capital letters.
+    """
     yield from share_small_domains(
         _rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _titled, lambda name, _: name.stem)
     )
@@ -52,8 +55,6 @@ def _rows(
     division_of: Callable[[PurePosixPath, str], str],
 ) -> Iterator[Row]:
     for name, text in texts_of(wheel, pattern):
-        if name.startswith("fhir") and name.count("/") > 2:
-            continue  # older releases, which say much the same
         for key, owner in _classes(ast.parse(text)):
             division = division_of(PurePosixPath(name), key)
             for field, query, document in pairs_of(owner, key):
