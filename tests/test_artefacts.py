@@ -56,6 +56,7 @@ CLAIMS = {
     "GF4": "a",
     "M2": "ab",
     "M3": "a",
+    "M6": "abc",
     "M7": "abc",
     "M8": "abcde",
 }
