@@ -82,5 +82,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=42, title="Designs that might make context be read", runs=runs, shows=(TABLE,), claims=CLAIMS
+    number=44, title="Designs that might make context be read", runs=runs, shows=(TABLE,), claims=CLAIMS
 )
