@@ -69,7 +69,7 @@ def test_a_disk_too_small_is_told_before_a_stage_is_begun(
         source.write_text("".join(json.dumps({"query": query, "document": text}) + "\n" for query, text in rows))
     free = shutil.disk_usage(tmp_path).free
     monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: SimpleNamespace(free=3000))
-    with pytest.raises(ValueError, match=r"the import of .* needs about \d+ MiB in .*/corpora, where 0 MiB are free"):
+    with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
         bring(source, name="mine")
     monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
     corpus = bring(source, name="mine").corpus

@@ -71,8 +71,10 @@ def check_room(num_bytes: int, folder: Path, what: str) -> None:
 
 
 def size_in_words(num_bytes: float) -> str:
-    """Return a number of bytes for a reader: 12 MiB, 3.5 GiB."""
-    return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 2**30 / 10 else f"{num_bytes / 2**20:.0f} MiB"
+    """Return a number of bytes for a reader: 12 KiB, 120 MiB, 3.5 GiB."""
+    if num_bytes >= 2**30 / 10:
+        return f"{num_bytes / 2**30:,.1f} GiB"
+    return f"{num_bytes / 2**20:.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"
 
 
 def sync(path: Path) -> None:
