@@ -1,14 +1,15 @@
 """A generated corpus goes through `repro launch` on the development cluster, killed three times on the way.
 
     eval "$(slurm/dev-cluster.sh up)"
-    python -m benchmarks.launched --num-pairs 200000 --write benchmarks/launched.json
+    python -m benchmarks.launched --num-pairs 200000 --keep FOLDER --write benchmarks/launched.json
 
 Import; then jobs of Slurm for selection, tokens, embeddings (word vectors), keys (those three as arrays of shards),
 clusters, twenty training steps of the contextual model on two nodes, and its evaluation. SIGKILL ends a shard of the
 tokens, then the clusters, then the training at half of its steps; whenever Slurm's queue is empty, the same command is
-typed again. Broken off itself, it goes on where it was. The record has, of every job, the peak memory of its largest
-process (ru_maxrss, pages of mapped files included), its seconds, and how often it was begun. Killed processes are asked
-for their peak before.
+typed again. Broken off itself, or with the machine, it goes on where it was, as often as need be: start the cluster
+again, and type the same with the same kept folder. The record has, of every job, the peak memory of its largest process
+(ru_maxrss, pages of mapped files included), its seconds, and how often it was begun; killed processes are asked for
+their peak before. One job at a time needs the least memory and the fewest cores: `--num-at-once 1`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.generated_pairs import write_generated
+from benchmarks.generated_pairs import write_generated_apart
+from slurm.signals import ask_for_signal
 
 NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
 LOOK_EVERY_SECONDS = 2.0
@@ -36,7 +40,12 @@ def main() -> None:
     """Do it, and put the rows into the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-pairs", type=int, default=200_000)
-    parser.add_argument("--home", type=Path, default=Path("/tmp/launched"), help="where all goes; nothing is removed")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path("/tmp/launched"),
+        help="where all goes; only the generated file is removed, once it is imported",
+    )
     parser.add_argument("--cluster-size", type=int, default=4096)
     parser.add_argument("--num-shards", type=int, default=4)
     parser.add_argument("--num-nodes", type=int, default=2, help="of the training")
@@ -46,7 +55,7 @@ def main() -> None:
     set_up(asked)
     import_row = measured_import(asked)
     run = run_of(asked)
-    (asked.home / "runs.json").write_text(json.dumps([asdict(run)]))
+    (asked.keep / "runs.json").write_text(json.dumps([asdict(run)]))
     kill_three_times(run, asked)
     launch_until_recorded(run, asked)
     told = told_of(run, asked) | {"rows": [import_row, *rows_of(run)]}
@@ -56,45 +65,58 @@ def main() -> None:
 
 
 def set_up(asked: argparse.Namespace) -> None:
-    """Make the folder, the profile and the generated file; let this process and its children find them."""
-    asked.home.mkdir(parents=True, exist_ok=True)
-    profiles = asked.home / "profiles.toml"
+    """Make the folder and the profile; let this process and its children find them."""
+    asked.keep.mkdir(parents=True, exist_ok=True)
+    note_sitting(asked)
+    profiles = asked.keep / "profiles.toml"
     profiles.write_text(
         f'[{PROFILE}]\nextends = "dev-cluster"\ntime_minutes = 1440\nmemory_gb = 0.5\n'
         f"num_at_once = {asked.num_at_once}\nnum_shards = {asked.num_shards}\nnum_nodes = {asked.num_nodes}\n"
         'setup = ["export GLOO_SOCKET_IFNAME=lo"]\n'
     )
-    os.environ |= {"REPRO_HOME": str(asked.home / f"home-{asked.num_pairs}"), "REPRO_PROFILES": str(profiles)}
+    os.environ |= {"REPRO_HOME": str(asked.keep / f"home-{asked.num_pairs}"), "REPRO_PROFILES": str(profiles)}
     if subprocess.run(["scontrol", "ping"], capture_output=True, check=False).returncode:
         raise SystemExit('Slurm does not answer; eval "$(slurm/dev-cluster.sh up)" starts one')
-    if not source_of(asked).is_file():
-        write_generated(source_of(asked), asked.num_pairs)
+
+
+def note_sitting(asked: argparse.Namespace) -> None:
+    """Note that it was begun once more."""
+    note = noted(asked, "sittings")
+    note.write_text(json.dumps(1 + (json.loads(note.read_text()) if note.is_file() else 0)))
 
 
 def source_of(asked: argparse.Namespace) -> Path:
     """Return where the generated file lies."""
-    return asked.home / f"pairs-{asked.num_pairs}.parquet"
+    return asked.keep / f"pairs-{asked.num_pairs}.parquet"
 
 
 def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
-    """Import the file, unless it is; return the row."""
+    """Write a file and import it, unless it is; return the row. An import that ended unseen is made again."""
     from repro.data.own.imported import is_imported
+    from repro.storage.paths import corpora_folder
 
     note = noted(asked, "import")
-    if is_imported(NAME):
+    if note.is_file() and is_imported(NAME):
         return dict(json.loads(note.read_text()))
+    shutil.rmtree(corpora_folder() / NAME, ignore_errors=True)
+    if not source_of(asked).is_file():
+        part = source_of(asked).with_suffix(".part.parquet")
+        write_generated_apart(part, asked.num_pairs)
+        part.replace(source_of(asked))
     started = time.monotonic()
-    child = subprocess.Popen([sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME])
+    words = [sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME]
+    child = subprocess.Popen(words, preexec_fn=partial(ask_for_signal, signal.SIGTERM))
     _, status, used = os.wait4(child.pid, 0)
     if status:
         raise SystemExit(f"the import ended with status {status}")
     note.write_text(json.dumps(row("import", time.monotonic() - started, used.ru_maxrss * 1024, 1)))
+    source_of(asked).unlink()
     return dict(json.loads(note.read_text()))
 
 
 def noted(asked: argparse.Namespace, what: str) -> Path:
     """Return the file in which is noted what was done before this was broken off."""
-    return asked.home / f"{what}-{asked.num_pairs}.json"
+    return asked.keep / f"{what}-{asked.num_pairs}.json"
 
 
 def run_of(asked: argparse.Namespace) -> Any:
@@ -110,7 +132,7 @@ def run_of(asked: argparse.Namespace) -> Any:
 
 def launch(asked: argparse.Namespace) -> None:
     """Type the command."""
-    words = [sys.executable, "-m", "repro", "launch", str(asked.home / "runs.json"), "--scale", "desk"]
+    words = [sys.executable, "-m", "repro", "launch", str(asked.keep / "runs.json"), "--scale", "desk"]
     subprocess.run([*words, "--profile", PROFILE], check=True)
 
 
@@ -225,6 +247,7 @@ def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
     asked_for = {name: getattr(asked, name) for name in ("num_pairs", "cluster_size", "num_shards", "num_nodes")}
     training = record.provenance["training"]
     return asked_for | {
+        "num_sittings": json.loads(noted(asked, "sittings").read_text()),
         "num_pairs_trained_on": training["num_pairs"],
         "killed": json.loads(noted(asked, "killed").read_text()),
         "ndcg_at_10": record.metrics[f"{NAME}/mean/ndcg_at_10"],

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.generated_pairs import write_generated
+from benchmarks.generated_pairs import write_generated_apart
 from benchmarks.kept_rows import keep_rows
 
 NAME = "generated"
@@ -181,7 +181,7 @@ def main() -> None:
     if asked.blank:
         measured("blank", asked)
     elif not source_of(asked).is_file():
-        write_generated(source_of(asked), asked.num_pairs)
+        write_generated_apart(source_of(asked), asked.num_pairs)
     for name in asked.steps:
         if asked.blank and name in NOT_ON_BLANK:
             continue

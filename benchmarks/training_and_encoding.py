@@ -1,11 +1,14 @@
 """Times a training step and encoding beside sentence-transformers on the same weights, pairs and texts, in one process.
 
     python -m benchmarks.training_and_encoding --size minilm --batch-size 128 --write RECORD.json
+    python -m benchmarks.training_and_encoding --size minilm --batch-size 512 --paths gradcache --write RECORD.json
 
 The model is the size's untrained biencoder (`minilm`: all of MiniLM, 64 tokens, prompts); the pairs are real text (the
 planted corpus at smoke). Of a step, forward and backward are timed: ours by the direct path and by GradCache, theirs by
 `MultipleNegativesRankingLoss` and by its cached form. All take turns, and the median of the rounds is told, in seconds
 of the processor; losses and vectors must agree, else it fails. `--unpacked` adds ours over transformers' own forward.
+Without GradCache, a padded batch of 512 at MiniLM's size keeps up to 24 GiB for its backward pass, as `plan` counts:
+where that is not there, `--paths gradcache` leaves the direct paths out.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from repro.train.trainer import config_of
 
 TEMPERATURE = 0.02
 MINI_BATCH = 64
+PATHS = ("direct", "gradcache")
 ROWS: list[dict[str, Any]] = []
 
 
@@ -69,6 +73,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the size's")
     parser.add_argument("--num-texts", type=int, default=2000)
     parser.add_argument("--num-rounds", type=int, default=5)
+    parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS, help="of a step")
     parser.add_argument("--only", choices=("steps", "encoding"), help="one of the two")
     parser.add_argument("--unpacked", action="store_true", help="ours without packing and its linear layers, too")
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
@@ -78,6 +83,8 @@ def main() -> None:
     model = build_model(config_of(run), start=run.start, seed=0, heads=run.heads)
     theirs = as_sentence_transformer(model)
     batch_size = asked.batch_size or run.batch_size
+    if len(pairs) < batch_size:
+        raise SystemExit(f"batch size {batch_size}: the size {asked.size} has {len(pairs)} pairs")
     rows = np.random.default_rng(0).permutation(len(pairs))[: max(asked.num_texts, batch_size)]
     sides = {side: pairs.texts(side, rows) for side in ("query", "document")}
     print(f"size {asked.size}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
@@ -143,10 +150,16 @@ def compare_steps(
     }
     if asked.unpacked:
         actions["step, ours unpacked, direct"] = lambda: ours(ChunkSizes(), packs=False)
+    actions = {name: action for name, action in actions.items() if path_of(name) in asked.paths}
     losses = turns(actions, asked.num_rounds, size=asked.size, batch_size=batch_size)
     Backbone.packs = True
     print("  losses", {name.partition(", ")[2]: round(value, 4) for name, value in losses.items()})
     assert np.ptp(list(losses.values())) < 1e-3, "the losses are not the same"
+
+
+def path_of(name: str) -> str:
+    """Return by which path an action of this name takes its step."""
+    return "gradcache" if "GradCache" in name else "direct"
 
 
 def compare_encoding(run: Any, model: Any, theirs: Any, texts: list[str], asked: Any) -> None:

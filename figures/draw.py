@@ -155,9 +155,8 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
 
 def _name_panel(axes: Axes) -> None:
     """Turn the legend of a single group into the panel's title, which takes no room beside the panel."""
-    legend = axes.get_legend()
-    assert legend is not None, "a scatter has one"
-    legend.remove()
+    if (legend := axes.get_legend()) is not None:
+        legend.remove()
     axes.set_title("\n".join(str(axes.get_lines()[0].get_label()).split(": ", 1)), fontsize="small", loc="left")
 
 

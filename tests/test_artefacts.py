@@ -42,6 +42,7 @@ CLAIMS = {
     "F17": "ab",
     "F18": "a",
     "G1": "ab",
+    "G4": "abcd",
     "G5": "a",
     "G6": "a",
     "G7": "abcd",
@@ -55,6 +56,7 @@ CLAIMS = {
     "GF4": "a",
     "M2": "ab",
     "M3": "a",
+    "M6": "abc",
     "M7": "abc",
     "M8": "abcde",
 }

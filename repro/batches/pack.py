@@ -21,8 +21,9 @@ import numpy as np
 from repro.batches.cluster import Clusters
 from repro.batches.tour import greedy_tour
 from repro.seeds import generator_for
-from repro.storage.arrays import array_to_fill, give_back
+from repro.storage.arrays import array_to_fill, blocks_of, give_back
 
+ROWS_AT_ONCE = 2**20
 PACKINGS = ("random", "greedy")
 
 
@@ -64,13 +65,20 @@ class Epoch:
 def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None = None) -> Domains:
     """Group the rows 0 … N − 1 by domain, shuffled inside each; many rows lie in a nameless file in `folder`."""
     num_rows = len(domain_codes_N)
-    shuffled_N = generator_for(seed, "rows inside domains").permutation(num_rows).astype(_narrowest(num_rows))
+    shuffled_N = np.arange(num_rows, dtype=_narrowest(num_rows))
+    generator_for(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
     codes, number_N = _numbered(domain_codes_N)
-    rows_N[:] = shuffled_N[_stable_order(number_N[shuffled_N])]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(number_N))])
+    next_place = starts[:-1].copy()
+    for part in blocks_of(num_rows, ROWS_AT_ONCE):  # a sort of all rows would hold several numbers for each
+        order = _stable_order(number_N[shuffled_N[part]])
+        rows, number = shuffled_N[part][order], number_N[shuffled_N[part][order]]
+        counts = np.bincount(number, minlength=len(codes))
+        rows_N[next_place[number] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[number]] = rows
+        next_place += counts
     give_back(rows_N)
-    counts = np.bincount(number_N)
-    return Domains(rows_N, np.concatenate([[0], np.cumsum(counts)]), codes)
+    return Domains(rows_N, starts, codes)
 
 
 def pack_epoch(

@@ -33,7 +33,7 @@ VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
 """Of a part."""
 TEXTS_PER_BLOCK = 4096
 TEXTS_PER_SPAN = 65_536
-"""That are read and sorted together, and those of the same length as the last of them."""
+"""That are read together: and sorted, with those of the same length as the last of them, where neighbours matter."""
 WITH_OWN_CODE = ("nomic-ai/nomic-embed-text-v1",)
 """Models of the hub whose repository carries the code of the model: the paper's filter is one."""
 CPU_TOKENS_PER_BATCH = 4096
@@ -155,7 +155,7 @@ def _embedded(
 
 
 def _in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-    for block in blocks_of(span.stop - span.start, TEXTS_PER_BLOCK):
+    for block in blocks_of(span.stop - span.start, TEXTS_PER_SPAN):
         rows = np.arange(span.start + block.start, span.start + block.stop)
         yield rows, texts.texts(rows)
         texts.give_back()

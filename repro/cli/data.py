@@ -43,15 +43,22 @@ def show(
     from repro.inputs.corpora import describe_corpus
 
     if write_manifests:
-        from repro.data.mined.functions import mine_functions
-        from repro.data.mined.manifests import FUNCTIONS_FOLDER
-        from repro.data.mined.manifests import write_manifests as write
-        from repro.data.mined.mining import mine_all
-
-        return write([mine_functions()], FUNCTIONS_FOLDER) if corpus == "functions" else write(mine_all())
+        return _renew_manifests(corpus)
     name = imported_named(corpus).corpus if is_imported(corpus) else corpus
     described = describe_corpus(name, samples, progress=say)
     print(json.dumps(described, indent=1, ensure_ascii=as_json, sort_keys=as_json))
+
+
+def _renew_manifests(corpus: str) -> None:
+    from repro.data.mined.functions import mine_functions
+    from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
+    from repro.data.mined.mining import mine_added, mine_all
+
+    if corpus == "functions":
+        return write_manifests([mine_functions()], FUNCTIONS_FOLDER)
+    if corpus == "wide":
+        return write_manifests(mine_added(), WIDE_FOLDER)
+    write_manifests(mine_all())
 
 
 @data.command("import")

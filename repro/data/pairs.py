@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from repro.storage.arrays import give_back
+
 ROWS_PER_BATCH = 65_536
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
 
@@ -66,6 +68,7 @@ class Pairs:
         """Let go of the pages of the file that were looked at: they count as memory of this process until then."""
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)
+        give_back(self._rows)
 
     def ids(self, indices: Indices | None = None) -> list[str]:
         """Return the stable ids of the pairs at `indices` (all of them when None)."""
@@ -85,41 +88,33 @@ class Pairs:
     @property
     def domain_names(self) -> tuple[str, ...]:
         """Name of the domains of the whole file, sorted; a view keeps the file's codes."""
-        return self._codes("domain")[1]
+        return self._coded("domain")[1]
 
     @property
     def domain_codes(self) -> np.ndarray:
         """The domain of each pair, int32 (N,), as an index into `domain_names`."""
-        return self._select_codes("domain")
+        return self._coded("domain")[0]
 
     @property
     def source_names(self) -> tuple[str, ...]:
         """Name of the sources of the whole file, sorted."""
-        return self._codes("source")[1]
+        return self._coded("source")[1]
 
     @property
     def source_codes(self) -> np.ndarray:
         """The source of each pair, int32 (N,), as an index into `source_names`."""
-        return self._select_codes("source")
+        return self._coded("source")[0]
 
-    def _select_codes(self, column: str) -> np.ndarray:
-        if column not in self._selected:
-            codes = self._codes(column)[0]
-            self._selected[column] = codes if self._rows is None else codes[self._rows]
-        return self._selected[column]
-
-    def _codes(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
-        if column not in self._encoded:
-            self._encoded[column] = _encode(self._table.column(column))
+    def _coded(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Return the codes of these pairs, and the names of the whole file."""
+        if column not in self._found:
+            codes, names = _encode(self._table.column(column))
+            self._found[column] = (codes if self._rows is None else codes[self._rows]), names
             self.give_back()
-        return self._encoded[column]
+        return self._found[column]
 
     @cached_property
-    def _selected(self) -> dict[str, np.ndarray]:
-        return {}
-
-    @cached_property
-    def _encoded(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
+    def _found(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
         return {}
 
     def _to_rows(self, indices: Indices) -> np.ndarray:
@@ -249,5 +244,8 @@ def _batches(
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
     names = pc.unique(column).to_pylist()
     order = sorted(names)
-    codes = pc.index_in(column, value_set=pa.array(order, column.type)).to_numpy()
-    return codes.astype(np.int32, copy=False), tuple(order)
+    known, codes, start = pa.array(order, column.type), np.empty(len(column), np.int32), 0
+    for chunk in column.chunks:  # all at once, numbers and their copy would lie side by side
+        codes[start : start + len(chunk)] = pc.index_in(chunk, value_set=known)
+        start += len(chunk)
+    return codes, tuple(order)

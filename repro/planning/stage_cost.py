@@ -1,135 +1,257 @@
 """What the stages of runs at the paper's size take: disk, memory and hours of each, and how each figure is obtained.
 
-Disk is counted from the number of pairs. Hours are measured where the work is a core's (seconds a pair, as
-`benchmarks/paper_scale.json` has them for a million generated pairs of 40 words), and arithmetic where it is an
-encoder's or K-means': operations over the speed of a machine, assumed as in `cost.py`. Memory is the measured peak of a
-stage that streams, and for clusters the points of the domain that is fitted on most.
+Disk is counted from the number of pairs. Hours are measured where the work is a core's (seconds a pair or a token, as
+`benchmarks/paper_scale.json` and `benchmarks/tokenizing.json` have them), and arithmetic where it is an encoder's or
+K-means': operations over the speed of a machine, assumed as in `cost.py`. Memory is the measured peak of a stage that
+streams, what it holds of each pair, counted, and for clusters the points of the domain that is fitted on most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
+from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.paper.hub import SOURCES
-from repro.inputs.stages import WIDEST, WIDTHS, needs_surrogate
-from repro.planning.cost import ASSUMED_FLOPS_PER_SECOND, NUM_PAIRS, TEXT_SHARE, forward_flops
+from repro.inputs.stages import READS_PAIRS, WIDEST, WIDTHS, needs_surrogate
+from repro.planning.cost import ASSUMED_FLOPS_PER_SECOND, NUM_PAIRS, TEXT_SHARE, forward_flops, phases_of
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
 
 GIB = 2**30
 LEAST_PAIRS = 1_000_000
 """Stages of smaller corpora take minutes, and are not worth a table."""
-MICROSECONDS_A_PAIR = {"corpus": 44.0, "embeddings": 140.0, "keys": 3.4, "start": 0.5}
+MICROSECONDS_A_PAIR = {"corpus": 38.0, "embeddings": 42.0, "keys": 3.4, "start": 0.9}
 """Of one core; a test holds them to the record."""
-MICROSECONDS_A_TOKEN = 2.2
-PEAK_GIB = {"corpus": 0.5, "tokens": 0.5, "embeddings": 0.5, "keys": 0.3}
-START_GIB, START_BYTES_A_PAIR = 0.7, 55
-"""Of a training's start: libraries and model, and what the sampler holds of each pair while it groups them."""
+MICROSECONDS_A_TOKEN = 0.85
+"""Of one core, on mined text; a test holds it to the record."""
+PEAK_GIB = {
+    "corpus": 0.5,
+    "selection": 0.1,
+    "tokens": 0.5,
+    "embeddings": 0.5,
+    "keys": 0.3,
+    "clusters": 1.0,
+    "start": 0.9,
+}
+"""Of a stage on a million pairs, and of libraries and model at a training's start."""
+BYTES_A_PAIR = {"selection": 8, "tokens": 8, "longest first": 28, "clusters": 20, "start": 24}
+"""That a process holds: rows, codes of domains, places in an order; of an encoder's texts, sorted by their length."""
 NUM_ENCODER_LAYERS = 12
 """Of the paper's surrogate and filter, GTR-base's encoder and nomic-embed."""
+WORDS = "minilm-words"
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """One stage of one corpus; hours are those of one core or one GPU, as `how` says."""
+    """One stage of the pairs that some runs choose; hours are those of one core or one GPU, as `on` says."""
 
+    pairs: str  # which, and how many
     name: str
     disk_bytes: float
     memory_bytes: float
     hours: float
-    how: str
+    on: str  # core, GPU
+    how: str  # the figures are obtained
+    note: str = ""  # what is particular to this one
+
+    @property
+    def kind(self) -> str:
+        """Which stages are reckoned in the same way."""
+        return self.name.partition(" ")[0]
 
     def line(self) -> str:
         """Return it as a line for a reader."""
-        disk, memory = f"{self.disk_bytes / GIB:,.1f} GiB", f"{self.memory_bytes / GIB:,.1f} GiB"
-        hours = format_seconds(3600 * self.hours)
-        return f"  {self.name:<34} disk {disk:>11}  memory {memory:>10}  {hours:>9}  {self.how}"
+        disk, memory = _size(self.disk_bytes), _size(self.memory_bytes)
+        hours = f"{format_seconds(3600 * self.hours)} of a {self.on}"
+        line = f"  {self.name:<34} disk {disk:>11}  memory {memory:>10}  {hours:>18}  {self.note}"
+        return line.rstrip()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The pairs that a run chooses from a declared corpus."""
+
+    run: Run
+
+    @cached_property
+    def sizes(self) -> Sequence[int]:
+        """Pairs of each domain as the paper prints them, scaled to as many as are chosen; else all in one."""
+        return domain_sizes(self.run.corpus, self.num_pairs, self._named)
+
+    @cached_property
+    def num_pairs(self) -> int:
+        """How many, as declared; 0 where nobody knows."""
+        num_all, printed = NUM_PAIRS.get(self.run.corpus, 0), _printed(self.run.corpus, None)
+        if self._named and printed:
+            num_all = round(num_all * sum(_printed(self.run.corpus, self._named)) / sum(printed))
+        return min(filter(None, (num_all, self.run.num_pairs)), default=0)
+
+    @property
+    def title(self) -> str:
+        """Which pairs they are, for a reader."""
+        of = f", {len(self._named)} of its sources" if self._named else ""
+        return f"{self.run.corpus}{of}, {self.num_pairs:,} pairs"
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return tuple(self.run.sources.split("+")) if self.run.sources else ()
 
 
 def stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
-    """Return the stages of the runs that have a declared corpus of a million pairs or more, each once."""
-    found: dict[str, StageCost] = {}
+    """Return the stages of the runs, and of the trainings they go on from, whose declared corpus has a million pairs or
+    more; each once, those of the same pairs together.
+    """
+    found: dict[tuple[str, str], StageCost] = {}
     for run in runs:
-        if pairs_of(run) >= LEAST_PAIRS:
-            for cost in _costs(run):
-                found.setdefault(cost.name, cost)
-    return tuple(found.values())
+        for phase in phases_of(run):
+            chosen = Chosen(phase)
+            if chosen.num_pairs >= LEAST_PAIRS:
+                for cost in _costs(chosen):
+                    found.setdefault((cost.pairs, cost.name), cost)
+    order = {title: number for number, title in enumerate(dict.fromkeys(cost.pairs for cost in found.values()))}
+    return tuple(sorted(found.values(), key=lambda cost: order[cost.pairs]))
+
+
+def lines_of(costs: Sequence[StageCost]) -> Iterator[str]:
+    """Return the costs as lines for a reader: a row a stage, then how the figures of each kind are obtained."""
+    disk = sum(one.disk_bytes for one in costs) / GIB
+    yield f"stages, each once for all runs: {disk:,.0f} GiB of disk; memory is that of one process"
+    title = ""
+    for cost in costs:
+        if cost.pairs != title:
+            yield (title := cost.pairs)
+        yield cost.line()
+    yield "how these figures are obtained (a table of measured ones: REPRODUCING.md, The paper's own scale)"
+    yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
 
 
 def pairs_of(run: Run) -> int:
     """Return the number of pairs that a run chooses from, as declared; 0 where nobody knows."""
-    return min(filter(None, (NUM_PAIRS.get(run.corpus), run.num_pairs)), default=0)
+    return Chosen(run).num_pairs
 
 
-def _costs(run: Run) -> Iterator[StageCost]:
-    num_pairs = pairs_of(run)
-    source = SOURCES.get(run.corpus)
-    size = source.size_gb * 1e9 * num_pairs / (source.num_rows or num_pairs) if source else 0.0
-    yield _measured("corpus", num_pairs, size, "disk: the estimate of the download")
-    yield _measured("selection", num_pairs, 8 * num_pairs, "disk: 8 bytes a pair")
-    if run.architecture in TRAINED:
-        ids = 2 * TEXT_SHARE * run.max_tokens
-        how = (
-            f"disk: 16 bytes a pair, and 4 for each of {ids:.0f} tokens (assumed: {TEXT_SHARE} of the longest); "
-            f"time: {MICROSECONDS_A_TOKEN:g} µs a token, measured on one core"
-        )
-        hours, name = MICROSECONDS_A_TOKEN * ids * num_pairs / 3.6e9, f"tokens of {run.max_tokens}"
-        yield StageCost(name, (4 * ids + 16) * num_pairs, PEAK_GIB["tokens"] * GIB, hours, how)
-    yield _measured("keys", num_pairs, 8 * num_pairs, "disk: 8 bytes a pair")
-    if needs_surrogate(run):
-        encoders = [run.surrogate, run.filter_model or run.surrogate] if run.filter == "surrogate" else [run.surrogate]
-        for encoder in dict.fromkeys(encoders):
-            yield _embeddings(encoder, run.max_tokens, num_pairs)
-        if run.sampler == "cluster" and run.cluster_size is not None:
-            sizes = domain_sizes(run.corpus, num_pairs)
-            yield _clusters(run.cluster_size, 2 * WIDTHS.get(run.surrogate, WIDEST), sizes)
-    memory = START_GIB * GIB + START_BYTES_A_PAIR * num_pairs
-    hours = MICROSECONDS_A_PAIR["start"] * num_pairs / 3.6e9
-    how = "disk: rows and epoch, 8 bytes a pair while it trains; memory and time: measured, in proportion"
-    yield StageCost("start of a training, a process", 8 * num_pairs, memory, hours, how)
-
-
-def domain_sizes(corpus: str, num_pairs: int) -> Sequence[int]:
-    """Return the pairs of each domain as the paper prints them, scaled to so many in all; else all in one."""
-    domains: Mapping[str, object] = SOURCES[corpus].domains if corpus in SOURCES else {}
-    printed = [rows for domain in domains.values() if (rows := getattr(domain, "num_rows", None))]
+def domain_sizes(corpus: str, num_pairs: int, named: Sequence[str] = ()) -> Sequence[int]:
+    """Return the pairs of each domain as the paper prints them, or of the named, scaled to so many in all; else one."""
+    printed = _printed(corpus, named or None)
     return [round(rows * num_pairs / sum(printed)) for rows in printed] or [num_pairs]
 
 
-def _measured(kind: str, num_pairs: int, disk: float, how: str, *, name: str = "") -> StageCost:
-    a_pair = MICROSECONDS_A_PAIR.get(kind, 0.0)
-    told = f"{how}; time: {a_pair:g} µs a pair, measured on one core" if a_pair else how
-    return StageCost(name or kind, disk, PEAK_GIB.get(kind, 0.1) * GIB, a_pair * num_pairs / 3.6e9, told)
+def _printed(corpus: str, named: Sequence[str] | None) -> list[int]:
+    domains: Mapping[str, object] = SOURCES[corpus].domains if corpus in SOURCES else {}
+    wanted = [domain for name, domain in domains.items() if named is None or name in named]
+    return [rows for domain in wanted if (rows := getattr(domain, "num_rows", None))]
 
 
-def _embeddings(encoder: str, max_tokens: int, num_pairs: int) -> StageCost:
-    width = WIDTHS.get(encoder, WIDEST)
-    disk, name = 2 * 2 * width * num_pairs, f"embeddings by {encoder.rpartition('/')[2]}"
-    how = f"disk: 2 sides of {width} float16"
-    if encoder == "minilm-words":
-        return _measured("embeddings", num_pairs, disk, how, name=name)
-    flops = 2 * num_pairs * forward_flops(TEXT_SHARE * max_tokens, width, NUM_ENCODER_LAYERS)
-    how += f"; time: {flops:.1e} operations at {_gpu():.0e} a second, assumed for one GPU"
-    return StageCost(name, disk, PEAK_GIB["embeddings"] * GIB, flops / _gpu() / 3600, how)
+def _costs(chosen: Chosen) -> Iterator[StageCost]:
+    run, trains, embeds = chosen.run, chosen.run.architecture in TRAINED, needs_surrogate(chosen.run)
+    if not (trains or embeds or run.measure in READS_PAIRS):
+        return
+    yield _corpus(chosen)
+    yield _streamed(chosen, "selection", 8, "disk: 8 bytes a pair")
+    if trains:
+        yield _tokens(chosen)
+    if trains or embeds:
+        yield _streamed(chosen, "keys", 8, "disk: 8 bytes a pair")
+    if embeds:
+        encoders = [run.surrogate, run.filter_model or run.surrogate] if run.filter == "surrogate" else [run.surrogate]
+        for encoder in dict.fromkeys(encoders):
+            yield _embeddings(chosen, encoder)
+    if embeds and run.sampler == "cluster":
+        yield _clusters(chosen)
+    if trains and run.num_hard_negatives:
+        yield _negatives(chosen)
+    if trains:
+        yield _streamed(chosen, "start", 8, "disk: rows and epoch, 8 bytes a pair while it trains", " of a training")
 
 
-def _clusters(cluster_size: int, width: int, sizes: Sequence[int]) -> StageCost:
-    counts = [clusters_of(size, cluster_size) for size in sizes]
-    fitted = [num_fitted_pairs(size, cluster_size) for size in sizes]
-    rounds = NUM_ATTEMPTS * NUM_ITERATIONS
-    flops = sum(
-        2.0 * width * count * (rounds * 2 * fit + size) for size, count, fit in zip(sizes, counts, fitted, strict=True)
-    )
-    disk = 4 * sum(sizes) + 4 * width * sum(counts)
-    memory = 4.0 * width * 2 * max(fitted) + GIB
-    sampled = sum(fit < size for fit, size in zip(fitted, sizes, strict=True))
+def _corpus(chosen: Chosen) -> StageCost:
+    whole = Chosen(replace(chosen.run, num_pairs=None, sources=None))
+    source = SOURCES.get(chosen.run.corpus)
+    size = source.size_gb * 1e9 / whole.num_pairs if source else 0.0
+    how = "disk: the estimate of the download; time: that of generated pairs imported and cut"
+    return _streamed(whole, "corpus", size, how)
+
+
+def _streamed(chosen: Chosen, kind: str, disk_a_pair: float, how: str, more: str = "") -> StageCost:
+    """Return the cost of a stage that holds a block at a time, by the rates of its kind."""
+    a_pair, held = MICROSECONDS_A_PAIR.get(kind, 0.0), BYTES_A_PAIR.get(kind, 0)
+    told = f"{how}; memory: {PEAK_GIB[kind]} GiB" + (f" and {held} bytes a pair" if held else ", measured")
+    told += f"; time: {a_pair:g} µs a pair, measured on one core" if a_pair else ""
+    memory = PEAK_GIB[kind] * GIB + held * chosen.num_pairs
+    hours = a_pair * chosen.num_pairs / 3.6e9
+    return StageCost(chosen.title, kind + more, disk_a_pair * chosen.num_pairs, memory, hours, "core", told)
+
+
+def _tokens(chosen: Chosen) -> StageCost:
+    ids = 2 * TEXT_SHARE * chosen.run.max_tokens
     how = (
-        f"{sum(counts):,} clusters, {sampled} of {len(sizes)} domains fitted on a sample; memory: the points of the "
-        f"largest fit; time: at most {flops:.1e} operations at {_gpu():.0e} a second, assumed for one GPU"
+        f"disk: 16 bytes a pair, and 4 a token (assumed: texts have {TEXT_SHARE} of the longest); "
+        f"memory: {PEAK_GIB['tokens']} GiB and {BYTES_A_PAIR['tokens']} bytes a pair; "
+        f"time: {MICROSECONDS_A_TOKEN:g} µs a token, measured on one core, on mined text"
     )
-    return StageCost(f"clusters of {cluster_size}", disk, memory, flops / _gpu() / 3600, how)
+    hours = MICROSECONDS_A_TOKEN * ids * chosen.num_pairs / 3.6e9
+    memory = PEAK_GIB["tokens"] * GIB + BYTES_A_PAIR["tokens"] * chosen.num_pairs
+    disk, name = (4 * ids + 16) * chosen.num_pairs, f"tokens of {chosen.run.max_tokens}"
+    return StageCost(chosen.title, name, disk, memory, hours, "core", how, f"{ids:.0f} tokens a pair")
+
+
+def _embeddings(chosen: Chosen, encoder: str) -> StageCost:
+    width = WIDTHS.get(encoder, WIDEST)
+    disk, how = 2 * 2 * width, "disk: 2 sides in float16"
+    if encoder == WORDS:
+        return _streamed(chosen, "embeddings", disk, how, f" by {encoder}")
+    flops = 2 * chosen.num_pairs * forward_flops(TEXT_SHARE * chosen.run.max_tokens, width, NUM_ENCODER_LAYERS)
+    held = BYTES_A_PAIR["longest first"]
+    how += (
+        f"; memory: {PEAK_GIB['embeddings']} GiB and {held} bytes a pair, to sort texts by their length; "
+        f"time: operations of {NUM_ENCODER_LAYERS} layers at {_gpu():.0e} a second, assumed for one GPU"
+    )
+    memory = PEAK_GIB["embeddings"] * GIB + held * chosen.num_pairs
+    told = f"{width} wide, {flops:.1e} operations"
+    name = f"embeddings by {encoder.rpartition('/')[2]}"
+    return StageCost(chosen.title, name, disk * chosen.num_pairs, memory, flops / _gpu() / 3600, "GPU", how, told)
+
+
+def _clusters(chosen: Chosen) -> StageCost:
+    size, width = chosen.run.cluster_size, 2 * WIDTHS.get(chosen.run.surrogate, WIDEST)
+    assert size is not None, "only runs with clusters have this stage"
+    counts = [clusters_of(domain, size) for domain in chosen.sizes]
+    fitted = [num_fitted_pairs(domain, size) for domain in chosen.sizes]
+    rounds, each = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(chosen.sizes, counts, fitted, strict=True))
+    flops = sum(2.0 * width * count * (rounds * 2 * fit + domain) for domain, count, fit in each)
+    disk = 4 * chosen.num_pairs + 4 * width * sum(counts)
+    held = BYTES_A_PAIR["clusters"]
+    memory = 4.0 * width * 2 * max(fitted) + PEAK_GIB["clusters"] * GIB + held * chosen.num_pairs
+    how = (
+        "disk: 4 bytes a pair, and the centroids; "
+        f"memory: the points of the largest fit, {PEAK_GIB['clusters']} GiB and {held} bytes a pair; "
+        f"time: at most, all {NUM_ITERATIONS} iterations at {_gpu():.0e} operations a second, assumed for one GPU"
+    )
+    sampled = sum(fit < domain for domain, _, fit in each)
+    told = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
+    return StageCost(chosen.title, f"clusters of {size}", disk, memory, flops / _gpu() / 3600, "GPU", how, told)
+
+
+def _negatives(chosen: Chosen) -> StageCost:
+    width, count = WIDTHS.get(chosen.run.surrogate, WIDEST), chosen.run.num_hard_negatives
+    flops = 2.0 * width * sum(size * size for size in chosen.sizes)
+    # documents and a block of scores, the lots, keys and masks beside them
+    memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_AT_ONCE) + GIB
+    core = ASSUMED_FLOPS_PER_SECOND["cpu"]
+    how = (
+        "disk: 8 bytes a negative; memory: documents of the largest domain, scores of a block of queries, and 1 GiB; "
+        f"time: each document of a domain scored for each query at {core:.0e} operations a second, assumed for one core"
+    )
+    told = f"{flops:.1e} operations, {len(chosen.sizes)} {'domain' if len(chosen.sizes) == 1 else 'domains'}"
+    name = f"negatives of {count}"
+    return StageCost(chosen.title, name, 8 * count * chosen.num_pairs, memory, flops / core / 3600, "core", how, told)
+
+
+def _size(num_bytes: float) -> str:
+    return f"{num_bytes / GIB:,.1f} GiB" if num_bytes >= GIB / 10 else f"{1024 * num_bytes / GIB:.0f} MiB"
 
 
 def _gpu() -> float:

@@ -100,17 +100,20 @@ def means_of(
     import numpy as np
 
     found: dict[str, float] = {}
-    sizes = [int(row.get("num_queries", 0)) for row in datasets]
+    sizes = np.array([int(row.get("num_queries", 0)) for row in datasets])
+    starts = np.cumsum(sizes) - sizes
     for name, values in arrays.items():
         if name in metrics:
             found[name] = float(np.mean(values, dtype=np.float64))
-        if name in metrics or not datasets or sum(sizes) != len(values):
+        if name in metrics or not datasets or sizes.sum() != len(values):
             continue
-        parts = np.split(values, np.cumsum(sizes)[:-1])
-        own = {row["name"]: float(np.mean(part, dtype=np.float64)) for row, part in zip(datasets, parts, strict=True)}
+        sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)  # a dataset of no queries may be last
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = (sums / sizes).tolist()
+        own = {row["name"]: mean for row, mean in zip(datasets, means, strict=True)}
         families: dict[str, list[float]] = {"mean": list(own.values())}
         for row in datasets:
             families.setdefault(row["family"], []).append(own[row["name"]])
-        every = {**own, **{family: float(np.mean(some)) for family, some in families.items()}}
+        every = {**own, **{family: sum(some) / len(some) for family, some in families.items()}}
         found |= {f"{name}/{group}/{HEADLINE}": value for group, value in every.items()}
     return found

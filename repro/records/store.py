@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from repro.records.checks import check_digest, check_means, check_types, content
 from repro.spec import Run, first_phase_of
 from repro.spec.identity import run_from_record, run_id, training_id
 from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.json_files import read_json_with_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,13 +59,14 @@ class Record:
         expected = self.provenance["arrays_sha256"]
         if not path.is_file():
             raise ValueError(f"record {self.id}: its scores {path} are missing; restore the file or run it again")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        data = path.read_bytes()
+        found = hashlib.sha256(data).hexdigest()
         if found != expected:
             raise ValueError(f"record {self.id}: {path} is not the file the record names (sha256 {found[:12]}…)")
         import numpy as np
 
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with np.load(BytesIO(data), allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files}
         except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
             raise ValueError(f"record {self.id}: {path} is damaged ({error}); restore it") from error
@@ -116,7 +118,7 @@ def read_record(path: Path) -> Record:
 @lru_cache(maxsize=20_000)  # a verb asks for the same record once for each artefact that shows it
 def _read(path: Path, changed: int, size: int) -> Record:
     try:
-        content = read_json(path)
+        content, data = read_json_with_bytes(path)
     except ValueError as error:
         raise ValueError(f"{path} is not a record ({error}); remove it or restore it") from error
     check_types(path, content)
@@ -131,7 +133,7 @@ def _read(path: Path, changed: int, size: int) -> Record:
     _check_first_phase(path, run, content["provenance"].get("training", {}))
     metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
     record = Record(identifier, run, metrics, _shared(content["provenance"]), path, shown)
-    if not check_digest(path, path.read_bytes(), content):
+    if not check_digest(path, data, content):
         record.check_arrays()
     return record
 

@@ -11,7 +11,7 @@ from repro.claims.variance import Pool
 from repro.records.store import Record, all_are_readable, readable_record, records_in
 from repro.report.figure_data import figure_view
 from repro.report.tables import exhibit_view, table_view
-from repro.report.verdicts import KeptVerdicts, key_of, looking_anew
+from repro.report.verdicts import KeptVerdicts, Stamps, forget_changed_folders, key_of, stamps_of
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.spec.artefact import MAIN
@@ -44,8 +44,8 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
     key_now = partial(key_of, experiment.claims, wanted, scale, judged=folder, pool=RECORDS["published"]())
     found = KeptVerdicts(path, key_now()).read(experiment.claims)
     if found is None:
-        with looking_anew():
-            kept = KeptVerdicts(path, key_now())
+        forget_changed_folders()
+        kept = KeptVerdicts(path, key_now())
         pool = published_pool(scale, with_companions=experiment.paper != MAIN)
         found = judge_all(experiment.claims, scale, wanted, records_of(wanted, whose), pool=pool)
         if all_are_readable(folder, RECORDS["published"]()):
@@ -54,19 +54,19 @@ def judgements(experiment: Experiment, scale: str, whose: str = "published") -> 
 
 
 def published_pool(scale: str, *, with_companions: bool = False) -> Pool:
-    """Return the published records of a scale, read once as long as none is added or removed.
+    """Return the published records of a scale, read once as long as none is added, removed or replaced.
 
     Those that only companion papers ask for are left out unless asked for: they must not move this paper's verdicts.
     """
     folder = RECORDS["published"]()
-    names = tuple(sorted(path.name for path in folder.glob("*.json")))
-    return _pool(folder, scale, names, with_companions)
+    return _pool(folder, scale, stamps_of(folder), with_companions)
 
 
 @lru_cache(maxsize=4)
-def _pool(folder: Path, scale: str, names: tuple[str, ...], with_companions: bool) -> Pool:
+def _pool(folder: Path, scale: str, stamps: Stamps, with_companions: bool) -> Pool:
     apart = frozenset() if with_companions else runs_of_companions(scale)
-    found = (record for record in map(readable_record, map(folder.joinpath, names)) if record is not None)
+    paths = [folder / name for name, *_ in stamps if name.endswith(".json")]
+    found = (record for record in map(readable_record, paths) if record is not None)
     return Pool([record for record in found if record.run.scale == scale and record.run not in apart])
 
 

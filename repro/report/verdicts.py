@@ -69,8 +69,8 @@ def key_of(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, *, judged
 
     Of the folder `judged` the records of the wanted runs count, of `pool` all there are.
     """
-    ids, published = [run_id(run) for run in wanted], _stamps(pool)
-    own = _digests(judged, published if judged == pool else _stamps(judged))
+    ids, published = [run_id(run) for run in wanted], stamps_of(pool)
+    own = _digests(judged, published if judged == pool else stamps_of(judged))
     decides = {
         "code": source_digest(DECIDING_FOLDERS),
         "versions": _versions(),
@@ -97,7 +97,10 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in DECIDING_PACKAGES}}
 
 
-_LOOKED: ContextVar[dict[Path, Stamps] | None] = ContextVar("_LOOKED", default=None)
+Stamps = tuple[tuple[str, int, int], ...]
+"""Of each file of a record in a folder: its name, when it was changed, its size."""
+_LOOKED: ContextVar[dict[Path, tuple[int, Stamps]] | None] = ContextVar("_LOOKED", default=None)
+"""What was found in each folder, and when the folder itself had changed then."""
 
 
 @contextmanager
@@ -110,28 +113,28 @@ def looking_once() -> Iterator[None]:
         _LOOKED.reset(token)
 
 
-@contextmanager
-def looking_anew() -> Iterator[None]:
-    """Within this block folders are looked at as they are now: verdicts must be kept under what was judged."""
-    token = _LOOKED.set(None)
-    try:
-        yield
-    finally:
-        _LOOKED.reset(token)
+def forget_changed_folders() -> None:
+    """Look again at what came, went or was replaced since: verdicts must be kept under what was judged.
+
+    Records are written by rename, which changes their folder; one that is edited in place is not believed when read.
+    """
+    looked = _LOOKED.get() or {}
+    for folder in [folder for folder, (changed, _) in looked.items() if _changed(folder) != changed]:
+        del looked[folder]
 
 
-Stamps = tuple[tuple[str, int, int], ...]
-"""Of each file of a record in a folder: its name, when it was changed, its size."""
-
-
-def _stamps(folder: Path) -> Stamps:
+def stamps_of(folder: Path) -> Stamps:
     """Return what tells without reading whether a folder's records are as they were; nothing where there is none."""
     looked = _LOOKED.get()
     if looked is None:
         return _look(folder)
     if folder not in looked:
-        looked[folder] = _look(folder)
-    return looked[folder]
+        looked[folder] = (_changed(folder), _look(folder))  # in this order: a change in between is found later
+    return looked[folder][1]
+
+
+def _changed(folder: Path) -> int:
+    return folder.stat().st_mtime_ns if folder.is_dir() else 0
 
 
 def _look(folder: Path) -> Stamps:

@@ -27,10 +27,12 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
         "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
         "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
+        "cascade": "which collection a query belongs to, told by prefixes that grow where it is unsure",
         "steps": "scores after each fifth of the training's steps, along one training",
         "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
         "cross": "scores on each of some domains under the context of each other",
         "calibration": "false verdicts of the judge of claims on simulated records; no training",
+        "polarity": "zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
     }
 )

@@ -17,9 +17,15 @@ def read_json(path: Path, *, most_bytes: int = MOST_BYTES) -> Any:
     ValueError for one that is not there, is no regular file (a FIFO would hang), is larger than `most_bytes`, is not
     UTF-8, is malformed or nested too deeply, or holds NaN, an infinity or a number that becomes one.
     """
+    return read_json_with_bytes(path, most_bytes=most_bytes)[0]
+
+
+def read_json_with_bytes(path: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Any, bytes]:
+    """Return the content of a JSON file and the bytes it was read from; ValueError as `read_json`."""
     check_regular(path, most_bytes=most_bytes)
     try:
-        return json.loads(path.read_bytes(), parse_constant=_refuse, parse_float=_finite)
+        data = path.read_bytes()
+        return json.loads(data, parse_constant=_refuse, parse_float=_finite), data
     except RecursionError as error:
         raise ValueError(f"{path} is not JSON: it is nested too deeply") from error
     except ValueError as error:  # of which malformed JSON and text that is not UTF-8 are kinds

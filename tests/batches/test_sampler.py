@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repro.batches import pack
 from repro.batches.cluster import Clusters, cluster_pairs
-from repro.batches.pack import order_clusters
+from repro.batches.pack import group_by_domain, order_clusters
 from repro.batches.sampler import KINDS, BatchSampler, SamplerState
 from repro.seeds import generator_for
 from repro.storage import arrays
@@ -117,6 +118,18 @@ def test_batches_do_not_depend_on_where_an_epoch_lies(
         np.testing.assert_array_equal(sampler.epoch(epoch), expected)
         np.testing.assert_array_equal(sampler.at(epoch * len(sampler) + 2), expected[2])
     assert not list(tmp_path.rglob("*.*")), "the files have no names, so that none is left behind"
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 100, 2**20])
+def test_rows_are_grouped_as_by_one_stable_sort_of_all(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "ROWS_AT_ONCE", rows_at_once)
+    codes_N = np.random.default_rng(0).choice([3, 5, 6, 90], 333).astype(np.int32)
+    shuffled_N = generator_for(4, "rows inside domains").permutation(333)
+    found = group_by_domain(codes_N, 4)
+    assert found.rows_N.tolist() == shuffled_N[np.argsort(codes_N[shuffled_N], kind="stable")].tolist()
+    assert found.codes.tolist() == [3, 5, 6, 90] and np.diff(found.starts).tolist() == [
+        (codes_N == code).sum() for code in found.codes
+    ]
 
 
 def test_tails_take_turns_and_small_domains_never_get_in() -> None:

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from repro.data import tokens as module
+from repro.data import words
 from repro.data.tokens import load_tokenizer, load_tokens, minilm_folder, tokenize, write_tokens
+from repro.data.words import is_wordwise
 
 TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 and unfriendliness", "word " * 50, "é"]
 
@@ -35,6 +38,60 @@ def test_saved_tokens_are_mapped_back_unchanged(tmp_path: Path) -> None:
     loaded = load_tokens(tmp_path)
     assert isinstance(loaded.ids, np.memmap)
     assert np.array_equal(loaded.pad([3, 1])[0], tokens.pad([3, 1])[0])
+
+
+PIECES = (
+    *("kidney", "Bone", "un", "friendly", "list_buckets(self)", "don't", "3.14", "x" * 101, ".", "…", "🎉", "##ing"),
+    *("日本語", "中a", "ΣΑΣ", "ǅ", "ﬁ", "İ", "ß", "é", "e\u0323\u0301", "가", "\u1100\u1161", "\u0301", "\u0345"),
+    *(" ", " ", " ", "  ", "\t", "\n", "\r\n", "\x0b", "\x0c", "\x00", "\u00a0", "\u2003", "\u200b", "\ufffd"),
+    *("[SEP]", "[MASK]", " [PAD] ", "[sep]"),
+)
+"""Letters, spaces and marks at which a tokenizer might look beyond a space."""
+
+
+def test_ids_of_many_texts_by_their_words_are_those_of_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    texts = ["".join(PIECES[n] for n in rng.integers(0, len(PIECES), rng.integers(0, 30))) for _ in range(1500)]
+    assert all(any(piece in text for text in texts) for piece in PIECES)
+    tokenizer = load_tokenizer("minilm")
+    for max_tokens in (3, 17, 512):
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_tokens)
+        expected = [each.ids for each in tokenizer.encode_batch(texts)]
+        for texts_at_once, characters_at_once in ((65_536, 2**23), (70, 2**23), (65_536, 500)):
+            monkeypatch.setattr(words, "TEXTS_AT_ONCE", texts_at_once)
+            monkeypatch.setattr(words, "CHARACTERS_AT_ONCE", characters_at_once)
+            found = tokenize(texts, tokenizer, max_tokens)
+            assert np.array_equal(found.ids, np.concatenate(expected))
+            assert found.lengths.tolist() == [len(ids) for ids in expected]
+
+
+def test_few_texts_and_tokenizers_that_look_beyond_spaces_are_left_to_the_tokenizer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+
+    def minilm() -> Tokenizer:
+        tokenizer = load_tokenizer("minilm")
+        tokenizer.no_padding()
+        return tokenizer
+
+    def never(*given: object) -> None:
+        raise AssertionError("by words")
+
+    others = [minilm() for _ in range(6)]
+    others[0].normalizer = normalizers.NFKC()
+    others[1].pre_tokenizer = pre_tokenizers.Metaspace()
+    others[2].add_tokens([AddedToken("New York")])
+    others[3].add_tokens([AddedToken("York", single_word=True)])
+    others[4] = Tokenizer(models.BPE())
+    others[5].post_processor = None
+    assert is_wordwise(minilm()) and not any(is_wordwise(other) for other in others)
+    monkeypatch.setattr(module, "tokenize_words", never)
+    for other, count in ((others[2], 2000), (minilm(), 1000)):
+        assert len(tokenize(["in New York"] * count, other, 8)) == count
+    with pytest.raises(AssertionError, match="by words"):
+        tokenize(["in New York"] * 2000, minilm(), 8)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

@@ -1,4 +1,4 @@
-"""Builds the corpora of the scales `desk` and `lab` from mined text: training pairs, evaluation suites, a report."""
+"""Builds the corpora `desk`, `lab` and `wide` from mined text: training pairs, evaluation suites, a report."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
-from repro.data.mined.manifests import verify
-from repro.data.mined.mining import Mined, mine_all
+from repro.data.mined.manifests import WIDE_FOLDER, verify
+from repro.data.mined.mining import Mined, mine_added, mine_all
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, Dataset, matches, split_of
 from repro.data.mined.views import views
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.selection import select_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
 
-__all__ = ["build_desk", "build_lab", "select_pairs"]
+__all__ = ["build_desk", "build_lab", "build_wide", "select_pairs"]
 
 Progress = Callable[[str], None]
 
@@ -61,6 +61,24 @@ def build_lab(folder: Path, progress: Progress | None = None) -> None:
     write_pairs(folder / "train.arrow", _counted(kept, sizes))
     say(f"wrote {sum(sizes.values())} training pairs")
     _write_report(folder, mined, _report_sizes(sizes, removed), suites)
+
+
+def build_wide(folder: Path, progress: Progress | None = None) -> None:
+    """Write train.arrow with the training text of `desk` and that of more sources, and report.json; its suites are
+    `build_desk`'s. ValueError also when a wheel of those sources cannot be had.
+    """
+    say = progress or _say_nothing
+    added = mine_added()
+    verify(added, WIDE_FOLDER)
+    say(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
+    mined = _mine(say)
+    suites = build_suites(mined)
+    removed: Counter[str] = Counter()
+    rows = map(_cut, _training_rows([*mined, *added]))
+    kept = list(one_row_per_document(without_evaluated(rows, _evaluated(suites), removed), removed))
+    write_pairs(folder / "train.arrow", kept)
+    say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
+    _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
 
 
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]

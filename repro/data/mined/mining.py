@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from repro.data.mined.sources import cloud, docstrings, medical, modules, services
+from repro.data.mined.sources import builds, cloud, commands, docstrings, homes, medical, modules, schemas, services
 from repro.data.pairs import Row
 from repro.data.wording import has_fair_length, normalise
 
@@ -28,6 +28,16 @@ MINERS: dict[str, Miner] = {
     medical.PHENOTYPES: medical.mine_phenotypes,
     medical.DIAGNOSES: medical.mine_diagnoses,
 }
+
+ADDED: dict[str, Miner] = {
+    commands.SOURCE: commands.mine_commands,
+    schemas.PAYMENTS: schemas.mine_payments,
+    schemas.HEALTH: schemas.mine_health,
+    homes.SOURCE: homes.mine_homes,
+    builds.SOURCE: builds.mine_builds,
+    schemas.CONTAINERS: schemas.mine_containers,
+}
+"""Sources of the corpus `wide` alone, from wheels that need not be installed."""
 
 
 _MINE_APART = """
@@ -79,6 +89,11 @@ def mine_all() -> list[Mined]:
     # What made the other process fail is said by failing here the same way.
     mined[docstrings.SOURCE] = pickle.loads(output) if apart.returncode == 0 else mine(docstrings.SOURCE)
     return [mined[source] for source in MINERS]
+
+
+def mine_added() -> list[Mined]:
+    """Mine every source that `wide` has beyond `desk`; ValueError when a wheel cannot be had."""
+    return [mine_rows(source, miner()) for source, miner in ADDED.items()]
 
 
 def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:

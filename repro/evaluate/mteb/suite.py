@@ -10,7 +10,6 @@ wheel carries summaries with judgements, so there is none.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +28,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.task import split_data
+from repro.evaluate.polarity import film_reviews, gensim_texts
 from repro.evaluate.retrieval import bm25_search
 from repro.seeds import generator_for
 
@@ -65,15 +65,11 @@ def offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
 
 def human_tasks() -> list[AbsTask]:
     """Return the tasks on texts that people have judged, from gensim's wheel; ValueError when it is not installed."""
-    spec = importlib.util.find_spec("gensim")
-    if spec is None or spec.origin is None:
-        raise ValueError("gensim is not installed: its wheel carries word pairs and texts that people have judged")
-    folder = Path(spec.origin).parent / "test" / "test_data"
+    folder = gensim_texts()
     words = (("wordsim-353", "wordsim353.tsv"), ("simlex-999", "simlex999.txt"))
     tasks: list[AbsTask] = [_sts_task(name, _word_pairs(folder / file)) for name, file in words]
     tasks.append(_sts_task("lee-news", _news_pairs(folder)))
-    reviews = [line.split(" ", 1) for line in _lines(folder / "pang_lee_polarity.cor", "latin-1")]
-    tasks.append(_classification_task("polarity", ([text for _, text in reviews], [label for label, _ in reviews])))
+    tasks.append(_classification_task("polarity", film_reviews()))
     return tasks
 
 

@@ -1,0 +1,60 @@
+"""Rows from CMake's manual: the first sentence of a section → its rest, or the name of the section → its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, plain
+from repro.data.mined.sources.domains import share_small_domains
+from repro.data.mined.wheels import texts_of
+from repro.data.pairs import Row
+from repro.data.wording import MIN_DOCUMENT_WORDS, phrase
+
+SOURCE = "builds"
+KINDS = {"prop_tgt": "target property", "prop_sf": "source file property", "prop_gbl": "global property"}
+KINDS |= {"prop_dir": "directory property", "prop_test": "test property", "prop_fs": "file set property"}
+KINDS |= {"prop_inst": "installed file property", "prop_cache": "cache entry property"}
+KINDS |= {"envvar": "environment variable", "cpack_gen": "package generator"}
+_HEADING = re.compile(r"^(?=\S)(.+)\n([-=~^\"*#.]{3,})[ ]*$", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^( *)\.\. (?:code-block|parsed-literal|only|include|contents|toctree|productionlist|\|).*\n(?:\1 +.*\n|[ ]*\n)*",
+    re.MULTILINE,
+)
+_DIRECTIVE = re.compile(r"^ *\.\. (?:[\w:-]*::|_).*$|^ *[*-] ", re.MULTILINE)
+_POINTERS = ("See Also", "See also")
+_TARGET = re.compile(r"(?::[\w:+-]+:)?`([^`<]*?) ?<[^`>]*>`_{0,2}")
+
+
+def mine_builds() -> Iterator[Row]:
+    """Return the sections of every page but the notes of releases; the domain is the kind of page."""
+    yield from share_small_domains(_rows())
+
+
+def _rows() -> Iterator[Row]:
+    for name, text in texts_of("cmake", "cmake/data/share/cmake-*/Help/*/*.rst"):
+        kind, page = PurePosixPath(name).parts[5], PurePosixPath(name).stem
+        if kind == "release":
+            continue
+        for number, (title, body) in enumerate(_sections(text)):
+            if title in _POINTERS:
+                continue
+            row = _pair(f"{phrase(page)} {KINDS.get(kind, phrase(kind))}", title if number else "", body)
+            yield Row(f"{SOURCE}/{kind}/{page}/{number}", *row, f"{SOURCE}.{kind}", SOURCE)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Return the title and the text of each section of a page."""
+    _, *parts = _HEADING.split(text)
+    for title, _, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        yield plain(title), body
+
+
+def _pair(page: str, title: str, body: str) -> tuple[str, str]:
+    kept = _TARGET.sub(r"\1", _DIRECTIVE.sub(" ", _BLOCK.sub("\n", f"{body}\n")))
+    summary, _, rest = plain(kept).partition(". ")
+    named = f"{page} {title}".strip()
+    if len(rest.split()) < MIN_DOCUMENT_WORDS:
+        return named, f"{summary}. {rest}".strip()
+    return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{named} {summary}"), rest

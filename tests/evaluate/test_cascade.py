@@ -1,0 +1,109 @@
+"""Cascades: thresholds by brute force, nothing lost where they were chosen, every text stops where it is first sure."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from scipy.special import softmax
+
+from repro.data.beir import Retrieval
+from repro.evaluate.cascade import GRID, NEVER, answers, choose_thresholds, class_means, stops
+from repro.evaluate.prefixes import prefix
+from repro.execute import execute
+from repro.measures.cascade import measure, scores
+from repro.spec import base
+from tests.measures.by_hand import collection, inputs_of, suite_of
+from tests.measures.test_widths import Hashed
+
+
+def drawn(num_widths: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Answers that are right the more often the wider and the surer they are."""
+    rng = np.random.default_rng(seed)
+    sureness = rng.uniform(size=(num_widths, count))
+    good = 0.3 + 0.1 * np.arange(num_widths)[:, None] + 0.4 * sureness
+    return rng.uniform(size=(num_widths, count)) < good, sureness
+
+
+def test_a_text_has_the_class_of_the_nearest_mean_and_is_as_sure_as_softmax_says() -> None:
+    rng = np.random.default_rng(0)
+    documents = [rng.normal(size=(30, 16)) + 2 * rng.normal(size=16) for _ in range(5)]
+    texts = rng.normal(size=(40, 16)) + 1.0
+    for width in (4, 16):
+        means = class_means(documents, width)
+        chosen, sureness = answers(texts, means, 0.1)
+        expected = cdist(texts[:, :width], means, "cosine").argmin(axis=1)
+        assert chosen.tolist() == expected.tolist()
+        np.testing.assert_allclose(
+            sureness, softmax(prefix(texts, width) @ means.T / 0.1, axis=1).max(axis=1), rtol=1e-5
+        )
+    assert len(set(chosen.tolist())) > 1, "one class for all would prove nothing"
+
+
+def zoo(name: str) -> Retrieval:
+    return collection(name, [f"{name} {place}" for place in range(6)], (0, 2, 3, 5))
+
+
+def by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
+    left, chosen = set(range(is_right.shape[1])), []
+    for level in range(len(is_right) - 1):
+        for threshold in [*GRID, NEVER]:
+            stopped = [n for n in left if sureness[level, n] >= threshold]
+            if sum(map(bool, is_right[level, stopped])) >= sum(map(bool, is_right[-1, stopped])):
+                break
+        chosen.append(float(threshold))
+        left -= set(stopped)
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thresholds_are_those_of_brute_force_and_lose_nothing_where_they_were_chosen(seed: int) -> None:
+    is_right, sureness = drawn(4, 200, seed)
+    thresholds = choose_thresholds(is_right, sureness)
+    assert thresholds.tolist() == pytest.approx(by_brute_force(is_right, sureness))
+    places = stops(sureness, thresholds)
+    found = is_right[places, np.arange(200)].mean()
+    assert found >= is_right[-1].mean()
+    assert len(set(places.tolist())) > 2, "texts stop at several widths, or this would prove little"
+
+
+def test_a_width_that_is_never_right_stops_nobody_and_one_always_right_stops_all() -> None:
+    sureness = np.full((3, 6), 0.9)
+    never = np.array([[0] * 6, [1] * 6, [1] * 6], bool)
+    assert choose_thresholds(never, sureness).tolist() == [pytest.approx(0.91), 0.0]
+    assert stops(sureness, choose_thresholds(never, sureness)).tolist() == [1] * 6
+    sure = np.ones((3, 6))
+    assert choose_thresholds(never, sure).tolist() == [NEVER, 0.0], "surer than any threshold on the grid"
+
+
+def test_scores_come_from_the_half_that_chose_no_threshold() -> None:
+    is_right, sureness = drawn(3, 100, 5)
+    metrics, arrays = scores("zoo", (8, 16, 32), is_right, sureness)
+    thresholds = choose_thresholds(is_right[:, ::2], sureness[:, ::2])
+    places = stops(sureness[:, 1::2], thresholds)
+    dimensions = [(8, 16, 32)[place] for place in places]
+    right = [is_right[place, 2 * n + 1] for n, place in enumerate(places)]
+    assert metrics["zoo+cascade32/mean/dimensions"] == pytest.approx(np.mean(dimensions))
+    assert metrics["zoo+cascade32/mean/accuracy"] == pytest.approx(np.mean(right))
+    assert metrics["zoo+width32/mean/accuracy"] == is_right[2, 1::2].mean()
+    assert metrics["zoo+cascade8/mean/dimensions"] == metrics["zoo+width8/mean/dimensions"] == 8
+    assert arrays["zoo+cascade32/mean/accuracy"].tolist() == right
+
+
+def test_the_measure_asks_every_collection_of_the_suite(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, *(zoo(name) for name in ("cats", "dogs", "cows")))
+    run = base("smoke", measure="cascade", nested_sizes="8+16+32")
+    found = measure(inputs_of(run, suite=suite), Hashed(), tmp_path)
+    assert found.provenance["num_classes"] == 3
+    whole = found.metrics[f"{suite.name}+width32/mean/accuracy"]
+    assert (
+        0 <= whole <= 1 and len(found.arrays[f"{suite.name}+width32/mean/accuracy"]) == found.provenance["num_scored"]
+    )
+
+
+def test_what_has_no_prefixes_or_one_collection_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="measure='cascade' with architecture='bm25'"):
+        execute(base("smoke", architecture="bm25", measure="cascade"), progress=lambda line: None)
+    one = suite_of(tmp_path, zoo("cats"))
+    with pytest.raises(ValueError, match="it tells collections apart, and there is one"):
+        measure(inputs_of(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)
