@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
 
 
 def derive(seed: int, *purpose: str | int) -> int:
@@ -20,10 +16,3 @@ def derive(seed: int, *purpose: str | int) -> int:
 def generator_for(seed: int, *purpose: str | int) -> np.random.Generator:
     """Return numpy's generator for one purpose, e.g. `generator_for(run.seed, "batches", epoch)`."""
     return np.random.default_rng(derive(seed, *purpose))
-
-
-def torch_generator_for(seed: int, *purpose: str | int) -> torch.Generator:
-    """Return a CPU torch generator for one purpose; loads torch when it is called."""
-    import torch
-
-    return torch.Generator().manual_seed(derive(seed, *purpose))

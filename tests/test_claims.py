@@ -192,3 +192,8 @@ def test_a_dataset_that_a_suite_lacks_is_no_number_and_cannot_be_judged(tmp_path
     (judged,) = judge_all([claim], "desk", wanted, made)
     assert (judged.verdict, judged.note) == ("WRONG SCALE", "the suite desk has no dataset arguana")
     assert judge_all([claim], "desk", wanted, made[1:])[0].verdict == "NOT RUN"
+
+
+def test_an_order_without_pairs_is_refused_where_it_is_stated() -> None:
+    with pytest.raises(ValueError, match=r"claim x\.a: pairs=\(\)"):
+        Claim.order("x.a", "nothing is compared", pairs=[], source="§1", because="-")

@@ -236,7 +236,7 @@ def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
     (again,) = judge_all([replace(ORDER, seen_seeds=(0, 1, 2))], "desk", wanted, timed)
     assert needed_words(again).startswith(f"needs {judged.seeds_needed} fresh seeds, "), "seen seeds do not count"
     nil = replace(judged, seeds_needed=None, detectable=0.009)
-    assert needed_words(nil) == "not decided by 64 seeds; 3 see 0.90 points off the bar"
+    assert needed_words(nil) == "needs more than 64 seeds; 3 would show 0.90 points beyond the bar"
     assert needed_words(replace(judged, verdict="HOLDS")) == ""
 
 

@@ -26,7 +26,7 @@ class _ShowsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-data = typer.Typer(cls=_ShowsByDefault, help="Shows a corpus; imports your own, and plans runs on it.")
+data = typer.Typer(cls=_ShowsByDefault, help="Show a corpus; import your own, and plan runs on it.")
 
 
 @data.command()
@@ -38,7 +38,7 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build a corpus if it is missing, prints its counts, and shows samples."""
+    """Build a corpus if it is missing, print its counts, and show samples."""
     from repro.data.own.imported import imported_named, is_imported
     from repro.inputs.corpora import describe_corpus
 
@@ -76,7 +76,7 @@ def import_(
     scale: Scale = "desk",
     as_json: AsJson = False,
 ) -> None:
-    """Import a corpus of pairs: audits it, holds some of it out for evaluation, and writes a file of runs."""
+    """Import a corpus of pairs: audit it, hold some of it out for evaluation, and write a file of runs."""
     from repro.data.own.imported import bring
     from repro.data.paper.local_copies import declared
     from repro.data.readers import Columns
@@ -106,7 +106,7 @@ def import_(
 def plan(
     name: Annotated[str, typer.Argument(help="an imported corpus")], scale: Scale = "desk", as_json: AsJson = False
 ) -> None:
-    """Show the audit of an imported corpus, and writes a file of runs at a scale: two models, and BM25 beside them."""
+    """Show the audit of an imported corpus, and write a file of runs at a scale: two models, and BM25 beside them."""
     from repro.planning.imported import plan_imported
 
     planned = plan_imported(name, scale, progress=(lambda line: None) if as_json else say)

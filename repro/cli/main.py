@@ -134,7 +134,7 @@ def run(
     seed: Seeds = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Run what is missing, here and now, and shows the artefacts. Exit code 2 when something could not run."""
+    """Run what is missing, here and now, and show the artefacts. Exit code 2: something could not run."""
     from repro.records.store import split_recorded
 
     wanted = runs_asked(what, scale, seeds=seed)
@@ -219,7 +219,7 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine has and what scales lack here. With --deep or --gpu, exit 2: something does not hold."""
+    """Say what this machine has and what each scale lacks here. With --deep or --gpu, exit code 2: a check failed."""
     from repro.planning.deep import examine_deeply
     from repro.planning.doctor import examine
 

@@ -37,7 +37,7 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on a suite, contexts and BM25 beside each other; stopped, it goes on behind the last collection."""
+    """Score a model on a suite, under each context and beside BM25; interrupted, it resumes at the next collection."""
     unknown = sorted(set(context or ()) - set(KINDS))
     if unknown:
         raise ValueError(f"unknown context {unknown}; choose one of {list(KINDS)}")

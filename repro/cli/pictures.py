@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, records_of
 from repro.report.figure_data import column_label, figure_rows, number_of, subtitle_of
 from repro.report.kept_pictures import kept_picture
-from repro.report.sections import Rows
 from repro.spec import Figure
 from repro.spec.registry import experiment_of
 from repro.storage.paths import figures_folder
+
+if TYPE_CHECKING:  # what a section is made of loads the data and the measures
+    from repro.report.sections import Rows
 
 COPIED = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "mark_within", "x_is_log", "mark"),

@@ -40,7 +40,7 @@ def launch(
         bool, typer.Option("--check-site", help="ask Slurm whether it would take each script, submit nothing")
     ] = False,
 ) -> None:
-    """Start what is missing on this machine's queue or Slurm's; twice launches nothing twice. Exit 2: not all went."""
+    """Start what is missing, on this machine's queue or Slurm's, and nothing twice. Exit code 2: not all ended well."""
     from slurm import start as launches
     from slurm.profiles import choose
     from slurm.start import LaunchOptions
@@ -75,7 +75,7 @@ def status(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    watch: Annotated[bool, typer.Option("--watch", help="go on looking until nothing runs or waits")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="look again and again until nothing runs or waits")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""
@@ -125,7 +125,7 @@ def _why_claim(id: str, scale: str, as_json: bool) -> None:
 
 
 def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
-    """Stop what runs or waits; a running one writes its checkpoint first. `launch --retry` takes it up again."""
+    """Stop what runs or waits; a training writes its checkpoint first. `launch --retry` resumes it."""
     from slurm.start import cancel as stop
 
     stopped = stop(runs_asked(what, scale, seeds=seed, all_seeds=all_seeds))
@@ -135,7 +135,7 @@ def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_see
 
 
 def prune(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
-    """Remove checkpoints of recorded runs and half-written files; evaluate and export then train the model again."""
+    """Remove checkpoints of recorded runs and half-written files; `evaluate` and `export` then have to train again."""
     from slurm.prune import leftovers
 
     removed = 0
@@ -156,7 +156,7 @@ def fetch(
     data_dir: DataDir = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Bring here what a plan needs, or declared data by name, where there is a network; broken off, it goes on."""
+    """Download what a plan needs, or declared data by name, where there is a network; if interrupted, it resumes."""
     for need in _needs(what, scale, all_seeds, data_dir):
         if need.is_here():
             say(f"here     {need.name}")
@@ -174,7 +174,7 @@ def verify(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Return whether all is here, as it was fetched, so that runs need no network. Exit 2: something is not."""
+    """Check that all is here, as it was fetched, so that runs need no network. Exit code 2: something is not."""
     needs = _needs(what, scale, all_seeds, data_dir)
     rows = [
         {"need": need.name, "is_here": need.is_here(), "how": need.how, "problems": need.problems()} for need in needs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -99,22 +100,23 @@ def _scores(records: Sequence[Record]) -> str:
 
 
 def scores_with_intervals(record: Record) -> View:
-    """Return NDCG@10 of each collection and of their mean under each context, with the middle 95 % of a bootstrap."""
+    """Return NDCG@10 of the mean and of each collection under each context, with the middle 95 % of a bootstrap."""
     datasets: list[dict[str, Any]] = record.provenance["suite"]["datasets"]
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
-    rows = []
+    columns, header = [], ["collection"]
     for name, context in contexts_of(record.metrics, record.run.suite):
         values_Q = record.arrays[name]
-        for place, row in enumerate(datasets):
-            rows.append((row["name"], context, *_with_interval(values_Q[strata_Q == place])))
-        rows.append(("mean", context, *_with_interval(values_Q, strata_Q)))
+        each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
+        columns.append([_with_interval(values_Q, strata_Q), *each])
+        header += [f"{context} context", "95 %"]
+    names = ["mean", *(row["name"] for row in datasets)]
+    rows = tuple((name, *chain.from_iterable(cells)) for name, *cells in zip(names, *columns, strict=True))
     notes = (
         "Intervals: 2000 bootstrap resamples of the queries of each collection.",
         *notes_of(record.provenance["suite"]),
     )
-    return View(
-        f"NDCG@10 on {record.run.suite}, points", ("collection", "context", "NDCG@10", "95 %"), tuple(rows), notes
-    )
+    align = "l" + "r" * (len(header) - 1)
+    return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), rows, notes, align)
 
 
 def _with_interval(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:

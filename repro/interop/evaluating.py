@@ -238,7 +238,7 @@ class Teller:
 
     def __init__(self, name: str, sizes: Mapping[str, int], progress: Progress) -> None:
         self._name, self._left, self._progress = name, dict(sizes), progress
-        self._num_all, self._started, self._last = len(sizes), time.monotonic(), time.monotonic()
+        self._num_all, self._last = len(sizes), time.monotonic()
         self._texts_done, self._seconds = 0, 0.0
 
     def __call__(self, ended: Ended) -> None:

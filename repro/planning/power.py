@@ -9,8 +9,8 @@ from repro.report.needed import needed_count
 from repro.report.view import View, format_seconds, format_signed
 from repro.spec.artefact import ABSENT
 
-HEADER = ("claim", "effect", "holds if", "seeds", "they see", "needs", "time", "what the paper says")
-EXPLAINED = "they see: the least effect, from its bar, that these seeds see; needs: seeds in all; time: of the others"
+HEADER = ("claim", "effect", "holds if", "seeds", "visible", "needs", "time", "what the paper says")
+EXPLAINED = "visible: the least distance from the bar that these seeds show; needs: seeds in all; time: of those to run"
 
 
 def undecided(judged: Iterable[Judgement]) -> list[Judgement]:

@@ -10,16 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from repro.report.verdicts import ADDRESS, source_digest
+from repro.report.verdicts import ADDRESS, source_digest, versions_of
 from repro.storage.atomic import whole_file
 from repro.storage.digests import sha256_of
 from repro.storage.json_files import json_object
@@ -69,16 +66,11 @@ def kept_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: Mapping
         "rows": rows,
         "picture": ADDRESS.sub("", repr(sorted(picture.items()))),
         "code": source_digest(DRAWING_FOLDERS),
-        "versions": _versions(),
+        "versions": versions_of(DRAWING_PACKAGES),
         "styles": [sha256_of(one) for one in _style_files() if one.is_file()],
     }
     text = json.dumps(decides, default=repr)
     return KeptPicture(path, hashlib.sha256(text.encode()).hexdigest())
-
-
-@cache
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in DRAWING_PACKAGES}}
 
 
 def _style_files() -> list[Path]:

@@ -19,9 +19,9 @@ def needed_words(judged: Judgement) -> str:
     if isinstance(judged.claim, Correlation):
         return _of_units(judged, judged.claim)
     if _has_only_queries(judged):
-        return f"needs more queries, no seeds{_seen(judged)}"
+        return f"needs more queries, not seeds{_seen(judged)}"
     if judged.seeds_needed is None:
-        return f"not decided by {MOST_SEEDS} seeds{_seen(judged)}"
+        return f"needs more than {MOST_SEEDS} seeds{_seen(judged)}"
     more = max(1, judged.seeds_needed - (0 if judged.is_post_hoc else judged.num_seeds or 0))
     kind = "fresh" if judged.is_post_hoc else "more"
     time = format_seconds(judged.seconds_needed or None)
@@ -29,18 +29,18 @@ def needed_words(judged: Judgement) -> str:
 
 
 def _seen(judged: Judgement) -> str:
-    """Say which gap to the bar the present seeds see four times in five."""
+    """Say which distance from the bar the present seeds would show four times in five."""
     if judged.detectable is None:
         return ""
     unit, seeds = judged.unit, judged.num_seeds
     gap = f"{judged.detectable * unit.factor:.{unit.decimals}f} {unit.name}"
-    return f"; {seeds} see{'s' * (seeds == 1)} {gap} off the bar"
+    return f"; {seeds} would show {gap} beyond the bar"
 
 
 def _of_units(judged: Judgement, claim: Correlation) -> str:
     if judged.units_needed is None:
-        return f"needs over a thousand {_unit_words(claim)}, no seeds"
-    return f"needs {judged.units_needed} {_unit_words(claim)}, no seeds"
+        return f"needs over a thousand {_unit_words(claim)}, not seeds"
+    return f"needs {judged.units_needed} {_unit_words(claim)}, not seeds"
 
 
 def _unit_words(claim: Correlation) -> str:

@@ -73,7 +73,7 @@ def key_of(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, *, judged
     own = _digests(judged, published if judged == pool else stamps_of(judged))
     decides = {
         "code": source_digest(DECIDING_FOLDERS),
-        "versions": _versions(),
+        "versions": versions_of(DECIDING_PACKAGES),
         "scale": scale,
         "claims": ADDRESS.sub("", repr(claims)),
         "judged": {id: [own.get(id + suffix) for suffix in OF_A_RECORD] for id in ids},
@@ -93,8 +93,9 @@ def source_digest(folders: Sequence[Path]) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in DECIDING_PACKAGES}}
+def versions_of(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of Python and of some installed packages."""
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 Stamps = tuple[tuple[str, int, int], ...]

@@ -38,13 +38,13 @@ class Claim:
     has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
 
     def __post_init__(self) -> None:
-        """ValueError for a date that is none, a sign that is not 1 or -1, or a tolerance that is not above zero."""
+        """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""
         if self.stated:
             date.fromisoformat(self.stated)
-        for name, good in (("sign", lambda value: value in (1, -1)), ("delta", lambda value: value > 0)):
+        for name, good in {"sign": lambda v: v in (1, -1), "delta": lambda v: v > 0, "pairs": bool}.items():
             value = getattr(self, name, None)
             if value is not None and not good(value):
-                raise ValueError(f"claim {self.id}: {name}={value}; a sign is 1 or -1, a delta is above 0")
+                raise ValueError(f"claim {self.id}: {name}={value}; a sign is 1 or -1, a delta above 0, pairs are some")
 
     @property
     def kind(self) -> str:

@@ -107,9 +107,7 @@ class Run:
     heads: str  # how output heads start: random (as the official code), or letting the pooled states through
     # training (§5)
     loss: str  # InfoNCE (eq. 1), or GTE's improved contrastive loss, which contrasts in four directions at once
-    nested_sizes: (
-        str | None
-    )  # the loss is summed over prefixes of the vectors, of widths "8+16+32"; None: whole vectors
+    nested_sizes: str | None  # the loss is summed over prefixes of the vectors of these widths, "8+16+32"
     num_steps: int | None  # exactly one of num_steps and num_epochs
     num_epochs: int | None
     learning_rate: float

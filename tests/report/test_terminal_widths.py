@@ -46,9 +46,9 @@ def test_what_an_undecided_claim_needs_is_the_same_in_the_table_as_in_the_ledger
         (said,) = claims_view([judged]).rows
         count = row[5].split()[0]
         if count == "queries":
-            assert "needs more queries, no seeds" in said[-1]
+            assert "needs more queries, not seeds" in said[-1]
         elif count == "over":
-            assert "not decided by 64 seeds" in said[-1] or "over a thousand" in said[-1]
+            assert "more than 64 seeds" in said[-1] or "over a thousand" in said[-1]
         elif judged.units_needed is not None:
             assert f"needs {row[5]}" in said[-1]
         else:

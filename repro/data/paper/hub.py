@@ -20,7 +20,6 @@ from repro.data.wording import normalise
 SEARCH = ("search_query: ", "search_document: ")
 CLUSTERING = ("clustering: ", "clustering: ")
 CLASSIFICATION = ("classification: ", "classification: ")
-QUERY_BOTH = ("search_query: ", "search_query: ")
 EMPTY = "[empty]"  # what an empty text became in the authors' loader
 _SHARD = re.compile(r"(-train)?-\d{5}-of-\d{5}$")
 

@@ -62,7 +62,6 @@ class MtebModel(AbsEncoder):
         as_encoder: Any = self  # an encoder in all but its constructor, which takes a model rather than a name
         self._search = SearchEncoderWrapper(as_encoder)
         self._context_of: tuple[str, ...] | None = None
-        self.num_contexts_drawn = 0
 
     def index(
         self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
@@ -105,7 +104,6 @@ class MtebModel(AbsEncoder):
         drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
         prompt = self._prompt(task_metadata, PromptType.document)
         self.model.set_context_tokens(self._tokens(drawn, prompt))
-        self.num_contexts_drawn += 1
 
     def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)

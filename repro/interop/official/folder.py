@@ -31,8 +31,6 @@ RELEASES = {
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
 """Hub ids and the revisions that are meant when none is named."""
-PARAMETERS = {"jxm/cde-small-v1": 281_140_992, "jxm/cde-small-v2": 305_706_240}
-"""Their sizes without the null vector, which adds 768."""
 FILES = ("config.json", WEIGHTS_FILE, "tokenizer.json")
 INSTRUCTION_END = ": "  # its first token ends an instruction
 
