@@ -33,7 +33,7 @@ from benchmarks.generated_pairs import write_generated_apart
 from slurm.signals import ask_for_signal
 
 NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
-LOOK_EVERY_SECONDS = 2.0
+LOOK_EVERY_SECONDS, ENDING_SECONDS = 2.0, 600.0
 
 
 def main() -> None:
@@ -221,11 +221,19 @@ def rows_of(run: Any) -> Iterator[dict[str, Any]]:
         items.append(item_of_stage(stage))
     begun = [(owners(item.lease_folder), item) for item in items]
     for history, item in sorted((each for each in begun if each[0]), key=lambda each: each[0][0].since):
-        last = item.read()
+        last = ended(item)
         if last is None:  # the import has made the corpus already
             continue
         assert last.state == "done", f"{item.name} is {last}"
         yield row(item.name, last.at - history[-1].since, last.peak_bytes, len(history))
+
+
+def ended(item: Any) -> Any:
+    """Return the last state of a job, of one that is just ending when it has; None where there was none."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    while (last := item.read()) is not None and last.state == "running" and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_SECONDS)
+    return last
 
 
 def row(item: str, seconds: float, peak_bytes: int, times_begun: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
 from repro.seeds import derive, generator_for
-from repro.storage.arrays import blocks_of, give_back, load_array
+from repro.storage.arrays import blocks_of, load_array, taken
 from repro.storage.atomic import whole_file
 
 ITERATIONS_PER_CALL = 10
@@ -88,7 +88,6 @@ def cluster_pairs(
     def cluster(place: int) -> np.ndarray:
         rows, seed_of_domain = rows_of_domain[place], derive(seed, "clusters", int(domains[place]))
         centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
-        give_back(query_embeddings_ND, document_embeddings_ND)
         return centroids_KW
 
     found = _run_for_domains(cluster, counts)
@@ -113,7 +112,7 @@ class _Vectors:
 
     def paired(self, rows: np.ndarray) -> np.ndarray:
         """Return query ⊕ document of these rows, float32 (n, W)."""
-        sides = [self.queries_ND[rows], self.documents_ND[rows]]
+        sides = [taken(self.queries_ND, rows), taken(self.documents_ND, rows)]
         return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
 
     def points(self, rows: np.ndarray) -> np.ndarray:
@@ -122,9 +121,8 @@ class _Vectors:
         points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
         for part in blocks_of(len(rows), ROWS_PER_SEARCH):
             swapped = slice(len(rows) + part.start, len(rows) + part.stop)
-            points_PW[part, :width] = points_PW[swapped, width:] = self.queries_ND[rows[part]]
-            points_PW[part, width:] = points_PW[swapped, :width] = self.documents_ND[rows[part]]
-            give_back(self.queries_ND, self.documents_ND)
+            points_PW[part, :width] = points_PW[swapped, width:] = taken(self.queries_ND, rows[part])
+            points_PW[part, width:] = points_PW[swapped, :width] = taken(self.documents_ND, rows[part])
         return points_PW
 
 
@@ -182,7 +180,6 @@ def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, centroids_KW: np.ndar
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
     for part in blocks_of(len(rows_n), ROWS_PER_SEARCH):
         nearest_n[part] = index.search(vectors.paired(rows_n[part]), 1)[1][:, 0]
-        give_back(vectors.queries_ND, vectors.documents_ND)
     return nearest_n
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from repro.seeds import generator_for
+from repro.storage.arrays import taken
 
 ROWS_AT_ONCE = 512
 
@@ -42,7 +43,7 @@ def mine_negatives(
                 f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
                 "different documents; ask for fewer, or leave small domains out"
             )
-        documents_MD = np.asarray(documents_ND[pool_M], np.float32)
+        documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
         for start in range(0, len(members_M), ROWS_AT_ONCE):
             rows = members_M[start : start + ROWS_AT_ONCE]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T

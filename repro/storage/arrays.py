@@ -20,6 +20,7 @@ import numpy as np
 
 REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22
+ROWS_PER_TAKE = 4096
 MOST_BYTES_IN_MEMORY = 2**26
 """An array to fill that is larger than this lies in a file."""
 
@@ -96,6 +97,15 @@ def give_back(*arrays: np.ndarray | None) -> None:
             mapped = mapped.base
         if isinstance(mapped, mmap.mmap):
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return these rows of an array that may lie in a file, a few at a time: each brings 64 KiB of the file with it."""
+    found = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    for part in blocks_of(len(rows), ROWS_PER_TAKE):
+        found[part] = array[rows[part]]
+        give_back(array)
+    return found
 
 
 def blocks_of(length: int, size: int) -> Iterator[slice]:

@@ -1,0 +1,96 @@
+"""Draws time and peak memory of every stage against the number of pairs, from the records, beside what `plan` reckons.
+
+    python -m benchmarks.draw_paper_scale benchmarks/paper_scale.svg
+
+Dots are rows of `paper_scale.json`: "now", and those of stages of drawn content; crosses are the jobs of
+`launched.json`, the largest of the shards of a stage. Lines are what `plan` reckons up to the 235 million
+of the paper. Times are seconds of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+import matplotlib.pyplot as plt
+
+from repro.planning.stage_cost import stage_costs
+from repro.spec import base
+
+HERE = Path(__file__).parent
+KINDS = ("corpus", "tokens", "embeddings", "keys", "clusters", "start")
+SIZES = (10**6, 10**7, 235_000_000)
+Points = dict[str, list[tuple[int, float]]]
+
+
+def measured() -> tuple[Points, Points]:
+    """Return seconds of the processor, and peaks in GiB, of each kind of stage by the number of pairs."""
+    seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    for row in json.loads((HERE / "paper_scale.json").read_text())["rows"]:
+        if row["label"] != "before" and row["step"] in KINDS:
+            seconds[row["step"]].append((row["num_pairs"], row["cpu_seconds"]))
+            peaks[row["step"]].append((row["num_pairs"], row["peak_mebibytes"] / 1024))
+    return dict(seconds), dict(peaks)
+
+
+def launched() -> Points:
+    """Return the peaks in GiB of the jobs of `launch`, the largest of the shards of each stage, by number of pairs."""
+    found = defaultdict[str, list[Any]](list)
+    for result in json.loads((HERE / "launched.json").read_text())["results"]:
+        peaks: dict[str, float] = {}
+        for row in result["rows"]:
+            kind = {"import": "corpus"}.get(row["item"], row["item"].partition("/")[0])
+            kind = kind if "/" in row["item"] or kind == "corpus" else "run"
+            peaks[kind] = max(peaks.get(kind, 0.0), row["peak_mebibytes"] / 1024)
+        for kind, peak in peaks.items():
+            found[kind].append((result["num_pairs"], peak))
+    return dict(found)
+
+
+def planned() -> tuple[Points, Points]:
+    """Return the same as `plan` reckons for parts of the paper's corpus, with word vectors; seconds of a core only."""
+    seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    for size in SIZES:
+        run = base(
+            "small", num_pairs=size, surrogate="minilm-words", filter_model=None, sampler="cluster", cluster_size=4096
+        )
+        for cost in stage_costs([run]):
+            if cost.kind in KINDS and cost.kind != "corpus":
+                peaks[cost.kind].append((size, cost.memory_bytes / 2**30))
+                if cost.on == "core":
+                    seconds[cost.kind].append((size, 3600 * cost.hours))
+    return dict(seconds), dict(peaks)
+
+
+def main() -> None:
+    """Draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="ends in .svg or .png")
+    asked = parser.parse_args()
+    plt.rcParams["svg.hashsalt"] = "paper scale"
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), constrained_layout=True)
+    jobs: Points = launched()
+    kinds = [*KINDS, "run"]
+    for panel, dots, lines, label in zip(
+        panels, measured(), planned(), ("seconds of one core", "peak memory of a process (GiB)"), strict=True
+    ):
+        for number, kind in enumerate(kinds):
+            colour, name = f"C{number}", {"run": "training and evaluation"}.get(kind, kind)
+            panel.plot(*zip(*dots.get(kind, [(1, float("nan"))]), strict=True), "o", color=colour, label=name)
+            panel.plot(*zip(*lines.get(kind, [(1, float("nan"))]), strict=True), "-", color=colour, linewidth=1)
+            if panel is panels[1]:
+                panel.plot(*zip(*jobs.get(kind, [(1, float("nan"))]), strict=True), "x", color=colour)
+        panel.set(xscale="log", yscale="log", xlabel="pairs", ylabel=label, xlim=(6e4, 4e8))
+    panels[1].axhline(3, color="grey", linestyle=":", linewidth=1)
+    panels[1].legend(fontsize=7, title="o measured, x launched, line: plan", title_fontsize=7)
+    figure.savefig(asked.path, metadata={"Date": None} if asked.path.suffix == ".svg" else None, dpi=110)
+
+
+if __name__ == "__main__":
+    main()
