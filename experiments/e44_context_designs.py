@@ -3,7 +3,6 @@
 from typing import Any
 
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
-from experiments.e25_context_emergence import STEPS, WARMUP_SHARE
 from repro.spec import ByScale, Claim, Column, Experiment, Row, Run, Table, base, by_scale, pick, term
 
 SCALES = ("smoke", "desk", "lab")
@@ -31,18 +30,16 @@ FREQUENCY = ("with word frequencies (ours)", {"pooling": "frequency"})
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One seed of each design, trained longest, scored on the validation domains of the training sources."""
+    """One seed of each design, scored on the validation domains of the training sources."""
     at = scale if scale in SCALES else "lab"
-    num_steps = max(steps for steps in STEPS[at] if steps)
-    budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE), "suite": SUITES[at]}
-    sizes = {"batch_size": CONTEXTUAL_BATCH[at], "cluster_size": CLUSTER[at]}
+    sizes = {"batch_size": CONTEXTUAL_BATCH[at], "cluster_size": CLUSTER[at], "suite": SUITES[at]}
     designs = (TABLE1 | changes for _, changes in (*DESIGNS, FREQUENCY))
-    return tuple(
-        base(
-            at, **budget, **sizes, **{n: each.at(at) if isinstance(each, ByScale) else each for n, each in row.items()}
-        )
-        for row in designs
-    )
+    return tuple(base(at, **sizes, **{name: value_at(value, at) for name, value in row.items()}) for row in designs)
+
+
+def value_at(value: Any, scale: str) -> Any:
+    """Return a field's value at a scale."""
+    return value.at(scale) if isinstance(value, ByScale) else value
 
 
 OWN, WRONG = (f"{{suite}}{context}/mean/ndcg_at_10" for context in ("", "+wrong"))

@@ -7,6 +7,7 @@ terminal gets the line wrapped at its width, paths and commands in one piece.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 from repro.stopping import Stopped
+from repro.storage.atomic import MAKE_ROOM
 from repro.storage.json_files import short
 from repro.storage.paths import home
 
@@ -26,6 +28,7 @@ EXIT_BUG = 70
 EXIT_PIPE = 141
 """Nobody reads what is printed any more, as when `head` has seen enough."""
 NOT_OUR_BUGS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
+DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 DEBUG = "--debug"
 LONGEST_LINE = 1000
 UNKNOWN_WIDTH = 80
@@ -77,6 +80,8 @@ def _tell(error: BaseException, show_traceback: bool) -> int:
         _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
     said = short(" ".join(str(error).split()), LONGEST_LINE)
+    if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
+        said = f"the disk is full ({said}); nothing half made is kept: {MAKE_ROOM}"
     if isinstance(error, NOT_OUR_BUGS):
         _print_line(f"error: {said or type(error).__name__}")
         return EXIT_NOT_RUN

@@ -13,6 +13,7 @@ from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
 from repro.data.paper.hub import SOURCES, load_source, local_copy
 from repro.data.paper.local_copies import origin_of, parts_of
+from repro.data.readers import size_when_read
 from repro.storage.paths import data_folder
 
 MTEB = (
@@ -28,19 +29,21 @@ class ExternalCorpus:
     make: Callable[[Path], None]
     origin: str  # a digest of all that decides the content
     suites: tuple[str, ...]
+    num_bytes: Callable[[], int]
+    """About what it will take on disk."""
 
 
 def external_corpus(name: str) -> ExternalCorpus | None:
     """Return a corpus by name; None when nobody knows it. ValueError when it is known and not here: how to get it."""
     if is_imported(name):
         corpus = imported_named(name)
-        return ExternalCorpus(maker_of(corpus), corpus.origin, (corpus.name,))
+        return ExternalCorpus(maker_of(corpus), corpus.origin, (corpus.name,), lambda: size_when_read(corpus.folder))
     if name in SOURCES:
-        local_copy(name, data_folder())
-        return ExternalCorpus(_pairs_of(name), _origin(name), ())
+        copy = local_copy(name, data_folder())
+        return ExternalCorpus(_pairs_of(name), _origin(name), (), lambda: size_when_read(copy))
     if name in SUITES:
         check_suite(name, data_folder())
-        return ExternalCorpus(_suite_of(name), _origin(name), (name,))
+        return ExternalCorpus(_suite_of(name), _origin(name), (name,), lambda: 0)
     return None
 
 

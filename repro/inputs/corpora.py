@@ -93,7 +93,7 @@ def corpus_stage(name: str) -> Stage:
     found = external_corpus(name)
     if found is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *external_corpora()]}")
-    return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make)
+    return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make, num_bytes=found.num_bytes)
 
 
 @cache

@@ -171,8 +171,12 @@ class StageGraph:
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
+        def num_bytes() -> int:
+            centroid = BYTES_A_NUMBER * WIDTHS.get(run.surrogate, WIDEST)  # of both halves, in float32
+            return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
+
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column}
-        return Stage("clusters", key, make, (self.embeddings,))
+        return Stage("clusters", key, make, (self.embeddings,), num_bytes)
 
     @cached_property
     def negatives(self) -> Stage:
@@ -194,7 +198,8 @@ class StageGraph:
         key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column}
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        return Stage("negatives", key, make, (self.embeddings,))
+        num_bytes: Callable[[], int] = lambda: BYTES_A_NUMBER * run.num_hard_negatives * self._num_rows()  # noqa: E731
+        return Stage("negatives", key, make, (self.embeddings,), num_bytes)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -19,6 +19,7 @@ from repro.inputs.stages import READS_PAIRS, WIDEST, WIDTHS, needs_surrogate
 from repro.planning.cost import ASSUMED_FLOPS_PER_SECOND, NUM_PAIRS, TEXT_SHARE, forward_flops, phases_of
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
+from repro.storage.atomic import size_in_words
 
 GIB = 2**30
 LEAST_PAIRS = 1_000_000
@@ -64,7 +65,7 @@ class StageCost:
 
     def line(self) -> str:
         """Return it as a line for a reader."""
-        disk, memory = _size(self.disk_bytes), _size(self.memory_bytes)
+        disk, memory = size_in_words(self.disk_bytes), size_in_words(self.memory_bytes)
         hours = f"{format_seconds(3600 * self.hours)} of a {self.on}"
         line = f"  {self.name:<34} disk {disk:>11}  memory {memory:>10}  {hours:>18}  {self.note}"
         return line.rstrip()
@@ -248,10 +249,6 @@ def _negatives(chosen: Chosen) -> StageCost:
     told = f"{flops:.1e} operations, {len(chosen.sizes)} {'domain' if len(chosen.sizes) == 1 else 'domains'}"
     name = f"negatives of {count}"
     return StageCost(chosen.title, name, 8 * count * chosen.num_pairs, memory, flops / core / 3600, "core", how, told)
-
-
-def _size(num_bytes: float) -> str:
-    return f"{num_bytes / GIB:,.1f} GiB" if num_bytes >= GIB / 10 else f"{1024 * num_bytes / GIB:.0f} MiB"
 
 
 def _gpu() -> float:

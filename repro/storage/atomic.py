@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+MAKE_ROOM = "make room there, or let REPRO_HOME name a folder on a larger disk"
+
 
 @contextmanager
 def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
@@ -63,10 +65,16 @@ def check_room(num_bytes: int, folder: Path, what: str) -> None:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
     if num_bytes > free:
-        raise ValueError(
-            f"{what} needs about {num_bytes / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free: "
-            "make room there, or let REPRO_HOME name a folder on a larger disk"
-        )
+        shown = next(path for path in (folder, *folder.parents) if path.suffix != ".part")
+        need, have = size_in_words(num_bytes), size_in_words(free)
+        raise ValueError(f"{what} needs about {need} in {shown}, where {have} are free: {MAKE_ROOM}")
+
+
+def size_in_words(num_bytes: float) -> str:
+    """Return a number of bytes for a reader: 12 KiB, 120 MiB, 3.5 GiB."""
+    if num_bytes >= 2**30 / 10:
+        return f"{num_bytes / 2**30:,.1f} GiB"
+    return f"{num_bytes / 2**20:.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"
 
 
 def sync(path: Path) -> None:

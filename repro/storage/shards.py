@@ -79,17 +79,24 @@ class Joined(Stage):
 
 def shard_of(stage: Stage, part: Part) -> Shard:
     """Return one shard of a stage that has `sharding`."""
-    sharding, num_bytes = stage.sharding, stage.num_bytes
+    sharding = stage.sharding
     assert sharding is not None, f"{stage.name} cannot be made in shards"
     return Shard(
         name=f"{stage.title}{SUFFIX}",
         key=stage.key | {"shard": part.number, "of": part.of},
         make=lambda folder: sharding.make(folder, part),
         needs=stage.needs,
-        num_bytes=None if num_bytes is None else lambda: num_bytes() // part.of,
+        num_bytes=lambda: _bytes_to_come(stage, part.of),
         whole=stage,
         part=part,
     )
+
+
+def _bytes_to_come(stage: Stage, num_shards: int) -> int:
+    """Return what shards that are not there and the whole will take: both lie on the disk when it is joined."""
+    there = sum(folder.name.endswith(f"-of-{num_shards}") for folder in left_shards(stage.path))
+    whole = stage.num_bytes() if stage.num_bytes else 0
+    return whole + whole * (num_shards - there) // num_shards
 
 
 def shards_of(stage: Stage, num_shards: int) -> tuple[Shard, ...]:

@@ -272,7 +272,9 @@ def test_columns_in_blocks_of_any_length_are_written_as_rows_are(
 
 def test_a_disk_too_small_for_an_import_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atomic.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
-    refused(tmp_path, write(tmp_path / "x.jsonl"), r"the import of .*x\.jsonl needs about 0\.0 GiB in .* are free")
+    refused(
+        tmp_path, write(tmp_path / "x.jsonl"), r"the import of .*x\.jsonl needs about 1 KiB in .*, where 0 KiB are free"
+    )
 
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Text mined from installed wheels: the corpora of `desk` and `lab`."""
+"""Text mined from wheels: the corpora `desk`, `lab`, `wide` and `functions`."""

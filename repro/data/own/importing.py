@@ -23,7 +23,7 @@ from typing import Any
 from repro.data.beir import Retrieval
 from repro.data.filters import EvaluatedTexts, pair_keys
 from repro.data.pairs import write_columns
-from repro.data.readers import ARCHIVES, Columns, Found, read_foreign, unpack
+from repro.data.readers import ARCHIVES, Columns, Found, read_foreign, size_when_read, unpack
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
@@ -82,7 +82,7 @@ def import_corpus(
     with ExitStack() as stack:
         if source.is_file() and source.name.endswith(ARCHIVES):
             source = unpack(source, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        check_room(_size_of(source), folder.parent, f"the import of {source}")
+        check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder))
         blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), counts, domains)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
@@ -93,11 +93,6 @@ def import_corpus(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
     return imported
-
-
-def _size_of(source: Path) -> int:
-    files = source.rglob("*") if source.is_dir() else [source]
-    return sum(path.stat().st_size for path in files if path.is_file())
 
 
 def load_import(folder: Path) -> Imported:

@@ -1,0 +1,77 @@
+"""Times an evaluation under three contexts beside one under the own context, in turns, in one process.
+
+    python -m benchmarks.three_contexts --num-datasets 4 --write benchmarks/three_contexts.json
+
+By arithmetic: what is done once, reading and tokenising, is a share s of an evaluation under one context; three cost
+s + 3 (1 - s) = 3 - 2 s times as much, since each context gives every text another vector. So 2.2 times would need s to
+be 0.4. The share is measured beside the ratio. The model is desk's contextual one, untrained; seconds of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.kept_rows import keep_rows
+from benchmarks.sizes import run_of
+from repro.data.beir import Suite
+from repro.evaluate.suites import Setting, evaluate_setting, read_collections
+from repro.inputs.corpora import suite_of
+from repro.inputs.stages import StageGraph
+from repro.model.start import build_model
+from repro.train.trainer import config_of
+
+CONTEXTS = {"one": ("own",), "three": ("own", "wrong", "null")}
+
+
+def once_only(model: Any, suite: Suite) -> None:
+    """Read and tokenise what is evaluated, as an evaluation under any number of contexts does once."""
+    for collection in read_collections(suite).values():
+        model.tokenize(collection.retrieval.queries, "query")
+        model.tokenize(collection.retrieval.documents, collection.document_role)
+
+
+def main() -> None:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num-datasets", type=int, default=4, help="of the suite, the first by name")
+    parser.add_argument("--num-rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="the record to put the row into")
+    asked = parser.parse_args()
+    run = run_of("desk", architecture="contextual")
+    StageGraph(run).evaluation.build(print)
+    whole = suite_of(run)
+    suite = Suite(whole.name, whole.datasets[: asked.num_datasets])
+    model = build_model(config_of(run), start=run.start, heads=run.heads).eval()
+
+    def evaluate(contexts: tuple[str, ...]) -> None:
+        evaluate_setting(model, suite, Setting(contexts=contexts, num_contexts=run.num_contexts))
+
+    actions = {name: (lambda contexts=contexts: evaluate(contexts)) for name, contexts in CONTEXTS.items()}
+    actions["once"] = lambda: once_only(model, suite)
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(asked.num_rounds):
+        for name, action in actions.items():
+            started = time.process_time()
+            action()
+            seconds[name].append(round(time.process_time() - started, 2))
+    median = {name: statistics.median(each) for name, each in seconds.items()}
+    share = median["once"] / median["one"]
+    row = {"size": "desk", "num_datasets": len(suite.datasets), "cpu_seconds": seconds}
+    row |= {"ratio": round(median["three"] / median["one"], 3), "share_done_once": round(share, 3)}
+    row |= {"by_arithmetic": round(3 - 2 * share, 3), "num_threads": torch.get_num_threads()}
+    row |= {"processor": platform.processor() or platform.machine(), "load_average": round(os.getloadavg()[0], 1)}
+    print(row, flush=True)
+    if asked.write:
+        keep_rows(asked.write, [row], ("size", "num_datasets"))
+
+
+if __name__ == "__main__":
+    main()
