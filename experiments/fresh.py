@@ -33,21 +33,21 @@ GRID_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
 """Filtered biencoders behind figures 2, 3, 4, 12 and 13: seeds and cluster sizes at desk, with every batch size."""
 PACKING = tuple(range(3, 13))
 """Both orders of packing at the smallest clusters, at desk."""
-SUPERVISED = (3, 4, 5, 6)
+SUPERVISED: tuple[int, ...] = ()
 SUPERVISED_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
-"""Figures 10 and 11 at desk: as many seeds as F11.a was said to need, and cluster sizes enough for F10.a."""
+"""Figures 10 and 11 at desk: seeds, and cluster sizes enough for F10.a. F11.a is said to need (3, 4, 5, 6)."""
 MEASURED = (3, 4, 5)
 """Tables 3 and 4 and what §4.1 says of false negatives: draws of documents and clusters; seconds each, no training."""
 NEIGHBOURS = (*MEASURED, 6, 7)
 """Table 3's draws: two more, which `plan --power` found enough for T3.a."""
 TASKS = (3,)
 """Table 2: one more of Table 1's contextual models, which `plan --power` found enough for T2.b."""
-SCORED = (3, 4)
-"""Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise, as many as F16.c was said to need."""
-UNFILTERED = (3, 4, 5, 6)
-"""Biencoders without the filter in the grid of figure 3: as many seeds as F3.b was said to need."""
-DEPTHS = (3, 4, 5, 6, 7)
-"""First stages of each depth: as many seeds as F17.a and F17.b were said to need."""
+SCORED: tuple[int, ...] = ()
+"""Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise. F16.c is said to need (3, 4)."""
+UNFILTERED: tuple[int, ...] = ()
+"""Biencoders without the filter in the grid of figure 3. F3.b is said to need (3, 4, 5, 6)."""
+DEPTHS: tuple[int, ...] = ()
+"""First stages of each depth. F17.a and F17.b are said to need (3, 4, 5, 6, 7)."""
 FREQUENCY = (3, 4, 5, 6)
 """The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
 NESTED = (3, 4, 5, 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from repro.claims.judge import Judgement
@@ -10,6 +11,7 @@ from repro.report.artefacts import artefact_views, judgements
 from repro.report.contents import artefact_table, file_map, folder_table, notes_table
 from repro.report.formats import as_markdown
 from repro.report.tables import by_paper, claims_view, sort_judgements
+from repro.report.view import View
 from repro.spec.artefact import MAIN
 from repro.spec.registry import experiment_of, experiments
 from repro.storage.paths import CHECKOUT
@@ -58,12 +60,18 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
         blocks[DEARER, LEDGER[1]] = as_markdown(claims_view(measured(LAB), f"Claims that records at `{LAB}` judge"))
         for block, (name, at, page) in TABLES.items():
             view = artefact_views(experiment_of(name), at, with_yours=False)[name]
-            blocks[block, page] = as_markdown(view)
+            blocks[block, page] = as_markdown(view if at == DESK else begun_rows(view))
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = folder / page
         pages[path] = replace_block(path, pages.get(path) or path.read_text(), name, block)
     return pages
+
+
+def begun_rows(view: View) -> View:
+    """Return a table of runs without the rows of which no seed has a record: dear ones come in one by one."""
+    seeds = view.header.index("seeds")
+    return replace(view, rows=tuple(row for row in view.rows if not row[seeds].startswith("0/")))
 
 
 def measured(scale: str) -> list[Judgement]:
