@@ -4,6 +4,8 @@ PYTHON ?= python3
 EXTRAS ?= cpu,dev
 BIN := .venv/bin
 READY := .venv/.built-from-lock
+# Containers often set it; every process would then compile torch and transformers anew, which is half of a verb's time.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Tests run side by side, one thread each: more threads would only wait for each other. Files keep their order, in which
 # the slowest come first.

@@ -12,7 +12,7 @@ from typing import Any
 
 from repro.records.store import has_record
 from repro.spec import Run
-from repro.spec.identity import training_id
+from repro.spec.identity import difference_in_words, training_id
 from repro.storage.lease import Owner, look, owners
 from repro.storage.paths import local_records, run_folder, stage_folder
 from repro.storage.shards import part_named, whole_of
@@ -214,11 +214,12 @@ def summary(found: Iterable[RunStatus]) -> str:
 
 
 def why(run: Run) -> dict[str, Any]:
-    """Return all that is known of a run: state, reason, last traceback, log, script, owners, the scheduler's word."""
+    """Return all that is known of a run: what it is, state, reason, traceback, log, script, owners, the scheduler."""
     item = item_of_run(run)
     last = item.read()
     status = Snapshot().status_of(run)
     return {
+        "run": f"scale={run.scale}, {difference_in_words(run)}",
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",

@@ -15,7 +15,7 @@ from repro.report.formats import as_csv, as_latex, as_markdown, render
 from repro.report.markdown_pages import replace_block
 from repro.report.tables import cell, claims_view, exhibit_view, sort_judgements, summary_line, table_view
 from repro.report.view import View, format_mean, format_number, format_seconds
-from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick
+from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick, term
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(
@@ -198,7 +198,8 @@ def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
-    claim = Claim.order("T1.b", "long words " * 12, pairs=[], margin=0.01, source="s", because="b")
+    pairs = [(term("train/loss", seed=1), term("train/loss", seed=0))]
+    claim = Claim.order("T1.b", "long words " * 12, pairs=pairs, margin=0.01, source="s", because="b")
     judged = Judgement(claim, "HOLDS", "desk", 0.0146, 0.0073, 0.0219, unit=Unit("points", 100.0), num_seeds=5)
     render(claims_view([judged], "Claims"))
     text = capsys.readouterr().out

@@ -54,7 +54,10 @@ class Planned:
         kind = "given" if (self.corpus.folder / "evaluation").is_dir() else "held out"
         asked = sum(one["num_queries"] for one in suite.values())
         lines.append(f"evaluated on {asked} queries over {len(suite)} {kind} collections: {', '.join(suite)}")
-        lines.append(f"trained on {self.report['num_pairs']} pairs; left out beside them {self.report['left_out']}")
+        left_out = ", ".join(
+            f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
+        )
+        lines.append(f"trained on {self.report['num_pairs']} pairs; not trained on: {left_out or 'none'}")
         for run in self.runs:
             how = "" if run.architecture == "bm25" else f", {run.num_steps} steps of {run.batch_size}"
             lines.append(f"  {run_id(run)}  {run.architecture}{how}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repro.records.store import Record, records_in
+from repro.report.figure_data import METRIC_WORDS
 from repro.report.view import View, format_number
 from repro.spec import Run
 from repro.spec.identity import difference, run_id
@@ -34,7 +35,7 @@ def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
             cells = [format_number(None if value is None else POINTS * value) for value in values]
             own = context == "own"
             lines.append((record.id if own else "", record.run.architecture if own else f"· {context} context", *cells))
-    title = f"{measure}, points; {len(records)} of {len(set(runs))} runs have ended"
+    title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {len(set(runs))} runs have ended"
     return View(title, ("run", "model", "mean", *datasets), tuple(lines), tuple(notes))
 
 

@@ -58,7 +58,7 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert "2 recorded, 1 failed" in shown
     assert "2 recorded, 1 failed" in type_in("status", file, "--scale", "smoke", "--watch").stdout
     told = type_in("why", rows[2]["id"][:6]).stdout
-    assert "bad luck" in told
+    assert "bad luck" in told and told.startswith("run: scale=smoke, ")
     assert f"log: {rows[2]['log']}" in told
     assert json.loads(type_in("why", rows[2]["id"], "--json").stdout)["state"] == "failed"
     unknown = type_in("why", "zzz")
