@@ -240,6 +240,18 @@ def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
     assert needed_words(replace(judged, verdict="HOLDS")) == ""
 
 
+def test_one_seed_that_nothing_is_known_of_asks_for_a_second(tmp_path: Path) -> None:
+    (made,) = [one for one in two_samplers(tmp_path, 0.0, [0]) if one.run.sampler == "domain"]
+    close = Claim.equivalence(
+        "X.e", pairs=[(DOMAIN, term("{suite}/mean/recall_at_100", sampler="domain"))], delta=1.0, **SAID
+    )
+    with_recall = replace(made, metrics={**made.metrics, "desk/mean/recall_at_100": 0.5})
+    (judged,) = judge_all([close], "desk", [made.run], [with_recall])
+    assert (
+        judged.verdict == "UNDECIDED" and needed_words(judged) == "needs a second seed, to know how much seeds differ"
+    )
+
+
 def test_a_bound_that_was_set_with_records_at_hand_says_nothing_on_these(tmp_path: Path) -> None:
     claim = replace(ORDER, delta=0.02, has_new_delta=True, seen_seeds=(0, 1, 2))
     seen, fresh = two_samplers(tmp_path, 0.0, [0, 1, 2]), two_samplers(tmp_path, 0.0, [3, 4, 5, 6, 7])

@@ -18,6 +18,8 @@ def needed_words(judged: Judgement) -> str:
         return ""
     if isinstance(judged.claim, Correlation):
         return _of_units(judged, judged.claim)
+    if _has_no_spread(judged):
+        return "needs a second seed, to know how much seeds differ"
     if _has_only_queries(judged):
         return f"needs more queries, not seeds{_seen(judged)}"
     if judged.seeds_needed is None:
@@ -53,9 +55,16 @@ def needed_count(judged: Judgement) -> str:
     """Return what an undecided claim needs in all, for a table: "18", "over 64", "99 families", "queries"."""
     if isinstance(judged.claim, Correlation):
         return f"{judged.units_needed or 'over 1000'} {_unit_words(judged.claim).removesuffix(' a group')}"
+    if _has_no_spread(judged):
+        return "2 or more"
     if _has_only_queries(judged):
         return "queries"
     return str(judged.seeds_needed or f"over {MOST_SEEDS}")
+
+
+def _has_no_spread(judged: Judgement) -> bool:
+    """Return whether one seed is all that is known: nothing says how many would do."""
+    return judged.estimate is not None and not judged.estimate.is_known
 
 
 def _has_only_queries(judged: Judgement) -> bool:
