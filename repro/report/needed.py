@@ -64,7 +64,7 @@ def needed_count(judged: Judgement) -> str:
 
 def _has_no_spread(judged: Judgement) -> bool:
     """Return whether one seed is all that is known: nothing says how many would do."""
-    return judged.estimate is not None and not judged.estimate.is_known
+    return judged.num_seeds == 1 and judged.estimate is not None and not judged.estimate.is_known
 
 
 def _has_only_queries(judged: Judgement) -> bool:
