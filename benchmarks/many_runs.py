@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.claims.variance import system_of
+from repro.records.digests import renew_digests
 from repro.records.store import Record, read_records, write_record
 from repro.spec import Run, first_phase_of, is_random
 from repro.spec.identity import run_id, training_id
@@ -88,6 +89,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
     """Write a file of runs, and the notes and records that a half-done sweep of them leaves."""
     os.fsync = lambda descriptor: None  # nothing here has to last
     runs = [write_mixture(*one).run for one in islice(mixtures(), num_records)]
+    renew_digests(local_records())
     published = home() / "published" / "as-if-published"
     published.parent.mkdir()
     published.symlink_to(local_records(), target_is_directory=True)

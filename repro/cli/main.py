@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -41,6 +42,10 @@ from repro.storage.paths import local_records
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
 
+COLLECTED_AFTER = (50_000, 20, 20)
+"""New objects, and collections, before Python looks for garbage: thousands of records are read and kept, and by default
+it looks through all of them again and again, for a fifth of the time.
+"""
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -53,6 +58,7 @@ def settings(
 
 def main() -> None:
     """Run the command line; the reader's mistakes end in one line and exit code 2, bugs in one line and 70."""
+    gc.set_threshold(*COLLECTED_AFTER)
     sys.exit(guarded(lambda: app(prog_name="repro", standalone_mode=False)))
 
 

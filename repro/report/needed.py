@@ -56,7 +56,7 @@ def needed_count(judged: Judgement) -> str:
     if isinstance(judged.claim, Correlation):
         return f"{judged.units_needed or 'over 1000'} {_unit_words(judged.claim).removesuffix(' a group')}"
     if _has_no_spread(judged):
-        return "2 or more"
+        return "a second"
     if _has_only_queries(judged):
         return "queries"
     return str(judged.seeds_needed or f"over {MOST_SEEDS}")

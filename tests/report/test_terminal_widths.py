@@ -47,6 +47,8 @@ def test_what_an_undecided_claim_needs_is_the_same_in_the_table_as_in_the_ledger
         count = row[5].split()[0]
         if count == "queries":
             assert "needs more queries, not seeds" in said[-1]
+        elif row[5] == "a second":
+            assert "needs a second seed" in said[-1]
         elif count == "over":
             assert "more than 64 seeds" in said[-1] or "over a thousand" in said[-1]
         elif judged.units_needed is not None:
