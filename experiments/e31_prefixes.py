@@ -17,9 +17,19 @@ SEEDS = (0, 1, 2)
 PLAIN = NEITHER_RANDOM | {"measure": "widths"}
 
 
+def plain(scale: str) -> Run:
+    """The training of whole vectors, a third as long as Table 1's."""
+    return base(scale, **PLAIN, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
+
+
+def nested_runs(scale: str, measure: str) -> tuple[Run, ...]:
+    """The nested trainings, asked for something else."""
+    return grid(plain(scale), measure=measure, nested_sizes=ALL[scale], seed=SEEDS)
+
+
 def runs(scale: str) -> tuple[Run, ...]:
     """One nested training, one of whole vectors, one for each narrower width alone; a third as long as Table 1's."""
-    one = base(scale, **PLAIN, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
+    one = plain(scale)
     alone = tuple(str(width) for width in WIDTHS[scale] if width < one.hidden_size)
     more = fresh.NESTED if scale == "desk" else ()
     return grid(one, nested_sizes=(ALL[scale], None, *alone), seed=SEEDS) + grid(

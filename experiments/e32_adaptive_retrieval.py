@@ -2,19 +2,15 @@
 
 from typing import Any
 
-from experiments.e01_table1 import PLAIN_BATCH
-from experiments.e04_batch_by_cluster import budget
-from experiments.e31_prefixes import ALL, JUDGED, NESTED, SEEDS, STATED
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
+from experiments.e31_prefixes import JUDGED, NESTED, STATED, nested_runs
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, pick, term
 
 ADAPTIVE = NESTED | {"measure": "adaptive"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """The nested models of figure 2, searched otherwise; nothing more is trained."""
-    size = PLAIN_BATCH[scale]
-    one = base(scale, **{**ADAPTIVE, "nested_sizes": ALL[scale], "batch_size": size, **budget(scale, size)})
-    return grid(one, seed=SEEDS)
+    return nested_runs(scale, "adaptive")
 
 
 def kind_of(route: str) -> str:

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from experiments.e01_table1 import PLAIN_BATCH
-from experiments.e04_batch_by_cluster import budget
-from experiments.e31_prefixes import ALL, NESTED, SEEDS, STATED, WIDTHS
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, term
+from experiments.e31_prefixes import NESTED, STATED, WIDTHS, nested_runs
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
 
 CASCADE = NESTED | {"measure": "cascade"}
 OURS = ("desk", "lab")
@@ -16,9 +14,7 @@ PRINTED = (37, 512, 14)
 
 def runs(scale: str) -> tuple[Run, ...]:
     """The nested models of figure 2, asked for classes; nothing more is trained."""
-    size = PLAIN_BATCH[scale]
-    one = base(scale, **{**CASCADE, "nested_sizes": ALL[scale], "batch_size": size, **budget(scale, size)})
-    return grid(one, seed=SEEDS)
+    return nested_runs(scale, "cascade")
 
 
 LOOKS = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}
