@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from figures.draw import Picture, draw
+from repro.cli.pictures import AtOnce
 from repro.records.spent import seconds_of
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
@@ -90,10 +92,10 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
 
 
 def painter(folder: Path) -> Painter:
-    def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Path | None:
+    def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path] | None:
         assert rows or not views.records_of(RUNS, whose)
         words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
-        return draw(rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
+        return AtOnce().submit(draw, rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
 
     return paint
 
@@ -165,8 +167,10 @@ def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
 ) -> None:
     records[0].path.unlink()
 
-    def broken(figure: Figure, scale: str, whose: str, rows: Rows) -> Path | None:
-        raise ValueError("no pen")
+    def broken(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path]:
+        never: Future[Path] = Future()
+        never.set_exception(ValueError("no pen"))
+        return never
 
     sections = sections_of(EXPERIMENT, "desk", broken)
     assert sections[0].view.rows[1][1:] == ("published", "3/4", "–")
@@ -177,7 +181,7 @@ def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
 
 def test_headings_follow_the_paper_and_stand_in_its_order() -> None:
     def section(name: str) -> Section:
-        return Section(name, "", "", (), NotImplemented, False, (), "", (), (), 0, 0)  # type: ignore[arg-type]
+        return Section(name, "", "", (), NotImplemented, False, (), (), (), 0, 0)  # type: ignore[arg-type]
 
     names = ["context_use", "figure10", "table3_shares", "figure2", "table3"]
     found = sorted(map(section, names), key=lambda one: one.order)
@@ -204,9 +208,10 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
 ) -> None:
     drawn: list[dict[str, object]] = []
 
-    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Path:
+    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
         drawn.extend(map(dict, rows))
-        return draw(rows, tmp_path / f"claims-{scale}", Picture(kind="forest", x="", y="", x_label="", y_label=""))
+        picture = Picture(kind="forest", x="", y="", x_label="", y_label="")
+        return AtOnce().submit(draw, rows, tmp_path / f"claims-{scale}", picture)
 
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     main = page.read_text().split("<main")[1]
@@ -267,8 +272,9 @@ CUT = """[...document.querySelectorAll(NAMES)].filter(one => one.getBoundingClie
 def test_on_a_telephone_nothing_sticks_out_and_verdicts_are_seen_without_scrolling(
     records: list[Record], tmp_path: Path, width: int
 ) -> None:
-    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Path:
-        return draw(rows, tmp_path / "claims", Picture(kind="forest", x="", y="", x_label="", y_label="", title="All"))
+    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
+        picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
+        return AtOnce().submit(draw, rows, tmp_path / "claims", picture)
 
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     with browser(tmp_path) as started:

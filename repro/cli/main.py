@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -207,12 +206,13 @@ def report(
     out: Annotated[Path, typer.Option(help="where to write the page")] = Path("report.html"),
 ) -> None:
     """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
-    from repro.cli.pictures import paint, paint_forest
+    from repro.cli.pictures import painting_beside
     from repro.report.html import write_report
 
-    painter = partial(paint, with_png=False)  # the page has the vectors
     shown = in_turn(experiments(), lambda one: f"writing of {one.artefacts[0]}")
-    say(f"written: {write_report(scale_named(scale).name, out, painter, shown, paint_forest=paint_forest)}")
+    with painting_beside() as (paint, paint_forest):
+        page = write_report(scale_named(scale).name, out, paint, shown, paint_forest=paint_forest)
+    say(f"written: {page}")
 
 
 @app.command()

@@ -65,8 +65,7 @@ def write_report(
     sections.sort(key=lambda section: section.order)
     own = (section for section in sections if section.paper == MAIN)
     rows = forest_rows(line.judged for section in own for line in section.lines)
-    svg = paint_forest(rows, scale) if paint_forest and rows else None
-    forest = None if svg is None else Picture("published", svg)
+    forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as part:
         part.write_text(render_page(scale, sections, out.resolve().parent, forest), encoding="utf-8")

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from repro.claims.judge import Judgement
 from repro.spec import Claim, Directed, Equivalence, Value
 
-ForestPainter = Callable[[Sequence[Mapping[str, Any]], str], Path | None]
-"""Draws a forest plot of rows at a scale; gives the vector file, None when there is nothing."""
+ForestPainter = Callable[[Sequence[Mapping[str, Any]], str], Future[Path]]
+"""Begins to draw a forest plot of rows at a scale; gives the vector file to come."""
 LETTERS = 56
 """Of a claim's words over its row."""
 SAID = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,9 @@ from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.scales import scale_named
 
 Rows = Sequence[Mapping[str, Any]]
-Painter = Callable[[Figure, str, str, Rows], Path | None]
-"""Draws a figure at a scale, whose records its rows are from, and the rows; gives the vector file, None for no picture.
-"""
+Painter = Callable[[Figure, str, str, Rows], Future[Path] | None]
+"""Begins to draw a figure at a scale, whose records its rows are from, and the rows; gives the vector file to come (a
+ValueError for what cannot be drawn), None for no picture."""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
 LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
@@ -66,13 +68,33 @@ class Section:
     lines: tuple[Line, ...]
     view: View
     is_figure: bool
-    pictures: tuple[Picture, ...]
-    problem: str  # why there is no picture, where that is no matter of missing records
+    drawings: tuple[tuple[str, Future[Path]], ...]  # vector files to come, with whose records they are of
     texts: tuple[View, ...]  # rows of text that its records carry and no exhibit shows, such as a batch
     records: tuple[tuple[str, Record], ...]  # with whose they are
     num_asked: int
     num_published: int
     paper: str = MAIN
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """What was drawn; waits for those under way."""
+        return self._drawn[0]
+
+    @property
+    def problem(self) -> str:
+        """Why there is no picture, where that is no matter of missing records."""
+        return "; ".join(self._drawn[1])
+
+    @cached_property
+    def _drawn(self) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+        """The pictures and the problems of others: one that cannot be drawn spoils no other."""
+        drawn, problems = [], []
+        for whose, svg in self.drawings:
+            try:
+                drawn.append(Picture(whose, svg.result()))
+            except ValueError as error:
+                problems.append(f"{whose} records: {error}")
+        return tuple(drawn), tuple(problems)
 
     @property
     def num_yours(self) -> int:
@@ -107,7 +129,6 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
         own = {run for run in runs if _shows(shown, run)} or set(runs)
         records = [(whose, record) for whose, those in kept.items() for record in those if record.run in own]
         view, rows = _view_and_rows(shown, runs, kept)
-        pictures, problem = _pictures(shown, scale, paint, rows)
         sections.append(
             Section(
                 name=shown.name,
@@ -116,8 +137,7 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
                 lines=tuple(line for line in lines if line.artefact == shown.name),
                 view=view,
                 is_figure=isinstance(shown, Figure),
-                pictures=pictures,
-                problem=problem,
+                drawings=_drawings(shown, scale, paint, rows),
                 texts=tuple(view for _, record in records for view in _texts(record, declared)),
                 records=tuple(records),
                 num_asked=len(own),
@@ -145,22 +165,13 @@ def _view_and_rows(
     return view_of_rows(shown, runs, rows), rows
 
 
-def _pictures(
+def _drawings(
     shown: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
-) -> tuple[tuple[Picture, ...], str]:
-    """Return the pictures of a figure; one that cannot be drawn says why and spoils no other."""
+) -> tuple[tuple[str, Future[Path]], ...]:
     if not isinstance(shown, Figure):
-        return (), ""
-    drawn, problems = [], []
-    for whose in RECORDS:
-        try:
-            svg = paint(shown, scale, whose, rows.get(whose, ()))
-        except ValueError as error:
-            problems.append(f"{whose} records: {error}")
-            continue
-        if svg is not None:
-            drawn.append(Picture(whose, svg))
-    return tuple(drawn), "; ".join(problems)
+        return ()
+    begun = ((whose, paint(shown, scale, whose, rows.get(whose, ()))) for whose in RECORDS)
+    return tuple((whose, svg) for whose, svg in begun if svg is not None)
 
 
 def _texts(record: Record, declared: set[str]) -> list[View]:

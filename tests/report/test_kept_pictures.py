@@ -1,5 +1,11 @@
 """A kept picture is the one that drawing again would give; whatever decides or touches it makes it drawn again."""
 
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +21,7 @@ PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", 
 
 
 def drawn(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
-    return pictures.drawn_once(rows, "a", picture, with_png=with_png)
+    return pictures.drawn_once(rows, "a", picture, pictures.AtOnce(), with_png=with_png).result()
 
 
 @pytest.fixture
@@ -69,3 +75,52 @@ def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: li
     drawn(with_png=True)
     drawn()
     assert len(times_drawn) == 2
+
+
+def test_pictures_drawn_beside_are_those_drawn_here(tmp_path: Path) -> None:
+    at_once = drawn().read_bytes()
+    shutil.rmtree(figures_folder())
+    with pictures.painting_beside(num_cores=2) as painters:
+        executor = painters[0].keywords["executor"]
+        beside = pictures.drawn_once(ROWS, "a", PICTURE, executor, with_png=False)
+        no_such = pictures.drawn_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
+        assert beside.result().read_bytes() == at_once
+        with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
+            no_such.result()
+        assert isinstance(executor, ProcessPoolExecutor)
+    assert kept_picture(figures_folder() / "a", ROWS, PICTURE).is_there(("svg", "csv"))
+    with pictures.painting_beside(num_cores=1) as painters:
+        assert isinstance(painters[0].keywords["executor"], pictures.AtOnce)
+
+
+BESIDE = """
+import time
+from repro.cli.pictures import painting_beside
+with painting_beside(num_cores=2) as (paint, _):
+    print(paint.keywords["executor"].submit(os.getpid).result(), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_draws_ends_with_the_process_that_asked() -> None:
+    """A report that is killed leaves no process behind that waits for ever."""
+    asks = subprocess.Popen([sys.executable, "-c", f"import os{BESIDE}"], stdout=subprocess.PIPE, text=True)
+    assert asks.stdout is not None
+    draws = int(asks.stdout.readline())
+    os.kill(draws, 0)
+    asks.kill()
+    asks.wait()
+    asks.stdout.close()
+    for _ in range(300):
+        if not is_running(draws):
+            return
+        time.sleep(0.1)
+    pytest.fail("the process that draws still runs")
+
+
+def is_running(number: int) -> bool:
+    """Return whether a process runs: one that nobody waited for has ended, too."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
+    except FileNotFoundError:
+        return False

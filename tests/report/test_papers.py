@@ -84,7 +84,7 @@ def test_records_of_companions_do_not_move_this_papers_verdicts(
 def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
     def section(name: str, id: str) -> Section:
         line = Line(judged(id)[0], "", "", "", "", "what is claimed", name)
-        return Section(name, "", "", (line,), NO_TABLE, False, (), "", (), (), 0, 0, paper_of(id))
+        return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, paper_of(id))
 
     page = render_page("desk", [section("table3", "T3.a"), section("mrl_figure2", "M2.a")], tmp_path)
     assert "Of 1 claims, 1 lacks records" in page.split('id="ledger"')[0], "the opening sentence is this paper's"
@@ -112,7 +112,7 @@ def test_sections_of_companions_come_after_this_papers() -> None:
         ("table1", "CDE"),
     ]
     ordered = sorted(
-        (Section(name, "", "", (), NO_TABLE, False, (), "", (), (), 0, 0, paper) for name, paper in names),
+        (Section(name, "", "", (), NO_TABLE, False, (), (), (), 0, 0, paper) for name, paper in names),
         key=lambda one: one.order,
     )
     assert [one.name for one in ordered] == ["table1", "figure3", "context_use", "gte_table11", "mrl_figure2"]
