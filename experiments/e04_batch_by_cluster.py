@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments import fresh
+from experiments.e01_table1 import seeds_at
 from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made inside a whole source (§5): they may be larger than a fine domain.
@@ -14,7 +15,6 @@ CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 
 PAPER_CLUSTERS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
 CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
 PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # of each training, so that steps fall as batches grow
-SEEDS = (0, 1, 2)
 UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk it would be 27 trainings more
 
 GRID: dict[str, Any] = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
@@ -59,7 +59,7 @@ def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **chang
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Biencoders with and without the filter, contextual models with it; at desk more seeds of some."""
-    same = (scale, CLUSTERS[scale], SEEDS)
+    same = (scale, CLUSTERS[scale], seeds_at(scale))
     filters = ("surrogate", "none")
     found = cells(*same, architecture="biencoder", filter=filters)
     found += cells(*same, architecture="contextual", filter=filters if scale in UNFILTERED_CONTEXTUAL else "surrogate")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from experiments.fresh import RESTATED, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
@@ -46,7 +46,6 @@ SUPERVISED: dict[str, dict[str, Any]] = {scale: {"num_warmup_steps": 0} for scal
 SUPERVISED |= {scale: {"num_hard_negatives": 1} for scale in PAPERS}
 EPOCHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2)}
 EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
-SEEDS = (0, 1, 2)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -61,7 +60,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         for run in grid(
             base(scale, **{**shared, "corpus": corpus, "sources": sources, "num_epochs": 1}),
             num_epochs=EPOCHS[scale],
-            seed=SEEDS,
+            seed=seeds_at(scale),
         )
     )
 

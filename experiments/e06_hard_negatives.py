@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH
+from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from experiments.e04_batch_by_cluster import BATCHES as GRID_BATCHES
 from experiments.e04_batch_by_cluster import PAPER_CLUSTERS, end_of
 from experiments.e05_epochs import PRETRAINING
@@ -27,7 +27,6 @@ LENGTH: dict[str, dict[str, Any]] = {
     "small": {},  # three epochs, and as long a warm-up as any (§5)
     "large": {},
 }
-SEEDS = (0, 1, 2)
 IN_TWO_PHASES = ("small", "large")  # figure 10; at our scales its runs start from scratch
 
 
@@ -44,7 +43,7 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
         axes["batch_size"] = GRID_BATCHES[scale]
     else:
         axes |= {"pretraining_corpus": None, "num_pretraining_steps": None, "learning_rate": base(scale).learning_rate}
-    found = grid(supervised(scale), **axes, cluster_size=CLUSTERS[scale], seed=SEEDS)
+    found = grid(supervised(scale), **axes, cluster_size=CLUSTERS[scale], seed=seeds_at(scale))
     if scale == "desk" and fresh.SUPERVISED:
         found += grid(supervised(scale), **axes, cluster_size=fresh.SUPERVISED_CLUSTERS, seed=fresh.SUPERVISED)
     return found
@@ -52,7 +51,8 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
 
 def by_number(scale: str) -> tuple[Run, ...]:
     """A second phase for each number of hard negatives, of those below the pair's own document and of any."""
-    own, of_any = (SEEDS + fresh.SUPERVISED, fresh.SUPERVISED) if scale == "desk" else (SEEDS, SEEDS)
+    own = seeds_at(scale, fresh.SUPERVISED)
+    of_any = fresh.SUPERVISED if scale == "desk" else own
     numbers = NUMBERS[scale][1:]  # none of any is none
     below = grid(supervised(scale), num_hard_negatives=NUMBERS[scale], seed=own)
     return below + grid(supervised(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)

@@ -3,18 +3,17 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 2, 4)}
 DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
-SEEDS = (0, 1, 2)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's last row with other first stages."""
     one = base(scale, **BOTH, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale])
-    return grid(one, num_first_stage_layers=DEPTHS[scale], seed=SEEDS + (fresh.DEPTHS if scale == "desk" else ()))
+    return grid(one, num_first_stage_layers=DEPTHS[scale], seed=seeds_at(scale, fresh.DEPTHS))
 
 
 ACCURACY, NDCG = "train/accuracy", "{suite}/mean/ndcg_at_10"

@@ -1,6 +1,6 @@
 """Figure 18: many context documents with one vector each, or few with several, at a fixed number of vectors."""
 
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from experiments.fresh import RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
 
@@ -12,7 +12,6 @@ PER_DOCUMENT = {
     "small": (1, 2, 4, 8),
     "large": (1, 2, 4, 8),
 }
-SEEDS = (0, 1, 2)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -21,7 +20,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(
         base(scale, **BOTH, **sizes, tokens_per_document=each, num_contexts=TOTAL[scale] // each, seed=seed)
         for each in PER_DOCUMENT[scale]
-        for seed in SEEDS
+        for seed in seeds_at(scale)
     )
 
 

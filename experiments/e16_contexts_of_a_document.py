@@ -4,7 +4,7 @@ import textwrap
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, SEEDS
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
 
 LOOKED = BOTH | {"measure": "spread"}
@@ -17,9 +17,7 @@ COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual models, looked at otherwise: nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    return tuple(
-        base(scale, **LOOKED, **sizes, seed=seed) for seed in (SEEDS + fresh.SCORED if scale == "desk" else SEEDS)
-    )
+    return tuple(base(scale, **LOOKED, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
 
 
 def draw_documents(frame: Any, axes: Any) -> None:

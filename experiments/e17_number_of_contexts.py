@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILIES, NDCG, OWN_SCALES, SEEDS, SURROGATE
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILIES, NDCG, OWN_SCALES, SURROGATE, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 
 # Places that no document fills hold the model's null vector. The last size of each scale fills them all.
@@ -25,7 +25,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     one = base(
         scale, **CONTEXTUAL, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale], num_test_contexts=None
     )
-    seeds = SEEDS + fresh.SCORED if scale == "desk" else SEEDS
+    seeds = seeds_at(scale, fresh.SCORED)
     as_trained = grid(one, seed=seeds)
     by_number = grid(one, seed=seeds, num_test_contexts=SIZES[scale], test_contexts="own")
     by_draw = grid(by_number[0], num_test_contexts=DRAWN_SIZES[scale], context_seed=CONTEXT_SEEDS)

@@ -1,7 +1,7 @@
 """Figure 7: scores on each domain under the context of each other domain."""
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, SEEDS
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
 
 CROSSED = BOTH | {"measure": "cross"}
@@ -12,8 +12,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual models, scored under other contexts: nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     suite = {"suite": FORUMS} if scale in ("small", "large") else {}
-    seeds = SEEDS + fresh.SCORED if scale == "desk" else SEEDS
-    return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds)
+    return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
 
 
 FIGURE = Figure(

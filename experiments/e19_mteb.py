@@ -1,7 +1,7 @@
 """Table 2: MTEB by category, under documents of the corpus, random documents, and no context."""
 
 from experiments import fresh
-from experiments.e01_table1 import BM25, BOTH, CLUSTER, CONTEXTUAL_BATCH, SEEDS, SURROGATE
+from experiments.e01_table1 import BM25, BOTH, CLUSTER, CONTEXTUAL_BATCH, SURROGATE, seeds_at
 from experiments.fresh import ADDED, STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, pick, term
 
@@ -15,7 +15,7 @@ LEXICAL = BM25 | MEASURED
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual models through mteb, MiniLM as it is, and BM25 on the retrieval tasks."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    seeds = SEEDS + fresh.TASKS if scale == "desk" else SEEDS
+    seeds = seeds_at(scale, fresh.TASKS)
     trained = tuple(base(scale, **CDE, **sizes, seed=seed) for seed in seeds)
     return (base(scale, **LEXICAL), base(scale, **MINILM, surrogate=ENCODER.get(scale, "minilm")), *trained)
 

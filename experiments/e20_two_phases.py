@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILY_COLUMNS, PLAIN_BATCH
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILY_COLUMNS, PLAIN_BATCH, seeds_at
 from experiments.e05_epochs import PAPER_EPOCHS, PAPER_PAIRS, PAPERS, PRETRAINING
 from experiments.e06_hard_negatives import CORPUS, LENGTH
 from experiments.fresh import STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
-SEEDS = (0, 1, 2)
 NUM_HARD_NEGATIVES = {"smoke": 1, "desk": 1, "lab": 1, "small": 1, "large": 1}  # §6: the best model has one
 # A plain batch is of one domain as its scale has it: a source at small and large, a division of it at ours.
 PLAIN = {"architecture": "biencoder", "sampler": "domain", "filter": "none"}
@@ -21,7 +20,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     for system in (PLAIN, CONTEXTUAL):
         first = base(scale, **{**system, **sizes(scale, system)})
         second = base(scale, **{**system, **sizes(scale, system), **second_phase(scale, first.batch_size)})
-        found += grid(first, seed=SEEDS) + grid(second, seed=SEEDS)
+        found += grid(first, seed=seeds_at(scale)) + grid(second, seed=seeds_at(scale))
     return found
 
 

@@ -8,15 +8,22 @@ word weighs the word in the mean over tokens (`repro.model.frequency`).
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BATCHES, BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILIES, FAMILY_COLUMNS, OWN_SCALES, SEEDS
+from experiments.e01_table1 import (
+    BATCHES,
+    BOTH,
+    CLUSTER,
+    CONTEXTUAL_BATCH,
+    FAMILIES,
+    FAMILY_COLUMNS,
+    OWN_SCALES,
+    seeds_at,
+)
 from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
 """Training steps; None: as many epochs as the scale has."""
 LONGEST = STEPS["desk"][-1]
-UNSEEN = (1, 2, 3)
-"""Seeds at lab: another one had been looked at, in a trial, before lab was made a scale of evidence."""
 PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
 WARMUP_SHARE = 10
 
@@ -28,7 +35,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     for num_steps in STEPS[scale]:
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
         more = fresh.FREQUENCY if scale == "desk" and num_steps == LONGEST else ()
-        seeds = UNSEEN if scale == "lab" else SEEDS
+        seeds = seeds_at(scale)
         rows = ((BATCHES, seeds), (PAPERS, seeds), (OURS, seeds + more))
         found += [base(scale, **row, **sizes, **budget, seed=seed) for row, seeds in rows for seed in seeds]
     return tuple(found)

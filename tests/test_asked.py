@@ -10,7 +10,7 @@ from repro.cli.main import app
 from repro.planning.plan import make_plan
 from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
 from repro.records.store import write_record
-from repro.spec import base
+from repro.spec import base, is_random
 from repro.spec.identity import difference, run_id
 from repro.spec.registry import artefacts, experiment_of
 from repro.storage.paths import corpora_folder, local_records, sweeps_folder
@@ -23,6 +23,17 @@ def test_an_artefact_means_its_runs_with_the_readers_seeds() -> None:
     assert set(runs_asked(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
     assert {run.seed for run in runs_asked(["table1"], "smoke", seeds=[1])} == {1}
     assert runs_asked(["table1", "table1"], "smoke") == asked
+
+
+@pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
+def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_called(scale: str) -> None:
+    for name in artefacts():
+        every, asked = runs_asked([name], scale, all_seeds=True), runs_asked([name], scale)
+        assert asked and set(asked) <= set(every)
+        seeds = {run.seed for run in asked if is_random(run)}
+        assert len(seeds) <= len(experiment_of(name).local_seeds)
+    assert {run.seed for run in runs_asked(["context_emergence"], "lab")} == {1}
+    assert {run.seed for run in runs_asked(["table1"], "lab")} == {0, 1}  # what no seed changes has seed 0
 
 
 def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def runs_asked(
     single, names = split_words(what)
     found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
     for experiment in experiments_asked(names) if names or not single else ():
-        allowed = tuple(seeds) if seeds else experiment.local_seeds
-        found += [run for run in experiment.runs(scale) if all_seeds or run.seed in allowed]
+        runs = experiment.runs(scale) if all_seeds or seeds else experiment.local_runs(scale)
+        found += [run for run in runs if all_seeds or not seeds or run.seed in seeds]
     if not found:
         raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r} with seed {list(seeds or [])}")
     return found

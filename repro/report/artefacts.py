@@ -29,8 +29,7 @@ def records_of(runs: Sequence[Run], whose: str) -> list[Record]:
 
 def wanted_runs(experiment: Experiment, scale: str, whose: str) -> tuple[Run, ...]:
     """Return the runs that make a record set complete: every seed for the published, the local seeds for yours."""
-    runs = experiment.runs(scale)
-    return runs if whose == "published" else tuple(run for run in runs if run.seed in experiment.local_seeds)
+    return experiment.runs(scale) if whose == "published" else experiment.local_runs(scale)
 
 
 def judgements(experiment: Experiment, scale: str, whose: str = "published") -> list[Judgement]:

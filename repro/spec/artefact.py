@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from repro.spec.claim import Claim
-from repro.spec.run import Run
+from repro.spec.run import Run, is_random
 from repro.spec.term import Pick
 
 PAPERS: Mapping[str, str] = MappingProxyType(
@@ -120,3 +120,13 @@ class Experiment:
     def artefacts(self) -> tuple[str, ...]:
         """The names of what it shows, e.g. ("table1",)."""
         return tuple(shown.name for shown in self.shows)
+
+    def local_runs(self, scale: str) -> tuple[Run, ...]:
+        """Return what a reader's own machine runs: the local seeds, or as many others where a scale has none of them.
+
+        Runs that no seed changes are always among them.
+        """
+        runs = self.runs(scale)
+        seeds = {run.seed for run in runs if is_random(run)}
+        wanted = seeds.intersection(self.local_seeds) or sorted(seeds)[: len(self.local_seeds)]
+        return tuple(run for run in runs if run.seed in wanted or not is_random(run))
