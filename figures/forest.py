@@ -18,8 +18,9 @@ from figures.style import GREY, new_axes
 
 INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.0
 """Narrow enough for a telephone: words stand over their row, not beside it."""
-WORDS_AT, MARK_AT, HALF = -0.28, 0.16, 0.26
-"""Where in a row its words and its mark stand, and half the height of its bar; rows are 1 apart, from the top down."""
+WORDS_AT, MARK_AT, HALF, A_LINE = -0.14, 0.16, 0.26, 0.34
+"""Where in a row its words end and its mark stands, half the height of its bar, and what another line of words adds.
+Rows of one line are 1 apart, from the top down."""
 UNEVEN = 12.0
 """From so many times the median on, the largest number of a panel makes its axis logarithmic."""
 LOOKS: Mapping[str, tuple[str, str]] = {
@@ -39,8 +40,8 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     without an interval is its mark alone.
     """
     units = list(dict.fromkeys(frame["unit"]))
-    sizes = [int((frame["unit"] == unit).sum()) for unit in units]
-    heights = [INCHES_A_PANEL + INCHES_A_ROW * size for size in sizes]
+    sizes = frame["words"].map(_height).groupby(frame["unit"]).sum()
+    heights = [INCHES_A_PANEL + INCHES_A_ROW * sizes[unit] for unit in units]
     figure, panels = new_axes(
         WIDTH, sum(heights) / len(units), num_panels=len(units), num_columns=1, sharey=False, height_ratios=heights
     )
@@ -51,23 +52,29 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     return figure, words + ("; axes in powers of ten are logarithmic beyond the marks next to 0" if is_log else "")
 
 
+def _height(words: str) -> float:
+    """Return the height of a row with these words over it."""
+    return 1 + A_LINE * words.count("\n")
+
+
 def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
-    count = len(rows)
     _set_scale(axes, rows)
     low, high = axes.get_xlim()
-    for place, row in rows.iterrows():
-        _shade(axes, int(str(place)), row, low, high)
-        _draw_row(axes, int(str(place)), row)
+    ends = rows["words"].map(_height).cumsum()
+    places = ends - 1  # the first row of one line is at 0
+    for place, (_, row) in zip(places, rows.iterrows(), strict=True):
+        _shade(axes, place, row, low, high)
+        _draw_row(axes, place, row)
     axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
     axes.set_xlim(low, high)
-    axes.set_ylim(count - 0.45, -0.55)
-    axes.set_yticks(np.arange(count) + MARK_AT, rows["name"], fontsize="small", fontweight="bold")
+    axes.set_ylim(ends.iloc[-1] - 0.45, -0.55)
+    axes.set_yticks(places + MARK_AT, rows["name"], fontsize="small", fontweight="bold")
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
     axes.set_xlabel(unit, fontsize="small", loc="right", labelpad=1)
     axes.tick_params(axis="x", labelsize="small")
     side = axes.secondary_yaxis("right")
-    side.set_yticks(np.arange(count) + MARK_AT, rows["verdict"].str.lower(), fontsize="small")
+    side.set_yticks(places + MARK_AT, rows["verdict"].str.lower(), fontsize="small")
     side.tick_params(length=0)
     side.spines["right"].set_visible(False)
     for label, verdict in zip(side.get_yticklabels(), rows["verdict"], strict=True):
@@ -91,7 +98,7 @@ def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
     axes.minorticks_off()
 
 
-def _shade(axes: Axes, place: int, row: pd.Series, low: float, high: float) -> None:
+def _shade(axes: Axes, place: float, row: pd.Series, low: float, high: float) -> None:
     """Shade where the claim holds, and draw its bars."""
     start, end = (np.nanmax([low, row["bar_low"]]), np.nanmin([high, row["bar_high"]]))
     if start < end:
@@ -102,7 +109,8 @@ def _shade(axes: Axes, place: int, row: pd.Series, low: float, high: float) -> N
 
 def _draw_row(axes: Axes, place: float, row: pd.Series) -> None:
     colour, marker = LOOKS.get(row["verdict"], OPEN_LOOK)
-    axes.text(0.01, place + WORDS_AT, row["words"], transform=axes.get_yaxis_transform(), va="center", fontsize=7.5)
+    across = axes.get_yaxis_transform()
+    axes.text(0.01, place + WORDS_AT, row["words"], transform=across, va="bottom", fontsize=7.5, linespacing=1.05)
     place += MARK_AT
     if np.isfinite(row["low"]) and np.isfinite(row["high"]):
         axes.hlines(place, row["low"], row["high"], color=colour, linewidth=1.6)

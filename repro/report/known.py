@@ -17,7 +17,7 @@ from repro.spec import Claim, Directed, Equivalence, Value
 ForestPainter = Callable[[Sequence[Mapping[str, Any]], str], Future[Path]]
 """Begins to draw a forest plot of rows at a scale; gives the vector file to come."""
 LETTERS = 56
-"""Of a claim's words over its row."""
+"""Of a line of a claim's words over its row."""
 SAID = {
     "HOLDS": ("holds", "hold"),
     "DIFFERS": ("differs", "differ"),
@@ -55,7 +55,7 @@ def _row(judged: Judgement) -> dict[str, Any]:
     low, high = bar_of(judged.claim)
     numbers = {"effect": judged.effect, "low": judged.low, "high": judged.high, "bar_low": low, "bar_high": high}
     scaled = {name: math.nan if value is None else value * judged.unit.factor for name, value in numbers.items()}
-    words = textwrap.shorten(judged.claim.says, LETTERS, placeholder=" …")
+    words = "\n".join(textwrap.wrap(judged.claim.says, LETTERS))
     return {"name": judged.claim.id, "words": words, "unit": judged.unit.name, **scaled, "verdict": judged.verdict}
 
 

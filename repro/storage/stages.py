@@ -137,7 +137,7 @@ class Stage:
                     return
                 self._move_aside(progress)
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
-                progress(f"building {self.name} {self.key}")
+                progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
                 told = self.told()
                 with whole_folder(self.path) as part:
                     self.make(part)
