@@ -40,8 +40,8 @@ def record(folder: Path, run: Run, gain: float, wrong: float = 0.0) -> Record:
     return write_record(folder, run, metrics=metrics, arrays=arrays, provenance={"suite": {"datasets": datasets}})
 
 
-def two_samplers(folder: Path, gain: float, seeds: Sequence[int]) -> list[Record]:
-    runs = grid(base("desk"), sampler=("random", "domain"), seed=tuple(seeds))
+def two_samplers(folder: Path, gain: float, seeds: Sequence[int], scale: str = "desk") -> list[Record]:
+    runs = grid(base(scale), sampler=("random", "domain"), seed=tuple(seeds))
     return [record(folder, run, gain if run.sampler == "domain" else 0.0) for run in runs]
 
 
@@ -79,6 +79,13 @@ def test_seeds_that_were_looked_at_do_not_judge(tmp_path: Path) -> None:
     one_fresh = [one for one in fresh if one.run.seed == 3]
     (early,) = judge_all([claim], "desk", wanted, [*seen, *one_fresh])
     assert early.is_post_hoc, "one fresh seed is not enough"
+
+
+def test_at_another_scale_than_desk_no_seed_had_been_looked_at(tmp_path: Path) -> None:
+    claim = replace(ORDER, seen_seeds=(0, 1, 2), version=2)
+    at_lab = two_samplers(tmp_path, 0.05, [1, 2, 3], scale="lab")
+    (judged,) = judge_all([claim], "lab", [one.run for one in at_lab], at_lab)
+    assert (judged.verdict, judged.is_post_hoc, judged.num_seeds) == ("HOLDS", False, 3)
 
 
 def test_a_seed_that_goes_makes_a_claim_not_run(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def evidence_for(claim: Claim, wanted: Sequence[Run], by_run: Mapping[Run, Recor
     if not shared:
         raise MissingRunsError(f"no seed in common: {sorted({tuple(sorted(runs)) for runs in drawn.values()})}")
     complete = [seed for seed in shared if all(runs[seed] in by_run for runs in drawn.values())]
-    seeds, is_post_hoc = _judging_seeds(claim, shared, complete)
+    seeds, is_post_hoc = _judging_seeds(claim.seen_at(wanted[0].scale), shared, complete)
     fixed = {system: next(iter(runs.values())) for system, runs in asked.items() if system not in drawn}
     if not seeds or any(run not in by_run for run in fixed.values()):
         raise MissingRunsError(_lacking(claim, wanted, by_run))
@@ -75,12 +75,12 @@ def evidence_for(claim: Claim, wanted: Sequence[Run], by_run: Mapping[Run, Recor
     return Evidence(systems, records, tuple(seeds), is_post_hoc)
 
 
-def _judging_seeds(claim: Claim, shared: Sequence[int], complete: Sequence[int]) -> tuple[list[int], bool]:
+def _judging_seeds(seen_seeds: Sequence[int], shared: Sequence[int], complete: Sequence[int]) -> tuple[list[int], bool]:
     """Return the seeds that judge, none where records are missing, and whether the claim was worded after them."""
-    fresh = [seed for seed in complete if seed not in claim.seen_seeds]
-    if claim.seen_seeds and len(fresh) >= FEWEST_FRESH_SEEDS:
+    fresh = [seed for seed in complete if seed not in seen_seeds]
+    if seen_seeds and len(fresh) >= FEWEST_FRESH_SEEDS:
         return fresh, False
-    seen = [seed for seed in shared if seed in claim.seen_seeds]
+    seen = [seed for seed in shared if seed in seen_seeds]
     needed = seen or shared
     return (list(complete), bool(seen)) if set(needed) <= set(complete) else ([], False)
 

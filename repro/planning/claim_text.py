@@ -100,7 +100,8 @@ def _seeds(judged: Judgement) -> list[str]:
     if judged.num_seeds is None:
         return []
     claim = judged.claim
-    seen = f"; records of seeds {', '.join(map(str, claim.seen_seeds))} had been looked at" if claim.seen_seeds else ""
+    looked_at = ", ".join(map(str, claim.seen_at(judged.scale)))
+    seen = f"; records of seeds {looked_at} had been looked at" if looked_at else ""
     when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
     judged_on = f"{judged.num_seeds} seed{'s' * (judged.num_seeds > 1)}, {judged.num_runs} runs"
     return [f"  seeds       {judged_on}{when}{seen}{': judged post hoc' if judged.is_post_hoc else ''}"]

@@ -10,6 +10,9 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
 
+SEEN_SCALE = "desk"
+"""The one scale that had records when claims were restated; whatever other scales have was made later."""
+
 
 class Said(TypedDict):
     """What every claim says beside its comparison; see `Claim`."""
@@ -33,7 +36,7 @@ class Claim:
     because: str
     version: int = 1  # counts wordings: one more whenever what is judged changes
     stated: str = ""  # when this wording was stated, ISO date
-    seen_seeds: tuple[int, ...] = ()  # seeds whose records had been looked at then: they do not judge it
+    seen_seeds: tuple[int, ...] = ()  # seeds whose records at desk had been looked at then: there they do not judge it
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
     has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
 
@@ -45,6 +48,10 @@ class Claim:
             value = getattr(self, name, None)
             if value is not None and not good(value):
                 raise ValueError(f"claim {self.id}: {name}={value}; a sign is 1 or -1, a delta above 0, pairs are some")
+
+    def seen_at(self, scale: str) -> tuple[int, ...]:
+        """Return the seeds whose records at a scale had been looked at when the claim was worded."""
+        return self.seen_seeds if scale == SEEN_SCALE else ()
 
     @property
     def kind(self) -> str:
