@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 from repro.data.own.imported import imported_named
+from repro.inputs.stages import stages_by_phase
 from repro.planning.stage_cost import pairs_of
 from repro.spec import Run
+from repro.storage.stages import Stage
 from slurm.profiles import Profile
 
 
@@ -18,6 +22,20 @@ def num_shards(run: Run, profile: Profile) -> int:
     if profile.pairs_per_shard is None:
         return 1
     return max(1, -(-_pairs_at_most(run) // profile.pairs_per_shard))
+
+
+def shards_of_stages(
+    runs: Iterable[Run], profile: Profile, stages_of: Callable[[Run], Sequence[Stage]]
+) -> dict[str, int]:
+    """Return into how many shards each stage of some runs is cut, by its title: as many as the largest of them needs.
+
+    A stage of the first of two phases is counted by the pairs of that phase.
+    """
+    found: dict[str, int] = {}
+    for run in runs:
+        for stage, owner in stages_by_phase(run, stages_of):
+            found[stage.title] = max(found.get(stage.title, 1), num_shards(owner, profile))
+    return found
 
 
 def _pairs_at_most(run: Run) -> int:

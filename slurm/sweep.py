@@ -21,7 +21,7 @@ from repro.storage.stages import Stage
 from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
-from slurm.shards import num_shards
+from slurm.shards import shards_of_stages
 from slurm.states import WorkItem, item_of_run, item_of_stage
 
 
@@ -57,12 +57,13 @@ def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], 
     A stage that the profile cuts into shards waits for those of its shards that are not built, each a job.
     """
     stages: dict[str, Task] = {}
-    tasks = []
+    tasks, stages_of = [], named(hooks.stages_of)
+    shards = shards_of_stages(runs, profile, stages_of)
     for run in runs:
         job = _job(run, profile, code, hooks)
-        missing = [stage for stage in named(hooks.stages_of)(run) if not stage.is_built]
+        missing = [stage for stage in stages_of(run) if not stage.is_built]
         for stage in missing:
-            for task in _tasks_of_stage(stage, job, num_shards(run, profile)):
+            for task in _tasks_of_stage(stage, job, shards[stage.title]):
                 stages.setdefault(task.name, task)
         tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
     return [*stages.values(), *tasks]

@@ -16,6 +16,8 @@ from repro.records.store import Record
 from repro.spec import TRAINED, Claim, Run, Term
 
 FEWEST_FRESH_SEEDS = 2
+SEEN_SCALE = "desk"
+"""The one scale that had records when claims were restated; whatever other scales have was made later."""
 
 
 class MissingRunsError(Exception):
@@ -66,13 +68,18 @@ def evidence_for(claim: Claim, wanted: Sequence[Run], by_run: Mapping[Run, Recor
     if not shared:
         raise MissingRunsError(f"no seed in common: {sorted({tuple(sorted(runs)) for runs in drawn.values()})}")
     complete = [seed for seed in shared if all(runs[seed] in by_run for runs in drawn.values())]
-    seeds, is_post_hoc = _judging_seeds(claim.seen_at(wanted[0].scale), shared, complete)
+    seeds, is_post_hoc = _judging_seeds(seen_at(claim, wanted[0].scale), shared, complete)
     fixed = {system: next(iter(runs.values())) for system, runs in asked.items() if system not in drawn}
     if not seeds or any(run not in by_run for run in fixed.values()):
         raise MissingRunsError(_lacking(claim, wanted, by_run))
     records = {system: {seed: by_run[runs[seed]] for seed in seeds} for system, runs in drawn.items()}
     records |= {system: dict.fromkeys(seeds, by_run[run]) for system, run in fixed.items()}
     return Evidence(systems, records, tuple(seeds), is_post_hoc)
+
+
+def seen_at(claim: Claim, scale: str) -> tuple[int, ...]:
+    """Return the seeds whose records at a scale had been looked at when the claim was worded."""
+    return claim.seen_seeds if scale == SEEN_SCALE else ()
 
 
 def _judging_seeds(seen_seeds: Sequence[int], shared: Sequence[int], complete: Sequence[int]) -> tuple[list[int], bool]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -25,8 +26,7 @@ from repro.spec.registry import experiment_of
 from repro.storage.paths import figures_folder
 
 if TYPE_CHECKING:  # what a section is made of loads the data and the measures
-    from repro.report.known import ForestPainter
-    from repro.report.sections import Painter, Rows
+    from repro.report.sections import ForestPainter, Painter, Rows
 
 COPIED = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "mark_within", "x_is_log", "mark"),
@@ -49,6 +49,21 @@ class AtOnce(Executor):
         except Exception as error:  # noqa: BLE001 — raised where the result is asked for
             ended.set_exception(error)
         return ended
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A picture that another process draws, and this one where that was killed, as one that takes much memory may be"""
+
+    elsewhere: Future[Path]
+    here: Callable[[], Path]
+
+    def result(self) -> Path:
+        """Return the vector file, waiting for it; raises what drawing it raised."""
+        try:
+            return self.elsewhere.result()
+        except BrokenExecutor:
+            return self.here()
 
 
 @contextmanager
@@ -89,7 +104,7 @@ def paint_from_records(figure: Figure, scale: str, whose: str) -> Path | None:
 
 def paint(
     figure: Figure, scale: str, whose: str, rows: Rows, executor: Executor, *, with_png: bool = True
-) -> Future[Path] | None:
+) -> Begun | None:
     """Begin to draw a figure from the rows of the published records or yours; None when there is nothing to draw."""
     needs_no_record = figure.draw is not None and not figure.series and whose == "published"
     if not rows and not needs_no_record:
@@ -104,7 +119,7 @@ def paint(
     return drawn_once(rows, f"{figure.name}-{scale}-{whose}", picture, executor, with_png=with_png)
 
 
-def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> Future[Path]:
+def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> Begun:
     """Begin to draw the forest plot of all claims from its rows, as vectors for a page."""
     title = "What was found, and the bar each claim is held against"
     picture = {"kind": "forest", "x": "effect", "y": "name", "x_label": "", "y_label": "", "title": title}
@@ -114,13 +129,17 @@ def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Execut
 
 def drawn_once(
     rows: Sequence[Mapping[str, Any]], name: str, picture: Mapping[str, Any], executor: Executor, *, with_png: bool
-) -> Future[Path]:
+) -> Begun:
     """Return the vector file of a picture to come, drawn by `executor` unless the same one lies there."""
     path = figures_folder() / name
     kept, endings = kept_picture(path, rows, picture), ("svg", "csv", *(["png"] if with_png else []))
     if kept.is_there(endings):
-        return AtOnce().submit(path.with_suffix, ".svg")
-    return executor.submit(_draw, rows, picture, kept, endings)
+        return Begun(AtOnce().submit(path.with_suffix, ".svg"), here=lambda: path.with_suffix(".svg"))
+    here = partial(_draw, rows, picture, kept, endings)
+    try:
+        return Begun(executor.submit(here), here)
+    except BrokenExecutor:
+        return Begun(AtOnce().submit(here), here)
 
 
 def _draw(
@@ -129,5 +148,7 @@ def _draw(
     from figures.draw import Picture, draw
 
     drawn = draw(rows, kept.path, Picture(**picture), with_png="png" in endings)
+    if "png" not in endings:  # one of other rows would stay beside these
+        drawn.with_suffix(".png").unlink(missing_ok=True)
     kept.remember(endings)
     return drawn

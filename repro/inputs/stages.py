@@ -252,6 +252,14 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
     return StageGraph(run).stages
 
 
+def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stages_of) -> Iterator[tuple[Stage, Run]]:
+    """Yield the stages a run needs, each with the training whose pairs it is made of: its first phase, or itself."""
+    first = first_phase_of(run)
+    of_first = () if first is None else {stage.title for stage in stages_of(first)}
+    for stage in stages_of(run):
+        yield stage, first if first is not None and stage.title in of_first else run
+
+
 MINILM = "minilm"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from repro.evaluate.digests import model_digest
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
-from repro.report.scores import POINTS, contexts_of, notes_of, records_of_runs
+from repro.report.scores import POINTS, contexts_of, notes_of, records_of_runs, suite_rows
 from repro.report.view import View
 from repro.spec.identity import difference, run_id
 
@@ -87,24 +86,32 @@ def _context(opened: Opened) -> str:
 def _digests(opened: Opened, records: Sequence[Record]) -> list[str]:
     told = [f"- weights and configuration: {model_digest(opened.ours)}"]
     for record in records:
-        drawn = [row for row in record.provenance["suite"].get("contexts", []) if row["kind"] == "own"]
-        told += [f"- context of {row['dataset']}: {row['num_documents']} documents, seed {row['seed']}, "
-                 f"sha256 of their ids {row['ids_sha256']}" for row in drawn]  # fmt: skip
+        drawn = [row for row in record.provenance.get("suite", {}).get("contexts", []) if row.get("kind") == "own"]
+        for row in drawn:
+            of = row.get("dataset") or row.get("corpus")
+            how = f"{row['num_documents']} documents, seed {row['seed']}"
+            told.append(f"- context of {of}: {how}, sha256 of their ids {row['ids_sha256']}")
     return told
 
 
 def _scores(records: Sequence[Record]) -> str:
-    if not records:
-        return "Not evaluated here."
-    return "\n\n".join(as_markdown(scores_with_intervals(record)) for record in records)
+    tables = [as_markdown(scores_with_intervals(record)) for record in records if _scored_contexts(record)]
+    return "\n\n".join(tables) or "Not evaluated by retrieval here."
+
+
+def _scored_contexts(record: Record) -> list[tuple[str, str]]:
+    """Return the contexts whose record has one score a query; other measures than retrieval keep other numbers."""
+    num_queries = sum(row["num_queries"] for row in suite_rows(record.provenance))
+    found = contexts_of(record.metrics, record.run.suite)
+    return [(name, context) for name, context in found if len(record.arrays.get(name, ())) == num_queries > 0]
 
 
 def scores_with_intervals(record: Record) -> View:
     """Return NDCG@10 of the mean and of each collection under each context, with the middle 95 % of a bootstrap."""
-    datasets: list[dict[str, Any]] = record.provenance["suite"]["datasets"]
+    datasets = suite_rows(record.provenance)
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
     columns, header = [], ["collection"]
-    for name, context in contexts_of(record.metrics, record.run.suite):
+    for name, context in _scored_contexts(record):
         values_Q = record.arrays[name]
         each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
         columns.append([_with_interval(values_Q, strata_Q), *each])

@@ -269,8 +269,8 @@ def described(opened: Opened) -> dict[str, Any]:
     model = opened.model
     if isinstance(model, StockEncoder):
         settings = {"prompts": dict(model.theirs.prompts), "max_tokens": model.theirs.max_seq_length}
-        modules = {"modules": [type(module).__name__ for module in model.theirs]}
-        return told | {"weights": weights_digest(settings | modules, model.theirs.state_dict()), **settings}
+        decides = settings | model.decides
+        return told | {"weights": weights_digest(decides, model.theirs.state_dict()), **settings}
     ours, config = opened.ours, opened.ours.config
     told |= {"weights": model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
     return told | {"num_contexts": opened.num_contexts}

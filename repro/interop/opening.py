@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.beir import Suite, SuiteDataset, load_suite
+from repro.data.beir import Suite, SuiteDataset, check_groups, load_suite
 from repro.evaluate.suites import Encoder
 from repro.interop.official.folder import is_official, load_official
 from repro.model.biencoder import Biencoder
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 RUN_ID = re.compile(r"[0-9a-f]{6,12}")
 GIVEN = "given"
+NO_LETTERS_OF_A_NAME, LONGEST_NAME = re.compile(r"[^A-Za-z0-9._@+-]+"), 100
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             return load_suite(folder)
-        return Suite(folder.resolve().name, tuple(_given_datasets(folder.resolve())))
+        datasets = tuple(_given_datasets(folder.resolve()))
+        check_groups([(one.name, one.family) for one in datasets], str(folder))
+        return Suite(_legal(folder.resolve().name), datasets)
     from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 
     asked = base("smoke", suite=source)
@@ -97,7 +101,16 @@ def _given_datasets(folder: Path) -> list[SuiteDataset]:
     found = [folder] if (folder / "corpus.jsonl").is_file() else [p.parent for p in folder.glob("*/corpus.jsonl")]
     if not found:
         raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
-    return [SuiteDataset(path.name, GIVEN, path) for path in sorted(found)]
+    named = [(_legal(path.name), path) for path in sorted(found)]
+    if len(dict(named)) < len(named):
+        names = sorted(name for name, _ in named)
+        raise ValueError(f"{folder}: two of its folders would have one name, among {names}: rename one")
+    return [SuiteDataset(name, GIVEN, path) for name, path in named]
+
+
+def _legal(name: str) -> str:
+    """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
+    return NO_LETTERS_OF_A_NAME.sub("-", name)[:LONGEST_NAME].strip("-.") or GIVEN
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:
@@ -122,11 +135,31 @@ def _is_for_transformers(folder: Path) -> bool:
     return path.is_file() and "model_type" in json_object(path)
 
 
+OF_THE_FILES = ("_name_or_path", "transformers_version", "architectures")
+"""Settings that say where a model was found and who wrote it, not what it computes."""
+
+
+def _plain(values: Any) -> Any:
+    return json.loads(json.dumps(values, sort_keys=True, default=str))
+
+
 @dataclass(frozen=True)
 class StockEncoder:
     """A model of sentence-transformers as something to be scored; it has no context."""
 
     theirs: SentenceTransformer
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """What decides its vectors beside its weights, as plain values: modules, how they are set, the tokenizer."""
+        inner = getattr(self.theirs[0], "auto_model", None)
+        words = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
+        modules = [[type(one).__name__, _plain(getattr(one, "get_config_dict", dict)())] for one in self.theirs]
+        config = {} if inner is None else inner.config.to_dict()
+        told = {name: value for name, value in config.items() if name not in OF_THE_FILES}
+        tokenizer = repr(self.theirs.tokenizer) if words is None else words.to_str()
+        cut = self.theirs.truncate_dim
+        return {"modules": modules, "config": _plain(told), "tokenizer": tokenizer, "truncated_to": cut}
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Take and ignores a context."""

@@ -12,9 +12,12 @@ MANY = 10**6
 
 def check_drawing(context_seed: int, num_contexts: int | None) -> None:
     """ValueError for a seed or a number of context documents that cannot be."""
-    for name, value, most in (("context-seed", context_seed, 2**32 - 1), ("num-contexts", num_contexts, MANY)):
-        if value is not None and not 0 <= value <= most:
-            raise ValueError(f"--{name} {value}: must be at least 0 and at most {most}")
+    if not 0 <= context_seed < 2**32:
+        raise ValueError(f"--context-seed {context_seed}: must be at least 0 and at most {2**32 - 1}")
+    if num_contexts is not None and not 1 <= num_contexts <= MANY:
+        raise ValueError(
+            f"--num-contexts {num_contexts}: must be at least 1 and at most {MANY}; --context null gives none"
+        )
 
 
 def to_device(model: Encoder, device: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from repro.claims.estimate import Estimate
+from repro.claims.evidence import seen_at
 from repro.claims.judge import Judgement
 from repro.report.artefacts import judgements
 from repro.report.needed import needed_words
@@ -100,7 +101,7 @@ def _seeds(judged: Judgement) -> list[str]:
     if judged.num_seeds is None:
         return []
     claim = judged.claim
-    looked_at = ", ".join(map(str, claim.seen_at(judged.scale)))
+    looked_at = ", ".join(map(str, seen_at(claim, judged.scale)))
     seen = f"; records of seeds {looked_at} had been looked at" if looked_at else ""
     when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
     judged_on = f"{judged.num_seeds} seed{'s' * (judged.num_seeds > 1)}, {judged.num_runs} runs"

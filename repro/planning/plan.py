@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.inputs.stages import stages_of
+from repro.inputs.stages import stages_by_phase
 from repro.planning.cost import Estimate, estimate, phases_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs
 from repro.records.store import Record, readable_record, split_recorded
@@ -142,7 +142,7 @@ def make_plan(
     stages, lacks = _stages(missing)
     cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
     made = tuple(recorded), tuple(missing), tuple(one for one, _ in stages), lacks, estimates, num_gpus, num_at_once
-    most = max(map(num_shards, missing), default=1)
+    most = max((num_shards(phase) for run in missing for phase in phases_of(run)), default=1)
     return Plan(len(runs), *made, stage_costs=stage_costs(missing), num_shards=cut, most_shards=most)
 
 
@@ -163,14 +163,14 @@ def _readable_records(folders: Iterable[Path]) -> list[Record]:
 
 
 def _stages(runs: Iterable[Run]) -> tuple[tuple[tuple[Stage, Run], ...], tuple[str, ...]]:
-    """Return the stages that are not built, each with the first run that needs it, and what data is not here."""
+    """Return the stages that are not built, each with the first training it is made for, and what data is not here."""
     found: dict[Path, tuple[Stage, Run]] = {}
     lacks: dict[str, None] = {}
     for run in runs:
         try:
-            for stage in stages_of(run):
+            for stage, owner in stages_by_phase(run):
                 if not stage.is_built:
-                    found.setdefault(stage.path, (stage, run))
+                    found.setdefault(stage.path, (stage, owner))
         except ValueError as error:
             lacks[str(error)] = None
     return tuple(found.values()), tuple(lacks)

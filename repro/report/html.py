@@ -17,8 +17,9 @@ from markupsafe import Markup
 from repro.claims.contrasts import WHAT_IS_RANDOM
 from repro.records.spent import seconds_of
 from repro.report.artefacts import RECORD_WORDS
-from repro.report.known import ForestPainter, forest_rows, known_sentence
+from repro.report.known import forest_rows, known_sentence
 from repro.report.sections import (
+    ForestPainter,
     Line,
     Painter,
     Picture,

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from pathlib import Path
 from typing import Any
 
 from repro.claims.judge import Judgement
 from repro.spec import Claim, Directed, Equivalence, Value
 
-ForestPainter = Callable[[Sequence[Mapping[str, Any]], str], Future[Path]]
-"""Begins to draw a forest plot of rows at a scale; gives the vector file to come."""
 LETTERS = 56
 """Of a line of a claim's words over its row."""
 SAID = {

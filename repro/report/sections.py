@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from repro.claims.judge import Judgement
 from repro.measures.context_example import COLUMNS, EXHIBIT
@@ -23,9 +22,20 @@ from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.scales import scale_named
 
 Rows = Sequence[Mapping[str, Any]]
-Painter = Callable[[Figure, str, str, Rows], Future[Path] | None]
-"""Begins to draw a figure at a scale, whose records its rows are from, and the rows; gives the vector file to come (a
-ValueError for what cannot be drawn), None for no picture."""
+
+
+class Drawing(Protocol):
+    """A picture that is begun, or done."""
+
+    def result(self) -> Path:
+        """Return the vector file, waiting for it; ValueError for what cannot be drawn, OSError for where it cannot."""
+        ...
+
+
+Painter = Callable[[Figure, str, str, Rows], Drawing | None]
+"""Begins to draw a figure at a scale, whose records its rows are from, and the rows; None for no picture."""
+ForestPainter = Callable[[Rows, str], Drawing]
+"""Begins to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
 LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
@@ -68,7 +78,7 @@ class Section:
     lines: tuple[Line, ...]
     view: View
     is_figure: bool
-    drawings: tuple[tuple[str, Future[Path]], ...]  # vector files to come, with whose records they are of
+    drawings: tuple[tuple[str, Drawing], ...]  # vector files to come, with whose records they are of
     texts: tuple[View, ...]  # rows of text that its records carry and no exhibit shows, such as a batch
     records: tuple[tuple[str, Record], ...]  # with whose they are
     num_asked: int
@@ -92,7 +102,7 @@ class Section:
         for whose, svg in self.drawings:
             try:
                 drawn.append(Picture(whose, svg.result()))
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 problems.append(f"{whose} records: {error}")
         return tuple(drawn), tuple(problems)
 
@@ -167,7 +177,7 @@ def _view_and_rows(
 
 def _drawings(
     shown: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
-) -> tuple[tuple[str, Future[Path]], ...]:
+) -> tuple[tuple[str, Drawing], ...]:
     if not isinstance(shown, Figure):
         return ()
     begun = ((whose, paint(shown, scale, whose, rows.get(whose, ()))) for whose in RECORDS)

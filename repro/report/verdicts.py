@@ -31,8 +31,9 @@ from repro.storage.digests import sha256_of
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
-DECIDING_FOLDERS = (PACKAGE / "claims", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
-"""The folders whose source decides a verdict; a claim may hold a function, so those that declare claims, too."""
+DECIDING_FOLDERS = (PACKAGE, PACKAGE / "claims", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
+"""The folders whose source decides a verdict (of the package itself, that of seeds); a claim may hold a function, so
+those that declare claims, too."""
 DECIDING_PACKAGES = ("numpy", "scipy")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 OF_A_RECORD = (".json", ".npz")

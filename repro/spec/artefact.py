@@ -124,9 +124,9 @@ class Experiment:
     def local_runs(self, scale: str) -> tuple[Run, ...]:
         """Return what a reader's own machine runs: the local seeds, or as many others where a scale has none of them.
 
-        Runs that no seed changes are always among them.
+        Runs that no seed changes are always among them; a setting that has only other seeds never is.
         """
         runs = self.runs(scale)
         seeds = {run.seed for run in runs if is_random(run)}
-        wanted = seeds.intersection(self.local_seeds) or sorted(seeds)[: len(self.local_seeds)]
+        wanted = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
         return tuple(run for run in runs if run.seed in wanted or not is_random(run))

@@ -10,9 +10,6 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
 
-SEEN_SCALE = "desk"
-"""The one scale that had records when claims were restated; whatever other scales have was made later."""
-
 
 class Said(TypedDict):
     """What every claim says beside its comparison; see `Claim`."""
@@ -48,10 +45,6 @@ class Claim:
             value = getattr(self, name, None)
             if value is not None and not good(value):
                 raise ValueError(f"claim {self.id}: {name}={value}; a sign is 1 or -1, a delta above 0, pairs are some")
-
-    def seen_at(self, scale: str) -> tuple[int, ...]:
-        """Return the seeds whose records at a scale had been looked at when the claim was worded."""
-        return self.seen_seeds if scale == SEEN_SCALE else ()
 
     @property
     def kind(self) -> str:

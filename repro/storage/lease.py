@@ -106,12 +106,12 @@ class Lease:
                 # by descriptor: a heart-beat must never touch the file of another owner
                 os.utime(self._descriptor)
                 last = time.monotonic()
-            except OSError:
+                if self.is_lost:
+                    self._on_lost()
+                self.on_beat()
+            except OSError:  # a network disk may fail for a moment, at either: the next beat tries again
                 if time.monotonic() - last > self._patience_seconds:
                     self._on_lost()
-            if self.is_lost:
-                self._on_lost()
-            self.on_beat()
 
     def __enter__(self) -> Lease:
         return self

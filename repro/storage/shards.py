@@ -12,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,10 @@ class Joined(Stage):
         """Return the folder, after joining; shards that are not there are made first."""
         path = super().build(progress)
         for folder in left_shards(path):
-            shutil.rmtree(folder)
+            aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")  # which `repro prune` would find
+            with suppress(FileNotFoundError):  # another process that joined was first
+                folder.rename(aside)
+                shutil.rmtree(aside)
         return path
 
 

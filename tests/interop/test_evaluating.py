@@ -86,6 +86,38 @@ def test_the_same_command_again_reads_what_was_kept(desk: Path, monkeypatch: pyt
     assert typed("--model", "plain").count("kept from before") == 4
 
 
+def test_a_stock_model_that_pools_otherwise_is_another_model(desk: Path) -> None:
+    export_sentence_transformers(model_of("biencoder", backbone="bert"), desk / "stock")
+    (pooling,) = desk.glob("stock/*Pooling/config.json")
+    words = ("--model", "stock", "--no-bm25", "--json")
+    as_mean = json.loads(typed(*words))
+    settings = json.loads(pooling.read_text())
+    name = "pooling_mode" if "pooling_mode" in settings else "pooling_mode_mean_tokens"
+    pooling.write_text(json.dumps(settings | ({name: "cls"} if name == "pooling_mode" else
+                                              {name: False, "pooling_mode_cls_token": True})))  # fmt: skip
+    as_cls = json.loads(typed(*words))
+    assert as_cls["metrics"] != as_mean["metrics"]
+    assert as_cls["metrics"] == json.loads(typed(*words, "--out", "fresh"))["metrics"]
+
+
+def test_folders_whose_names_no_metric_could_hold_get_others(desk: Path) -> None:
+    (desk / "zoo").rename(desk / "my zoo (2)")
+    (desk / "my zoo (2)" / "near").rename(desk / "my zoo (2)" / "so near")
+    suite = open_suite("my zoo (2)")
+    assert (suite.name, [one.name for one in suite.datasets]) == ("my-zoo-2", ["far", "so-near"])
+    (desk / "my zoo (2)" / "far").rename(desk / "my zoo (2)" / "given")
+    with pytest.raises(ValueError, match="name both a dataset and a mean"):
+        open_suite("my zoo (2)")
+    (desk / "my zoo (2)" / "given").rename(desk / "my zoo (2)" / "so-near")
+    with pytest.raises(ValueError, match="two of its folders would have one name"):
+        open_suite("my zoo (2)")
+
+
+def test_no_context_documents_are_asked_for_by_the_null_context(desk: Path) -> None:
+    with pytest.raises(ValueError, match=r"--num-contexts 0: must be at least 1 .* --context null gives none"):
+        typed("--model", "contextual", "--num-contexts", "0")
+
+
 def test_two_models_are_compared_by_query(desk: Path) -> None:
     shown = typed("--compare", "plain", "contextual", "--no-bm25")
     assert "plain − contextual" in shown and "bm25" not in shown

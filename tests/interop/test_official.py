@@ -9,9 +9,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from repro.interop.official.config import read_official_config
+from repro.interop.official.config import read_official_config, write_official_config
 from repro.interop.official.folder import export_official, is_official, load_official
 from repro.interop.official.keys import key_table, num_parameters
+from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.model.texts import Texts
@@ -20,6 +21,7 @@ from tests.interop.rederived import first_stage, second_stage
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 COLON = 1024
+WORDS = ["rain falls", "snow on hills", "bread"]
 FORWARDS = [("nomic", "t1"), ("nomic", "t2"), ("nomic", "h1"), ("modernbert", "t2")]
 
 
@@ -171,13 +173,12 @@ def test_load_save_load_save_gives_identical_bytes(
         assert opened.metadata() == {"format": "pt"}
 
 
+@pytest.mark.parametrize("prompts", ["task", "none"])
 @pytest.mark.parametrize("residual", [False, True])
-def test_a_model_of_ours_survives_the_authors_format(tmp_path: Path, residual: bool) -> None:
-    from repro.model.config import ModelConfig
-
+def test_a_model_of_ours_survives_the_authors_format(tmp_path: Path, residual: bool, prompts: str) -> None:
     config = ModelConfig(
         architecture="contextual", num_soft_prompts=8, hidden_size=16, num_heads=2, intermediate_size=24,
-        vocab_size=1100, num_contexts=5, prompts="task", residual=residual, num_first_stage_layers=1,
+        vocab_size=30522, num_contexts=5, prompts=prompts, residual=residual, num_first_stage_layers=1,
     )  # fmt: skip
     model = build_model(config).eval()
     export_official(model, tmp_path)
@@ -185,6 +186,16 @@ def test_a_model_of_ours_survives_the_authors_format(tmp_path: Path, residual: b
     texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
     np.testing.assert_array_equal(run(again, texts, contexts), run(model, texts, contexts))
     assert is_official(tmp_path) and again.config.residual == residual
+    for one in (model, again):
+        one.set_context(WORDS, seed=0)
+    np.testing.assert_array_equal(again.encode(WORDS, "query"), model.encode(WORDS, "query"))
+
+
+def test_what_the_authors_format_cannot_say_is_refused(tmp_path: Path) -> None:
+    sizes = {"architecture": "contextual", "num_soft_prompts": 8, "hidden_size": 16, "num_heads": 2}
+    for odd in ({"prefix_is_pooled": True}, {"instruction_end": COLON}):
+        with pytest.raises(ValueError, match="the authors' format cannot say this"):
+            write_official_config(ModelConfig(**sizes, **odd))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -116,6 +117,23 @@ def test_what_draws_ends_with_the_process_that_asked() -> None:
             return
         time.sleep(0.1)
     pytest.fail("the process that draws still runs")
+
+
+def test_a_picture_whose_process_was_killed_is_drawn_here(tmp_path: Path) -> None:
+    at_once = drawn().read_bytes()
+    shutil.rmtree(figures_folder())
+    with pictures.painting_beside(num_cores=2) as painters:
+        executor = painters[0].keywords["executor"]
+        os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
+        begun = [pictures.drawn_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
+        assert [one.result().read_bytes() for one in begun] == [at_once, at_once]
+
+
+def test_no_picture_of_other_rows_stays_beside_a_new_one() -> None:
+    drawn(with_png=True)
+    assert (figures_folder() / "a.png").is_file()
+    drawn(rows=ROWS[1:])
+    assert not (figures_folder() / "a.png").exists()
 
 
 def is_running(number: int) -> bool:

@@ -11,14 +11,14 @@ import pytest
 
 from repro.inputs.stages import StageGraph
 from repro.planning.plan import IN_SHARDS, make_plan
-from repro.spec import Run, base
+from repro.spec import Run, base, first_phase_of
 from repro.storage.lease import look
 from repro.storage.shards import shards_of
 from repro.storage.stages import Stage
 from slurm.launch import batches_of
 from slurm.profiles import Profile, profile_named
 from slurm.prune import leftovers
-from slurm.shards import num_shards
+from slurm.shards import num_shards, shards_of_stages
 from slurm.start import LaunchOptions, scripts, start
 from slurm.states import item_of_stage
 from slurm.status import Snapshot, statuses, why
@@ -127,6 +127,23 @@ def test_one_shard_is_what_a_profile_without_the_word_means() -> None:
 def test_pairs_a_shard_give_the_number_of_shards(pairs: int, expected: int) -> None:
     assert num_shards(RUN, Profile(name="p", pairs_per_shard=pairs)) == expected
     assert num_shards(replace(RUN, num_pairs=16), Profile(name="p", pairs_per_shard=8)) == 2
+
+
+def test_stages_of_a_first_phase_are_cut_by_its_own_pairs() -> None:
+    """A second phase on few pairs goes on from a first one on many, alone or beside it, whatever comes first."""
+    second = replace(RUN, num_pairs=16, pretraining_corpus=RUN.corpus, num_pretraining_steps=2)
+    first = first_phase_of(second)
+    assert first is not None and first.num_pairs != 16
+
+    def stages(run: Run) -> tuple[Stage, ...]:
+        names = ("tokens of few", "tokens of many") if run == second else ("tokens of many",)
+        return tuple(Stage(name=name, key={}, make=lambda folder: None) for name in names)
+
+    profile = Profile(name="p", pairs_per_shard=8)
+    for runs in ([second], [second, first], [first, second]):
+        few, many = (stage.title for stage in stages(second))
+        assert shards_of_stages(runs, profile, stages) == {few: 2, many: num_shards(first, profile)}
+    assert num_shards(first, profile) == 30
 
 
 def test_a_profile_that_says_both_or_none_is_refused() -> None:

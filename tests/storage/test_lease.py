@@ -1,5 +1,6 @@
 """A lease has one owner at a time, outlives none that died, and is taken over only once."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -91,6 +92,27 @@ def test_the_heart_beat_keeps_a_lease_longer_than_its_promise(tmp_path: Path) ->
     assert owner.age_seconds < 0.6
     process.kill()
     process.wait()
+
+
+def test_a_disk_that_fails_for_a_moment_does_not_end_the_heart_beat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of a network disk while the owner looks whether it was taken over, or asks whether it was cancelled."""
+    monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.6")
+    lease = acquire(tmp_path)
+    assert lease is not None
+    beats: list[float] = []
+
+    def fails_twice() -> None:
+        beats.append(time.monotonic())
+        if len(beats) <= 2:
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+    lease.on_beat = fails_twice
+    time.sleep(1.5)
+    owner = look(tmp_path)
+    assert owner is not None and owner.is_alive and len(beats) > 4
+    lease.release()
 
 
 def test_a_suspended_owner_that_was_taken_over_ends_without_writing(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def read_official_config(
         prefix_is_pooled=chosen == "t2" and values.get("pool_ignore_contextual_tokens") is False,
         tokenizer=tokenizer,
         max_tokens=values.get("max_seq_length") or 512,
-        prompts="task",
+        prompts=values.get("prompts") or "task",
     )
 
 
@@ -116,6 +116,11 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
             f"tokens_per_document={per_document}, text_normalised_twice={twice}, pooling={config.pooling!r}: "
             "the authors' format cannot say this; use save_pretrained"
         )
+    if not config.residual and (config.prefix_is_pooled or config.instruction_end is not None):
+        raise ValueError(
+            f"residual=False, prefix_is_pooled={config.prefix_is_pooled}, instruction_end={config.instruction_end}: "
+            "the authors' format cannot say this; use save_pretrained"
+        )
     names = {base.backbone: name for name, base in BASES.items()}
     if config.backbone not in names:
         raise ValueError(f"backbone={config.backbone!r}: the authors' format has only {sorted(names)}")
@@ -128,7 +133,8 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
         vocab_size=config.vocab_size,
         settings=config.backbone_settings,
     )
-    ours = {} if base == BASES[names[config.backbone]] else {"base_model": asdict(base)}
+    ours: dict[str, Any] = {} if base == BASES[names[config.backbone]] else {"base_model": asdict(base)}
+    ours |= {} if config.prompts == "task" else {"prompts": config.prompts}  # theirs has always these
     return ours | _their_fields(config, names[config.backbone])
 
 
