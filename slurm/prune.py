@@ -7,25 +7,33 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from repro.planning.cost import phases_of
 from repro.records.store import has_record
 from repro.spec import Run
+from repro.spec.identity import training_id
 from repro.storage.lease import look
 from repro.storage.paths import home, local_records, sweeps_folder
 from repro.storage.shards import needless_shards
 from slurm.states import item_of_run
 from slurm.sweep import read_submissions
 
-KEPT = ("metrics.jsonl", "trec", "job.json", "owner")
+KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 LEFT_ALONE_SECONDS = 3600.0
 """How old a half-written file must be before it counts as left by a process that died."""
 
 
 def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
-    """Return what may go, with its bytes: nothing of a run that is not recorded; no record, metrics, log or score."""
+    """Return what may go, with its bytes: nothing of a run that is not recorded; no record, metrics, log or score.
+
+    Nor a training that another known run, not recorded yet, shares or goes on from.
+    """
+    submissions = read_submissions()
+    known = {*runs, *(Run(**fields) for one in submissions for fields in one.runs.values())}
+    needed = {training_id(phase) for run in known if not has_record(local_records(), run) for phase in phases_of(run)}
     for run in dict.fromkeys(runs):
         folder = item_of_run(run).folder
-        owner = look(folder / "owner")
-        if has_record(local_records(), run) and folder.is_dir() and not (owner and owner.is_alive):
+        at_work = any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training")))
+        if has_record(local_records(), run) and folder.is_dir() and not at_work and folder.name not in needed:
             yield from ((path, size_of(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
     for part in sorted(home().rglob(".*.part")):
         if time.time() - part.stat().st_mtime > LEFT_ALONE_SECONDS:
@@ -33,7 +41,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     yield from ((folder, size_of(folder)) for folder in needless_shards())
     recorded = {item_of_run(run).name for run in runs if has_record(local_records(), run)}
     by_sweep: dict[str, set[str]] = {}
-    for submission in read_submissions():
+    for submission in submissions:
         by_sweep.setdefault(submission.sweep, set()).update(submission.runs)
     for sweep, names in by_sweep.items():
         if names <= recorded:

@@ -24,6 +24,9 @@ from slurm.profiles import Profile
 from slurm.shards import shards_of_stages
 from slurm.states import WorkItem, item_of_run, item_of_stage
 
+ON_ONE_PROCESS = "steps"
+"""The measure of a model along its training."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -90,6 +93,11 @@ def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> J
         raise ValueError(
             f"run {run_id(run)}: a batch of {run.batch_size} cannot be shared equally by {number} processes (profile "
             f"{profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each); choose another profile"
+        )
+    if run.measure == ON_ONE_PROCESS and number > 1:
+        raise ValueError(
+            f"run {run_id(run)}: measure={run.measure!r} reads the model along one process's training, and profile "
+            f"{profile.name} has {number}; choose another profile"
         )
     return Job(
         run=asdict(run),

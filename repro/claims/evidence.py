@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from repro.claims.variance import system_of
 from repro.records.spent import seconds_of
 from repro.records.store import Record
-from repro.spec import TRAINED, Claim, Run, Term
+from repro.spec import TRAINED, Claim, Run, Term, is_random
 
 FEWEST_FRESH_SEEDS = 2
 SEEN_SCALE = "desk"
@@ -44,7 +44,7 @@ class Evidence:
 
     def is_fixed(self, system: Run) -> bool:
         """Return whether a system has no randomness: its one record stands for every seed."""
-        return len({record.id for record in self.records[system].values()}) < len(self.seeds)
+        return not is_random(system)
 
     def of_system(self, system: Run) -> list[Record]:
         """Return the records of a system, one a seed."""

@@ -198,12 +198,22 @@ def tolerance(claim: Equivalence | Value) -> float:
     return claim.delta if isinstance(claim, Equivalence) else claim.margin
 
 
+def _p_of_holding(claim: Claim, one: Estimate) -> float:
+    """Return how badly one of several comparisons bears a claim out: a one-sided p, so that no two tie at 1."""
+    if isinstance(claim, Equivalence | Value):
+        return max(one.above(-tolerance(claim)), one.below(tolerance(claim)))
+    if isinstance(claim, Directed):
+        bar = claim.sign * claim.margin
+        return one.above(bar) if claim.sign > 0 else one.below(bar)
+    return p_values(claim, [one])["HOLDS"]
+
+
 def _told(judged: Judgement, found: Measured) -> Judgement:
     """Return a judgement with the numbers of the comparison that decides it."""
     claim = judged.claim
     weakest = found.estimates[0]
     if len(found.estimates) > 1:
-        weakest = max(found.estimates, key=lambda one: p_values(claim, [one])["HOLDS"])
+        weakest = max(found.estimates, key=lambda one: _p_of_holding(claim, one))
     assert judged.level is not None
     low, high = interval_of(weakest, judged.level, len(found.estimates) if isinstance(claim, Directed) else 1)
     if isinstance(claim, Directed) and low is not None and high is not None:

@@ -90,6 +90,8 @@ def power_of(gap: float, found: Estimate, num_seeds: int, level: float) -> float
 def detectable_gap(found: Estimate, num_seeds: int, level: float) -> float:
     """Return the gap that a number of seeds sees with a power of 80 %, to a thousandth of itself."""
     low, high = 0.0, 60 * math.sqrt(found.deviation**2 / num_seeds + found.shared)
+    while high and power_of(high, found, num_seeds, level) < POWER:  # of two seeds under many claims
+        low, high = high, 2 * high
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if power_of(middle, found, num_seeds, level) >= POWER else (middle, high)

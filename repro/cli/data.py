@@ -21,12 +21,16 @@ class _ShowsByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `show` in front of words that begin with no command."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+        if args and (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["show", *args]
         return super().parse_args(ctx, args)
 
 
-data = typer.Typer(cls=_ShowsByDefault, help="Show a corpus; import your own, and plan runs on it.")
+data = typer.Typer(
+    cls=_ShowsByDefault,
+    help="Show a corpus (`repro data desk`); import your own, and plan runs on it.",
+    no_args_is_help=True,
+)
 
 
 @data.command()

@@ -23,6 +23,7 @@ from repro.cli.options import (
     AllSeeds,
     AsJson,
     DryRun,
+    Named,
     Scale,
     Seeds,
     What,
@@ -96,7 +97,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
         table.add_row(row["artefact"], "the same" if is_same else row["title"], str(len(row["claims"])), *runs)
     Console(highlight=False).print(table)
-    print("The columns of scales: runs; `repro plan ARTEFACT --scale S` shows them.")
+    print("The columns of scales: runs of all seeds; `repro plan ARTEFACT --scale S --all-seeds` shows them.")
     print("Claims: `repro check ARTEFACT` judges them.")
 
 
@@ -134,7 +135,7 @@ def plan(
 
 @app.command()
 def run(
-    what: What = None,
+    what: Named,
     scale: Scale = "desk",
     seed: Seeds = None,
     dry_run: DryRun = False,

@@ -9,9 +9,10 @@ import typer
 
 from repro.spec.scales import ORDER
 
-What = Annotated[
-    list[str] | None, typer.Argument(help="artefacts (table1, figure3, …), all, run ids, or a .json file of runs")
-]
+ASKED = "artefacts (table1, figure3, …), all, run ids, or a .json file of runs"
+What = Annotated[list[str] | None, typer.Argument(help=f"{ASKED} (default: all)")]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=ASKED)]
+"""Of verbs that start, stop or remove: they do nothing to everything unless `all` is said."""
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="every seed of the published results")]

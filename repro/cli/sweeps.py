@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Scale, Seeds, What, print_json, say
+from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Named, Scale, Seeds, What, print_json, say
 from repro.records.lookup import run_of_id, runs_asked, sweep_name
 from repro.spec.scales import scale_named
 
@@ -24,7 +24,7 @@ CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]+")
 
 
 def launch(
-    what: What = None,
+    what: Named,
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
@@ -124,7 +124,7 @@ def _why_claim(id: str, scale: str, as_json: bool) -> None:
         render_line(line, hanging=len("  to decide   "))
 
 
-def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
+def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
     """Stop what runs or waits; a training writes its checkpoint first. `launch --retry` resumes it."""
     from slurm.start import cancel as stop
 
@@ -134,7 +134,7 @@ def cancel(what: What = None, scale: Scale = "desk", seed: Seeds = None, all_see
     say(f"{len(stopped)} runs")
 
 
-def prune(what: What = None, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
+def prune(what: Named, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
     """Remove checkpoints of recorded runs and half-written files; `evaluate` and `export` then have to train again."""
     from slurm.prune import leftovers
 

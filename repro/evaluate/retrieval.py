@@ -132,8 +132,12 @@ def bm25_search(
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
+    parameters = {**BM25_PARAMETERS, "bm25s": version("bm25s")}
     options = {"stopwords": BM25_PARAMETERS["stop_words"], "stemmer": stemmer, "show_progress": False}
-    index.index(bm25s.tokenize([retrieval.documents[place] for place in order], **options), show_progress=False)
+    texts = bm25s.tokenize([retrieval.documents[place] for place in order], **options)
+    if not any(texts.ids):  # every word is a stop word: nothing can be found
+        return {query_id: {} for query_id in retrieval.query_ids}, parameters
+    index.index(texts, show_progress=False)
     place_of = {document_id: place for place, document_id in enumerate(ids)}
     queries = bm25s.tokenize(list(retrieval.queries), return_ids=False, **options)
     run: Run = {}
@@ -145,7 +149,7 @@ def bm25_search(
             scores_D = scores_D[[place_of[document_id] for document_id in among]]
         hits = _top(scores_D, among, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
-    return run, {**BM25_PARAMETERS, "bm25s": version("bm25s")}
+    return run, parameters
 
 
 def write_run(path: Path, run: Run, *, tag: str) -> None:

@@ -26,7 +26,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         raise ValueError(f"measure='cascade' with architecture={run.architecture!r}: it cuts a biencoder's vectors")
     if len(suite.datasets) < 2:
         raise ValueError(f"measure='cascade' on the suite {suite.name!r}: it tells collections apart, and there is one")
-    every = [read_collections(suite)[dataset.name] for dataset in suite.datasets]
+    every = list(read_collections(suite).values())
     documents = [model.encode(one.retrieval.documents, one.document_role) for one in every]
     queries_QW = np.concatenate([model.encode(one.retrieval.queries, "query") for one in every])
     classes_Q = np.repeat(np.arange(len(every)), [len(one.retrieval.queries) for one in every])

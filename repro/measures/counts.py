@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import load_beir
 from repro.data.pairs import read_pairs
+from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
@@ -21,8 +21,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     run, metrics = inputs.run, _training_counts(inputs)
     datasets = []
     counts: dict[str, list[dict[str, float]]] = {}
+    collections = read_collections(inputs.suite)
     for dataset in inputs.suite.datasets:
-        retrieval = load_beir(dataset.path)
+        retrieval = collections[dataset.name].retrieval
         row = {
             "num_datasets": 1.0,
             "num_queries": float(len(retrieval.query_ids)),

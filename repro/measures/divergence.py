@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import load_beir
 from repro.data.tokens import load_tokenizer, tokenize
+from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
@@ -32,8 +32,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     blocks = (np.arange(start, min(start + TEXTS_AT_ONCE, len(pairs))) for start in range(0, len(pairs), TEXTS_AT_ONCE))
     train_V = document_frequency(pairs.texts("document", rows) for rows in blocks)
     suite, datasets, found = inputs.suite, [], {}
+    collections = read_collections(suite)
     for dataset in suite.datasets:
-        retrieval = load_beir(dataset.path)
+        retrieval = collections[dataset.name].retrieval
         test_V = document_frequency([retrieval.documents])
         found[dataset.name] = idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
         datasets.append({"name": dataset.name, "family": dataset.family, "num_queries": len(retrieval.query_ids)})

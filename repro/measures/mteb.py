@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.beir import Retrieval, load_beir
+from repro.data.beir import Retrieval
+from repro.evaluate.collections import read_collections
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
@@ -65,8 +66,9 @@ def tasks_of(inputs: Inputs) -> list[Any]:
     from repro.evaluate.mteb.suite import offline_tasks
 
     families: dict[str, list[Retrieval]] = {}
+    collections = read_collections(inputs.suite)
     for dataset in inputs.suite.datasets:
-        families.setdefault(dataset.family, []).append(load_beir(dataset.path))
+        families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
     return offline_tasks(families)
 
 
@@ -132,9 +134,9 @@ def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
 
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     found = {}
-    for dataset in inputs.suite.datasets:
-        if dataset.name in wanted:
-            retrieval = load_beir(dataset.path)
+    for name, collection in read_collections(inputs.suite).items():
+        if name in wanted:
+            retrieval = collection.retrieval
             hits, _ = bm25_search(retrieval, 10)
-            found[dataset.name] = float(score(hits, retrieval.judgements, ("ndcg_at_10",))["ndcg_at_10"].mean())
+            found[name] = float(score(hits, retrieval.judgements, ("ndcg_at_10",))["ndcg_at_10"].mean())
     return found

@@ -13,28 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from repro.data.beir import load_beir
+from repro.data.beir import Suite
+from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
-from repro.spec import Run
 
 NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `spread/within`, `between`, `nearest`, a value a document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
-    run, datasets = inputs.run, inputs.suite.datasets
-    retrieval = load_beir(datasets[0].path)
+    run, datasets = inputs.run, inputs.suite.datasets[:NUM_CONTEXTS]
+    collections = [one.retrieval for one in read_collections(Suite(inputs.suite.name, datasets)).values()]
+    retrieval = collections[0]
     order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
     texts = [retrieval.documents[place] for place in order[:NUM_DOCUMENTS]]
-    contexts = [_context(run, dataset.path) for dataset in datasets[:NUM_CONTEXTS]]
+    contexts = [draw_context("own", one, num_contexts=run.num_contexts, seed=run.context_seed) for one in collections]
     vectors_CDH = np.stack([_encode(model, context.texts, texts, run.context_seed) for context in contexts])
     arrays = distances(vectors_CDH)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
@@ -46,10 +46,6 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     shown = [{"document": f"document {place + 1}", "text": text} for place, text in enumerate(texts[:NUM_DRAWN])]
     found = {"dataset": retrieval.name, "contexts": [context.provenance for context in contexts]}
     return Measured(metrics, arrays, found, {"documents": shown})
-
-
-def _context(run: Run, path: Path) -> Any:
-    return draw_context("own", load_beir(path), num_contexts=run.num_contexts, seed=run.context_seed)
 
 
 def _encode(model: Encoder, context: Sequence[str] | None, texts: list[str], seed: int) -> np.ndarray:

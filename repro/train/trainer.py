@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from repro.train.batch_view import BatchViewer
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, train
 from repro.train.metrics import read_metrics
-from repro.train.parallel import join_processes, num_processes
+from repro.train.parallel import any_process, join_processes, num_processes, rank
 from repro.train.switches import switches_here
 
 Model = Biencoder | ContextualModel
@@ -59,12 +60,17 @@ def train_run(
     """
     join_processes(device())
     folder = run_folder(training_id(inputs.run))
-    if num_processes() > 1:  # a job of several processes has its own queue to keep others out
+    with _lease_of_all(folder / "training"):
         return _train(inputs, folder, should_stop, progress)
-    while (lease := acquire(folder / "training")) is None:
+
+
+def _lease_of_all(folder: Path) -> AbstractContextManager[object]:
+    """Return the lease of a folder, waiting for it; of several processes of one job, the first holds it for all."""
+    while True:
+        lease = acquire(folder) if rank() == 0 else None
+        if any_process(lease is not None, device()):
+            return lease or nullcontext()
         time.sleep(1.0)
-    with lease:
-        return _train(inputs, folder, should_stop, progress)
 
 
 def trained_model(run: Run, progress: Progress = print) -> Model:

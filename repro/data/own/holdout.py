@@ -86,8 +86,8 @@ def collection_name(domain: str, taken: Sequence[str] = ()) -> str:
     """Return a domain's name as that of a folder and of a metric; a number tells apart two that would be the same."""
     slug = re.sub(r"[^a-z0-9._-]+", "-", domain.lower()).strip("-.")[:60] or "domain"
     slug = f"{slug}-domain" if slug in ("mean", FAMILY) else slug
-    number = sum(name == slug or re.fullmatch(rf"{re.escape(slug)}-\d+", name) is not None for name in taken)
-    return f"{slug}-{number + 1}" if number else slug
+    numbered = (slug, *(f"{slug}-{number}" for number in range(2, len(taken) + 2)))
+    return next(name for name in numbered if name not in taken)
 
 
 def _outside(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> Iterator[Row]:

@@ -87,7 +87,8 @@ def _reranking_task(collection: Retrieval) -> AbsTask:
 
 def _pair_task(name: str, collection: Retrieval) -> AbsTask:
     texts = dict(zip(collection.document_ids, collection.documents, strict=True))
-    right = [next(iter(collection.judgements[query])) for query in collection.query_ids]
+    graded = (collection.judgements[query] for query in collection.query_ids)
+    right = [next(document for document, grade in those.items() if grade > 0) for those in graded]
     others = np.roll(right, 1)  # the right answer of another question
     rows = {
         "sentence1": [*collection.queries, *collection.queries],
