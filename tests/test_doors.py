@@ -121,7 +121,7 @@ def test_every_artefact_has_a_door_and_plans_at_every_scale(tmp_path: Path) -> N
 
 
 def test_strict_check_says_2_when_something_was_not_run(tmp_path: Path) -> None:
-    assert repro("check", "--scale", "lab", "--strict", home=tmp_path).returncode == EXIT_NOT_RUN
+    assert repro("check", "figure14", "--scale", "lab", "--strict", home=tmp_path).returncode == EXIT_NOT_RUN
 
 
 def test_the_list_fits_eighty_columns_and_cuts_no_name_that_is_typed(

@@ -97,7 +97,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
         table.add_row(row["artefact"], "the same" if is_same else row["title"], str(len(row["claims"])), *runs)
     Console(highlight=False).print(table)
-    print("The columns of scales: runs of all seeds; `repro plan ARTEFACT --scale S --all-seeds` shows them.")
+    print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
     print("Claims: `repro check ARTEFACT` judges them.")
 
 
