@@ -99,6 +99,12 @@ def test_no_underscored_name_crosses_a_file() -> None:
                 assert not crossing, f"{path}: {crossing}"
 
 
+def test_measures_read_collections_by_their_table_of_oddities() -> None:
+    """Which knows of splits, documents that lack, and self-hits; a bare BEIR folder does not."""
+    bare = [path.name for path in (ROOT / "repro" / "measures").glob("*.py") if "load_beir" in path.read_text()]
+    assert not bare
+
+
 def test_no_file_has_a_name_that_says_nothing() -> None:
     assert not [path for path in SOURCES if path.stem in FORBIDDEN_NAMES]
 

@@ -88,6 +88,20 @@ def test_at_another_scale_than_desk_no_seed_had_been_looked_at(tmp_path: Path) -
     assert (judged.verdict, judged.is_post_hoc, judged.num_seeds) == ("HOLDS", False, 3)
 
 
+def test_of_comparisons_on_the_wrong_side_the_worst_is_told(tmp_path: Path) -> None:
+    runs = grid(base("desk"), sampler=("random", "domain"), num_warmup_steps=(5, 6, 7), seed=(0, 1, 2))
+    gains = {5: 0.02, 6: -0.001, 7: -0.1}
+    made = [record(tmp_path, run, gains[run.num_warmup_steps] * (run.sampler == "domain")) for run in runs]
+    pairs = [
+        (term(NDCG, sampler="domain", num_warmup_steps=steps), term(NDCG, sampler="random", num_warmup_steps=steps))
+        for steps in gains
+    ]
+    (judged,) = judge_all([Claim.order("X.a", pairs=pairs, **SAID)], "desk", runs, made)
+    assert judged.verdict == "DIFFERS" and judged.effect == pytest.approx(-0.1, abs=0.01)
+    (within,) = judge_all([Claim.equivalence("X.b", pairs=pairs, delta=0.0005, **SAID)], "desk", runs, made)
+    assert within.verdict == "DIFFERS" and within.effect == pytest.approx(-0.1, abs=0.01)
+
+
 def test_a_seed_that_goes_makes_a_claim_not_run(tmp_path: Path) -> None:
     made = two_samplers(tmp_path, 0.05, [0, 1, 2])
     assert verdict(ORDER, made) == "HOLDS"
@@ -204,6 +218,12 @@ def test_power_says_the_seeds_that_a_t_test_needs(tmp_path: Path) -> None:
     assert again is not None and again <= 3, "an effect that three seeds see takes no more than three"
     plain = replace(found, deviation=0.62, shared=0.0, df=2)
     assert [seeds_needed(gap, plain, 0.05) for gap in (0.5, 1.0, 1.4, 2.5)] == [15, 6, 4, 3]
+
+
+@pytest.mark.parametrize("num_claims", [1, 4, 8, 12])
+def test_two_seeds_see_the_gap_that_is_said_however_many_claims_there_are(num_claims: int) -> None:
+    plain, level = Estimate(0.0, 1.0, 1, Unit("points"), 2, deviation=1.0), 0.05 / num_claims
+    assert power_of(detectable_gap(plain, 2, level), plain, 2, level) == pytest.approx(0.8, abs=5e-3)
 
 
 @pytest.mark.parametrize(("gap", "number", "level"), [(0.3, 12, 0.05), (1.0, 5, 0.0125), (3.0, 8, 0.05)])

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import Retrieval, SuiteDataset, load_beir
+from repro.data.beir import Retrieval, Suite, SuiteDataset
+from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.retrieval import score, search
@@ -30,7 +31,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `cross/CONTEXT/TEST/ndcg_at_10`, `cross/own/ndcg_at_10`, `cross/other/ndcg_at_10`, `cross/crossovers`."""
     run = inputs.run
     datasets = chosen_domains(inputs.suite.datasets, NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS)
-    retrievals = [load_beir(dataset.path) for dataset in datasets]
+    retrievals = [one.retrieval for one in read_collections(Suite(run.suite, tuple(datasets))).values()]
     first, scores = first_stage(inputs), {}
     for context in retrievals:
         drawn = draw_context("own", context, num_contexts=run.num_contexts, seed=run.context_seed)

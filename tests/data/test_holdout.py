@@ -100,3 +100,5 @@ def test_names_of_domains_become_names_of_folders_that_differ() -> None:
     assert collection_name("Über / Fragen!") == "ber-fragen"
     assert collection_name("../..") == "domain" and collection_name("mean") == "mean-domain"
     assert collection_name("A b", ["a-b"]) == "a-b-2" and collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"
+    assert collection_name("java", ["java-2", "java"]) == "java-3", "a name that was given counts, whatever it means"
+    assert collection_name("java", ["java-2"]) == "java"

@@ -93,6 +93,11 @@ def test_bm25_finds_the_document_that_shares_rare_words() -> None:
     assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(parameters)
 
 
+def test_bm25_finds_nothing_where_every_word_is_a_stop_word() -> None:
+    run, parameters = bm25_search(Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {}), 10)
+    assert run == {"q": {}} and "k1" in parameters
+
+
 def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path: Path) -> None:
     run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 7)
     for name in ("one", "two"):

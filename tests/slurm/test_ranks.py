@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from repro.execute import execute
 from repro.records.store import read_record
 from repro.spec import Run, base
-from repro.spec.identity import run_id
+from repro.spec.identity import run_id, training_id
 from repro.storage.paths import local_records, run_folder
 from repro.train.metrics import read_metrics
 from slurm.job import Job
@@ -42,6 +43,18 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
     assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in lines], rel=1e-4)
     name = f"{RUN.suite}/mean/ndcg_at_10"
     assert together.metrics[name] == pytest.approx(alone.metrics[name], abs=0.02)
+
+
+@pytest.mark.slow
+def test_two_jobs_of_several_processes_that_share_a_training_train_it_once() -> None:
+    runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
+    assert training_id(runs[0]) == training_id(runs[1])
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
+    assert ended == ["done", "done"]
+    kept = [read_record(local_records() / f"{run_id(run)}.json") for run in runs]
+    assert kept[0].metrics["train/loss"] == kept[1].metrics["train/loss"]
+    assert [line["step"] for line in read_metrics(run_folder(training_id(RUN)))] == list(range(1, 7))
 
 
 def signal_everyone(run: Run, stop: Stop) -> None:

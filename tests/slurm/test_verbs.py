@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
 from repro.spec import Run, base, grid
+from repro.storage.lease import acquire
 from repro.storage.paths import run_folder
 from slurm.hooks import Hooks
 from slurm.profiles import Profile
@@ -117,6 +118,20 @@ def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPat
     lacking = type_in("fetch", "table1", "--scale", "small")
     assert isinstance(lacking.exception, ValueError)
     assert "nomic-unsupervised" in str(lacking.exception)
+
+
+def test_prune_keeps_a_training_that_another_run_needs_or_works_on(own_home: Path) -> None:
+    do(RUNS[0])
+    folder, sibling = item_of_run(RUNS[0]).folder, replace(RUNS[0], context_seed=3)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
+    assert [path.name for path, _ in leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
+    assert not list(leftovers([RUNS[0], sibling])), "the sibling has no record yet, and shares this training"
+    lease = acquire(folder / "training")
+    assert lease is not None
+    assert not list(leftovers([RUNS[0]])), "somebody trains here"
+    lease.release()
+    assert [path.name for path, _ in leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
 
 
 def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path) -> None:
