@@ -66,7 +66,9 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
     from slurm.launch import Launch, batches_of
 
     if profile.on != "slurm":
-        raise ValueError(f"profile {profile.name} is not for Slurm, so there is no script; choose another profile")
+        raise ValueError(
+            f"profile {profile.name} is not for Slurm, so there is no script: `run --dry-run` shows what would be started here"
+        )
     code = check_code(runs, allow_dirty=options.allow_dirty)
     tasks = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
     size = max_array_size() or ARRAY_SIZE_WHEN_SILENT

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Named, Scale, Seeds, What, print_json, say
+from repro.cli.patience import tell
 from repro.records.lookup import run_of_id, runs_asked, sweep_name
 from repro.spec.scales import scale_named
 
@@ -35,7 +36,9 @@ def launch(
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="small and large: also with uncommitted changes")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact sbatch scripts, submit nothing")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Slurm: print the exact sbatch scripts, submit nothing")
+    ] = False,
     check_site: Annotated[
         bool, typer.Option("--check-site", help="ask Slurm whether it would take each script, submit nothing")
     ] = False,
@@ -49,8 +52,11 @@ def launch(
     runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
     options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
     if dry_run:
-        for name, script in launches.scripts(runs, chosen, sweep=sweep, options=options):
+        shown = list(launches.scripts(runs, chosen, sweep=sweep, options=options))
+        for name, script in shown:
             print(f"# ---- {name}\n{script}")
+        if not shown:
+            tell(f"nothing to submit: none of the {len(set(runs))} runs has to be started")
         return
     if check_site:
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
