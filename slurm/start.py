@@ -67,7 +67,7 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
 
     if profile.on != "slurm":
         raise ValueError(
-            f"profile {profile.name} is not for Slurm, so there is no script: `run --dry-run` shows what would be started here"
+            f"profile {profile.name} is not for Slurm: there is no script, `run --dry-run` shows what would start here"
         )
     code = check_code(runs, allow_dirty=options.allow_dirty)
     tasks = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
