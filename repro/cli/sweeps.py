@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,12 +53,7 @@ def launch(
     runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
     options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
     if dry_run:
-        shown = list(launches.scripts(runs, chosen, sweep=sweep, options=options))
-        for name, script in shown:
-            print(f"# ---- {name}\n{script}")
-        if not shown:
-            tell(f"nothing to submit: none of the {len(set(runs))} runs has to be started")
-        return
+        return _print_scripts(list(launches.scripts(runs, chosen, sweep=sweep, options=options)))
     if check_site:
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
     ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
@@ -65,6 +61,13 @@ def launch(
         raise typer.Exit(EXIT_NOT_RUN)
     if chosen.on == "slurm" and ended:
         say(f"you may leave now; `repro status {' '.join(what or ['all'])} --scale {scale}` tells how it goes")
+
+
+def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
+    for name, script in scripts:
+        print(f"# ---- {name}\n{script}")
+    if not scripts:
+        tell("nothing to submit: no run has to be started")
 
 
 def _print_verdicts(verdicts: dict[str, Any]) -> None:

@@ -95,6 +95,8 @@ def _digests(opened: Opened, records: Sequence[Record]) -> list[str]:
 
 
 def _scores(records: Sequence[Record]) -> str:
+    if not records:
+        return "Not evaluated here."
     tables = [as_markdown(scores_with_intervals(record)) for record in records if _scored_contexts(record)]
     return "\n\n".join(tables) or "Not evaluated by retrieval here."
 
