@@ -29,22 +29,24 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     """
     submissions = read_submissions()
     known = {*runs, *(Run(**fields) for one in submissions for fields in one.runs.values())}
-    needed = {training_id(phase) for run in known if not has_record(local_records(), run) for phase in phases_of(run)}
+    recorded = {run for run in known if has_record(local_records(), run)}
+    needed = {training_id(phase) for run in known - recorded for phase in phases_of(run)}
     for run in dict.fromkeys(runs):
         folder = item_of_run(run).folder
-        at_work = any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training")))
-        if has_record(local_records(), run) and folder.is_dir() and not at_work and folder.name not in needed:
+        if run not in recorded or folder.name in needed or not folder.is_dir():
+            continue
+        if not any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training"))):
             yield from ((path, size_of(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
     for part in sorted(home().rglob(".*.part")):
         if time.time() - part.stat().st_mtime > LEFT_ALONE_SECONDS:
             yield part, size_of(part)
     yield from ((folder, size_of(folder)) for folder in needless_shards())
-    recorded = {item_of_run(run).name for run in runs if has_record(local_records(), run)}
+    names_recorded = {item_of_run(run).name for run in recorded.intersection(runs)}
     by_sweep: dict[str, set[str]] = {}
     for submission in submissions:
         by_sweep.setdefault(submission.sweep, set()).update(submission.runs)
     for sweep, names in by_sweep.items():
-        if names <= recorded:
+        if names <= names_recorded:
             yield from ((path, size_of(path)) for path in sorted((sweeps_folder() / sweep / "jobs").glob("*.pkl")))
 
 

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], 
     A stage that the profile cuts into shards waits for those of its shards that are not built, each a job.
     """
     stages: dict[str, Task] = {}
-    tasks, stages_of = [], named(hooks.stages_of)
+    tasks, stages_of = [], cache(named(hooks.stages_of))  # asked for twice of each run
     shards = shards_of_stages(runs, profile, stages_of)
     for run in runs:
         job = _job(run, profile, code, hooks)
