@@ -20,11 +20,13 @@ import bm25s
 import ir_measures
 import numpy as np
 import Stemmer
+from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import check_regular, short
 
+Matrix = np.ndarray | csr_array
 Run = dict[str, dict[str, float]]
 Judgements = Mapping[str, Mapping[str, int]]
 
@@ -48,29 +50,30 @@ BM25_PARAMETERS: dict[str, Any] = {
 
 
 def search(
-    query_vectors_QH: np.ndarray,
-    document_vectors_DH: np.ndarray,
+    query_vectors_QH: Matrix,
+    document_vectors_DH: Matrix,
     query_ids: Sequence[str],
     document_ids: Sequence[str],
     k: int,
     candidates: Mapping[str, Iterable[str]] | None = None,
 ) -> Run:
-    """Return the k best documents of every query by inner product in float32.
+    """Return the k best documents of every query by inner product in float32; vectors may be sparse, both sides alike.
 
-    With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage). ValueError
-    for vectors without ids, an empty corpus, numbers that are not finite, a candidate that is no document.
+    With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage), by dense
+    vectors. ValueError for vectors without ids, an empty corpus, numbers that are not finite, a candidate that is no
+    document.
     """
     _check_vectors("queries", query_vectors_QH, query_ids)
     _check_vectors("documents", document_vectors_DH, document_ids)
     order = np.argsort(np.asarray(document_ids, dtype=object), kind="stable")
     ids = [document_ids[place] for place in order]
-    sorted_DH = np.asarray(document_vectors_DH, dtype=np.float32)[order]
-    queries_QH = np.asarray(query_vectors_QH, dtype=np.float32)
+    queries_QH, sorted_DH = _float32(query_vectors_QH), _float32(document_vectors_DH)[order]
     if candidates is not None:
+        assert isinstance(queries_QH, np.ndarray) and isinstance(sorted_DH, np.ndarray), "sparse vectors rerank nothing"
         return _rerank(queries_QH, sorted_DH, query_ids, ids, candidates, k)
     run: Run = {}
     for start in range(0, len(query_ids), QUERIES_PER_BLOCK):
-        scores_QD = queries_QH[start : start + QUERIES_PER_BLOCK] @ sorted_DH.T
+        scores_QD = _dense(queries_QH[start : start + QUERIES_PER_BLOCK] @ sorted_DH.T)
         for query_id, scores_D in zip(query_ids[start : start + QUERIES_PER_BLOCK], scores_QD, strict=True):
             run[query_id] = _top(scores_D, ids, k)
     return run
@@ -209,12 +212,23 @@ def _opened(path: Path) -> IO[str]:
     return gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8")
 
 
-def _check_vectors(what: str, vectors: np.ndarray, ids: Sequence[str]) -> None:
+def _float32(vectors: Matrix) -> Matrix:
+    return vectors.astype(np.float32) if isinstance(vectors, csr_array) else np.asarray(vectors, dtype=np.float32)
+
+
+def _dense(scores: Matrix) -> np.ndarray:
+    return scores.toarray() if isinstance(scores, csr_array) else scores
+
+
+def _check_vectors(what: str, vectors: Matrix, ids: Sequence[str]) -> None:
     if not len(ids):
         raise ValueError(f"there are no {what} to search")
-    if len(vectors) != len(ids) or len(set(ids)) != len(ids):
-        raise ValueError(f"{what}: {len(vectors)} vectors, {len(ids)} ids, {len(set(ids))} of them distinct")
-    if not np.isfinite(vectors).all():
+    if vectors.shape[0] != len(ids) or len(set(ids)) != len(ids):
+        raise ValueError(f"{what}: {vectors.shape[0]} vectors, {len(ids)} ids, {len(set(ids))} of them distinct")
+    if isinstance(vectors, csr_array):
+        if not np.isfinite(vectors.data).all():
+            raise ValueError(f"{what}: vectors hold NaN or infinity")
+    elif not np.isfinite(vectors).all():
         raise ValueError(f"{what}: {int((~np.isfinite(vectors)).any(axis=1).sum())} vectors hold NaN or infinity")
 
 

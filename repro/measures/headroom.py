@@ -12,23 +12,25 @@ Shapes: Q queries, D documents, V words of the vocabulary, W words that some que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import coo_array, csr_array
 
 from repro.data.beir import Retrieval
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.retrieval import score, search
+from repro.evaluate.retrieval import Matrix, score, search
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.divergence import document_frequency
+from repro.storage.arrays import array_to_fill
 
 if TYPE_CHECKING:
     from repro.model.biencoder import Biencoder
@@ -41,9 +43,10 @@ K1, B = 0.9, 0.4  # as BM25's reference has them
 DEPTH = 100
 HEADLINE = "ndcg_at_10"
 TEXTS_AT_ONCE = 8192
+TEXTS_IN_BATCH = 256
 
-Vectors = tuple[np.ndarray, np.ndarray]
-"""Vectors of queries and documents, float32 (Q, H) and (D, H), to be compared by inner product."""
+Vectors = tuple[Matrix, Matrix]
+"""Vectors of queries and documents, float32 (Q, H) and (D, H), dense or sparse, to be compared by inner product."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,9 @@ class Shares:
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` for each system and weights, with its value for every query."""
-    systems: Mapping[str, System] = {"overlap": word_overlap, "words": WordVectors()}
+    systems: Mapping[str, System] = {"overlap": one_by_one(word_overlap), "words": one_by_one(WordVectors())}
     if model is not None:
-        systems = {"repooled": Repooled(_biencoder(model))}
+        systems = {"repooled": Repooled(_biencoder(model), folder)}
     suite, collections = inputs.suite, read_collections(inputs.suite)
     others = wrong_corpora(suite.datasets)
     training = training_shares(inputs)
@@ -78,7 +81,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
         weights = corpus_weights(own.retrieval, wrong, prior_V, inputs.run.context_seed)
         for name, system in systems.items():
-            for kind, vectors in _vectors(system, own.retrieval, weights):
+            for kind, vectors in system(own.retrieval, weights):
                 found.setdefault(f"{suite.name}+{name}-{kind}", []).append(_scores(own, vectors))
     metrics: dict[str, float] = {}
     for path, values in found.items():
@@ -111,13 +114,20 @@ def corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: 
     return weights | {"own": Shares.of(own.documents).idf(prior_V)}
 
 
-System = Callable[[Retrieval], Callable[[np.ndarray], Vectors]]
-"""Of a collection gives what vectors it has under given weights of words (V,)."""
+Weights = Mapping[str, np.ndarray]
+"""Of words, float32 (V,), by name."""
+System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
+"""Of a collection and weights of words gives the vectors that it has under each."""
 
 
-def _vectors(system: System, retrieval: Retrieval, weights: Mapping[str, np.ndarray]) -> list[tuple[str, Vectors]]:
-    under = system(retrieval)
-    return [(kind, under(weights[kind])) for kind in WEIGHTS]
+def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
+    """Return the system that has its vectors under one weighting after the other, and never two at a time."""
+
+    def under(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
+        vectors = vectors_of(retrieval)
+        return ((name, vectors(weights_V)) for name, weights_V in weights.items())
+
+    return under
 
 
 def _scores(collection: Collection, vectors: Vectors) -> np.ndarray:
@@ -127,18 +137,31 @@ def _scores(collection: Collection, vectors: Vectors) -> np.ndarray:
 
 
 def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-    """Return BM25 as an inner product: counts of a query's words, and their saturated counts in documents by weight."""
+    """Return BM25 as an inner product: counts of a query's words, and their saturated counts in documents by weight.
+
+    Sparse arrays (Q, W) and (D, W): memory holds a few numbers for each word of a document that some query has.
+    """
     queries, documents = _tokens(retrieval.queries), _tokens(retrieval.documents)
-    words_W, columns = np.unique(queries.ids, return_inverse=True)
-    queries_QW = np.zeros((len(queries), len(words_W)), np.float32)
-    np.add.at(queries_QW, (np.repeat(np.arange(len(queries)), queries.lengths), columns), 1.0)
-    known = np.isin(documents.ids, words_W)
-    rows, columns = np.repeat(np.arange(len(documents)), documents.lengths), np.searchsorted(words_W, documents.ids)
-    counts_DW = np.zeros((len(documents), len(words_W)), np.float32)
-    np.add.at(counts_DW, (rows[known], columns[known]), 1.0)
-    lengths_D1 = documents.lengths[:, None] / max(1.0, float(documents.lengths.mean()))
-    saturated_DW = (counts_DW / (counts_DW + K1 * (1 - B + B * lengths_D1))).astype(np.float32)
-    return lambda weights_V: (queries_QW, saturated_DW * weights_V[words_W])
+    words_W = np.unique(queries.ids)
+    queries_QW, counts_DW = _counts(queries, words_W), _counts(documents, words_W)
+    lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
+    norms = np.repeat(K1 * (1 - B + B * lengths_D), np.diff(counts_DW.indptr))
+    saturated = (counts_DW.data / (counts_DW.data + norms)).astype(np.float32)
+    words = words_W[counts_DW.indices]
+
+    def under(weights_V: np.ndarray) -> Vectors:
+        values = saturated * weights_V[words]
+        return queries_QW, csr_array((values, counts_DW.indices, counts_DW.indptr), shape=counts_DW.shape)
+
+    return under
+
+
+def _counts(tokens: Tokens, words_W: np.ndarray) -> csr_array:
+    """Return how often each text has each of the sorted words, float32 (N, W)."""
+    rows, known = np.repeat(np.arange(len(tokens)), tokens.lengths), np.isin(tokens.ids, words_W)
+    columns = np.searchsorted(words_W, tokens.ids[known])
+    counts = coo_array((np.ones(len(columns), np.float32), (rows[known], columns)), shape=(len(tokens), len(words_W)))
+    return counts.tocsr()
 
 
 class WordVectors:
@@ -160,51 +183,48 @@ class WordVectors:
         return lambda weights_V: (self._of(sides[0], weights_V), self._of(sides[1], weights_V))
 
     def _of(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
-        from scipy.sparse import csr_array
-
         shape = (len(tokens), len(weights_V))
         weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
         return _unit(np.asarray(weighted_NV @ self._vectors))
 
 
 class Repooled:
-    """A trained biencoder whose token states are averaged by weight instead of evenly; its head stays as it is."""
+    """A trained biencoder whose token states are averaged by weight instead of evenly; its head stays as it is.
 
-    def __init__(self, model: Biencoder) -> None:
-        self._model = model.eval()
+    Texts are read once, and averaged under all weights while their states are there; many vectors lie in a nameless
+    file in `folder`.
+    """
 
-    def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-        """Return the vectors of a collection under given weights; token states are computed once."""
-        states = [self._states(retrieval.queries, "query"), self._states(retrieval.documents, "document")]
-        return lambda weights_V: (self._pool(*states[0], weights_V), self._pool(*states[1], weights_V))
+    def __init__(self, model: Biencoder, folder: Path | None = None) -> None:
+        self._model, self._folder = model.eval(), folder
 
-    def _states(self, texts: Sequence[str], role: str) -> tuple[Tokens, np.ndarray]:
-        """Return the tokens of texts, and the state of each token in their order, float32 (tokens, H)."""
+    def __call__(self, retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
+        """Return the vectors of a collection under each weighting."""
+        weights_KV = np.stack(list(weights.values()))
+        queries_KQH = self._pool(retrieval.queries, "query", weights_KV)
+        documents_KDH = self._pool(retrieval.documents, "document", weights_KV)
+        return ((name, (queries_KQH[k], documents_KDH[k])) for k, name in enumerate(weights))
+
+    def _pool(self, texts: Sequence[str], role: str, weights_KV: np.ndarray) -> np.ndarray:
+        """Return unit vectors, float32 (K, N, H), of N texts under K weightings."""
         import torch
 
         from repro.model.texts import texts_from
 
         tokens = self._model.tokenize(texts, role)
-        states = np.empty((len(tokens.ids), self._model.config.hidden_size), np.float32)
+        size = self._model.config.hidden_size
+        vectors_KNH = array_to_fill((len(weights_KV), len(tokens), size), "float32", self._folder)
         order = np.argsort(tokens.lengths, kind="stable")
         with torch.inference_mode():
-            for start in range(0, len(order), 256):
-                rows = order[start : start + 256]
-                batch = texts_from(*tokens.pad(rows)).to(self._model.device)
-                found_NSH = self._model.embedder(batch).float().cpu().numpy()
-                for row, found_SH in zip(rows, found_NSH, strict=True):
-                    first, last = tokens.offsets[row], tokens.offsets[row + 1]
-                    states[first:last] = found_SH[: last - first]
-        return tokens, states
-
-    def _pool(self, tokens: Tokens, states: np.ndarray, weights_V: np.ndarray) -> np.ndarray:
-        import torch
-
-        weights = weights_V[tokens.ids][:, None]
-        sums = np.add.reduceat(states * weights, tokens.offsets[:-1], axis=0)
-        means = sums / np.maximum(np.add.reduceat(weights, tokens.offsets[:-1], axis=0), 1e-9)
-        with torch.inference_mode():
-            return _unit(self._model.mlp(torch.from_numpy(means).to(self._model.device)).float().cpu().numpy())
+            for start in range(0, len(order), TEXTS_IN_BATCH):
+                rows = order[start : start + TEXTS_IN_BATCH]
+                ids_NS, mask_NS = tokens.pad(rows)
+                states_NSH = self._model.embedder(texts_from(ids_NS, mask_NS).to(self._model.device)).float()
+                weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
+                sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)
+                means_KNH = sums_KNH / weights_KNS.sum(2, keepdim=True).clamp(min=1e-9)
+                vectors_KNH[:, rows] = _unit(self._model.mlp(means_KNH).float().cpu().numpy())
+        return vectors_KNH
 
 
 def _biencoder(model: Encoder) -> Biencoder:
@@ -223,7 +243,7 @@ def _tokens(texts: Sequence[str]) -> Tokens:
     return Tokens(tokens.ids[inside], np.concatenate([[0], np.cumsum(tokens.lengths - 2)]).astype(np.int64))
 
 
-def _unit(vectors_NH: np.ndarray) -> np.ndarray:
-    norms_N1 = np.linalg.norm(vectors_NH, axis=1, keepdims=True)
-    unit_NH: np.ndarray = (vectors_NH / np.maximum(norms_N1, np.finfo(np.float32).tiny)).astype(np.float32)
-    return unit_NH
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: np.ndarray = (vectors / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
+    return unit

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from repro.data.beir import Retrieval
@@ -22,6 +23,7 @@ from repro.measures.headroom import (
 )
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
+from repro.model.texts import texts_from
 from repro.report.scores import contexts_of
 
 DOCUMENTS = ("restart the server now", "stop the server", "the the list of servers", "delete a bucket")
@@ -38,7 +40,7 @@ def words(text: str) -> list[int]:
 
 
 def test_word_overlap_is_bm25s_formula_with_the_given_weights() -> None:
-    queries_QW, documents_DW = word_overlap(RETRIEVAL)(WEIGHT)
+    queries_QW, documents_DW = (side.toarray() for side in word_overlap(RETRIEVAL)(WEIGHT))
     lengths = [len(words(text)) for text in DOCUMENTS]
     for q, query in enumerate(QUERIES):
         for d, document in enumerate(DOCUMENTS):
@@ -61,11 +63,22 @@ def test_word_vectors_are_the_weighted_mean_of_centred_vectors() -> None:
 
 def test_even_weights_give_a_biencoders_own_vectors_and_others_do_not() -> None:
     model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
-    under = Repooled(model)(RETRIEVAL)
-    flat = under(np.ones(NUM_WORDS, np.float32))
-    np.testing.assert_allclose(flat[0], model.encode(QUERIES, "query"), atol=1e-5)
-    np.testing.assert_allclose(flat[1], model.encode(DOCUMENTS, "document"), atol=1e-5)
-    assert np.abs(under(WEIGHT)[1] - flat[1]).max() > 1e-3
+    found = dict(Repooled(model)(RETRIEVAL, {"flat": np.ones(NUM_WORDS, np.float32), "other": WEIGHT}))
+    np.testing.assert_allclose(found["flat"][0], model.encode(QUERIES, "query"), atol=1e-5)
+    np.testing.assert_allclose(found["flat"][1], model.encode(DOCUMENTS, "document"), atol=1e-5)
+    assert np.abs(found["other"][1] - found["flat"][1]).max() > 1e-3
+
+
+def test_weights_of_a_biencoders_words_are_those_of_their_tokens() -> None:
+    model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
+    documents_DH = dict(Repooled(model)(RETRIEVAL, {"drawn": WEIGHT}))["drawn"][1]
+    for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
+        tokens = model.tokenize([text], "document")
+        with torch.inference_mode():
+            states_SH = model.embedder(texts_from(*tokens.pad(np.arange(1))))[0]
+            weights_S = torch.from_numpy(WEIGHT[tokens.ids])
+            expected_H = model.mlp((weights_S[:, None] * states_SH).sum(0) / weights_S.sum())
+        np.testing.assert_allclose(found_H, expected_H / expected_H.norm(), atol=1e-5)
 
 
 def test_a_share_is_mixed_with_the_training_texts_as_so_many_documents_more() -> None:
