@@ -29,6 +29,14 @@ def end_of(sizes: Mapping[str, tuple[int, ...]], place: float) -> ByScale:
 
 SMALL, MEDIUM, LARGE = ({"cluster_size": end_of(CLUSTERS, place)} for place in (0, 0.5, 1))
 FEW, SOME, MANY = ({"batch_size": end_of(BATCHES, place)} for place in (0, 0.5, 1))
+# The paper's smallest batch is 256. Ours of 32 are below the range that figure 13 calls best, and stand for nothing in
+# a sentence about large batches: there the smallest is 128.
+LEAST_OF_THE_PAPER = 100
+LEAST: dict[str, Any] = {
+    "batch_size": by_scale(
+        {scale: next((size for size in each if size > LEAST_OF_THE_PAPER), each[1]) for scale, each in BATCHES.items()}
+    )
+}
 EVERYWHERE = {"cluster_size": by_scale(CLUSTERS)}
 """The cluster sizes that every series has; filtered biencoders have more of them at desk."""
 
@@ -176,6 +184,7 @@ MUCH = 0.01
 NEW_SLOPE = fresh.BOUNDED | {"delta": fresh.A_TENTH_A_DOUBLING, "version": 3}
 LESS_THAN_TABLE_1 = "within half a point there is no effect: less than any gain that Table 1 counts"
 NOT_MUCH = "'much' is a point: less than what Table 1 is about"
+IN_RANGE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
 
 def by_size(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **said: Any) -> Claim:
@@ -225,13 +234,20 @@ CLAIMS = (
     Claim.order(
         "F3.c",
         "with the filter, large batches do not add much",
-        pairs=pairs_at(PLAIN | FEW, PLAIN | MANY, EVERYWHERE),
+        pairs=pairs_at(PLAIN | LEAST, PLAIN | MANY, EVERYWHERE),
         margin=-MUCH,
         source="§6, Figure 3",
-        because=NOT_MUCH,
-        **fresh.ADDED,
+        because=f"{NOT_MUCH}; {IN_RANGE}",
+        **fresh.RESTATED,
     ),
-    by_size("F3.d", "without the filter, larger batches are better", "batch_size", 1, "§6", UNHELPED, **fresh.ADDED),
+    Claim.order(
+        "F3.d",
+        "without the filter, larger batches are better",
+        pairs=pairs_at(UNHELPED | MANY, UNHELPED | LEAST, EVERYWHERE),
+        source="§6",
+        because=f"{ANY}; {IN_RANGE}",
+        **fresh.RESTATED,
+    ),
     Claim.order(
         "F4.a",
         "filtered batches beat unfiltered ones over all settings",
@@ -270,21 +286,21 @@ CLAIMS = (
     Claim.order(
         "F9.d",
         "larger batches do not clearly improve the contextual model, which does well at small ones",
-        pairs=pairs_at(CDE | FEW, CDE | MANY, EVERYWHERE),
+        pairs=pairs_at(CDE | LEAST, CDE | MANY, EVERYWHERE),
         margin=-MUCH,
         source="Figure 9",
-        because=NOT_MUCH,
-        **fresh.ADDED,
+        because=f"{NOT_MUCH}; {IN_RANGE}",
+        **fresh.RESTATED,
     ),
     by_size(
         "F9.e",
-        "without the filter the trend of the contextual model, too, is that larger clusters are better",
+        "without the filter, too, the contextual model is better with smaller clusters",
         "cluster_size",
-        1,
-        "Figure 9 and §9.5",
+        -1,
+        "Figure 9",
         CONTEXTUAL | UNFILTERED,
         scales=UNFILTERED_CONTEXTUAL,
-        **fresh.STATED,
+        **fresh.RESTATED,
     ),
     Claim.interaction(
         "F12.a",
@@ -303,14 +319,6 @@ CLAIMS = (
         because="batches of 128 beat batches of 32 beyond chance; elsewhere all sizes of the grid are inside the range",
         scales=("desk",),
         **fresh.RESTATED,
-    ),
-    Claim.order(
-        "F13.b",
-        "scores fall as batches grow too large, with and without the filter",
-        pairs=[pair for of in (PLAIN, UNHELPED) for pair in pairs_at(of | SOME, of | MANY, EVERYWHERE)],
-        source="Figure 13",
-        because="the middle size of the grid beats the largest beyond chance",
-        **fresh.ADDED,
     ),
 )
 

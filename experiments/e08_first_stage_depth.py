@@ -70,7 +70,7 @@ CLAIMS = (
         pairs=[(term(ACCURACY, **BOTH, **DEEPEST), term(ACCURACY, **BOTH, **SHALLOWEST))],
         delta=0.01,
         source="§9.10",
-        because="one point of training accuracy, the axis of the figure; at desk four times the depth, at lab six",
+        because="one point of training accuracy, the axis of the figure; at desk and lab four times the depth",
         **fresh.RESTATED,
     ),
 )

@@ -147,6 +147,7 @@ CLAIMS = (
         ],
         source="Figure 16 and §9.5",
         because="any difference beyond chance; the paper says 'reasonably', we say: better than without training",
+        scales=("desk", "lab"),  # the surrogate of small and large is trained
     ),
     Claim.order(
         "F16.c",

@@ -99,7 +99,7 @@ def sts_moves_least() -> tuple[bool, str]:
 
 
 def improves_everywhere() -> tuple[bool, str]:
-    """Whether the printed model is above the biencoder that it starts from in every category."""
+    """Whether the printed model is above the biencoder of the same backbone and data in every category."""
     own, start = PRINTED[CONTEXTUAL_ROW], PRINTED["nomic-embed-v1"]
     lower = [word for (_, word, _), a, b in zip(CATEGORIES, own, start, strict=False) if a < b]
     return not lower, f"below nomic-embed-v1 in {' and '.join(lower)}"
@@ -188,7 +188,12 @@ ARITHMETIC = tuple(
     for id, says, holds, source in (
         ("T2.f", "random context costs around 1.2 points on average", drops_by_one_point_two, "§6"),
         ("T2.g", "of all categories STS moves least", sts_moves_least, "§6"),
-        ("T2.h", "the approach improves all domains, incl. clustering, classification, STS", improves_everywhere, "§6"),
+        (
+            "T2.h",
+            "the approach improves all domains, STS too (our reading: over nomic-embed-v1)",
+            improves_everywhere,
+            "§6",
+        ),
         ("T2.i", "the best mean of models of this size", is_first, "Abstract and §6"),
         ("T2.j", "the model has fewer than 250 M parameters", is_small, "§1, Table 2 and §5"),
         ("T2.k", "Tables 2 and 7 show one final model", one_retrieval_mean, "Tables 2 and 7"),

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILY_COLUMNS, PLAIN_BATCH, seeds_at
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILY_COLUMNS, NEITHER, PLAIN_BATCH, seeds_at
 from experiments.e05_epochs import PAPER_EPOCHS, PAPER_PAIRS, PAPERS, PRETRAINING
 from experiments.e06_hard_negatives import CORPUS, LENGTH
-from experiments.fresh import STATED
+from experiments.fresh import RESTATED, STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 NUM_HARD_NEGATIVES = {"smoke": 1, "desk": 1, "lab": 1, "small": 1, "large": 1}  # §6: the best model has one
-# A plain batch is of one domain as its scale has it: a source at small and large, a division of it at ours.
-PLAIN = {"architecture": "biencoder", "sampler": "domain", "filter": "none"}
+PLAIN = NEITHER
 CONTEXTUAL = BOTH
 
 
@@ -119,20 +118,23 @@ NAMED = {"Arg", "TREC"}
 
 
 def largest_gains() -> tuple[bool, str]:
-    """Whether the two largest gains over the plain system are those on ArguAna and TREC-COVID, in either phase."""
+    """Whether the largest gain over the plain system is on TREC-COVID in one phase, and on ArguAna in the other."""
     ranked = {phase: sorted(gains, key=lambda name: -gains[name]) for phase, gains in GAINS.items()}
     told = [
         f"{phase}: {', '.join(f'{name} {GAINS[phase][name]:+.1f}' for name in names[:3])}"
         f"; ArguAna is number {names.index('Arg') + 1}, TREC-COVID {names.index('TREC') + 1}"
         for phase, names in ranked.items()
     ]
-    return any(set(names[:2]) == NAMED for names in ranked.values()), ". ".join(told)
+    return {names[0] for names in ranked.values()} == NAMED, ". ".join(told)
 
 
-def improves_all() -> tuple[bool, str]:
-    """Whether the contextual system matches or improves on the plain one in every printed cell."""
-    lower = [f"{name} {gain:+.1f}" for gains in GAINS.values() for name, gain in gains.items() if gain < 0]
-    return not lower, f"{len(lower)} of {sum(map(len, GAINS.values()))} cells are lower: {', '.join(lower)}"
+def improves_generally() -> tuple[bool, str]:
+    """Whether the contextual system matches or improves on the plain one in most printed cells of either phase."""
+    lower = {phase: [name for name, gain in gains.items() if gain < 0] for phase, gains in GAINS.items()}
+    told = (
+        f"{phase}: {len(names)} of {len(GAINS[phase])} are lower ({', '.join(names)})" for phase, names in lower.items()
+    )
+    return all(2 * len(names) < len(GAINS[phase]) for phase, names in lower.items()), "; ".join(told)
 
 
 def gain(metric: str, of: object) -> tuple[Term, Term]:
@@ -157,15 +159,16 @@ CLAIMS = (
         "the contextual system beats the plain one in both phases",
         pairs=[gain(MEAN, of) for of in PHASES.values()],
         source="Table 7",
-        because="any difference beyond chance; at our scales the plain batch is of one fine domain",
+        because="any difference beyond chance; a plain batch is of one source, as in T1.b",
+        **RESTATED,
     ),
     Claim.identity(
         "T7.b",
-        "of all datasets ArguAna and TREC-COVID improve most",
+        "of all datasets ArguAna and TREC-COVID improve most: each in one of the two phases",
         holds=largest_gains,
         source="§9.12 and Table 7",
         because="arithmetic of printed numbers",
-        version=2,
+        version=3,
         **STATED,
     ),
     Claim.identity(
@@ -213,10 +216,11 @@ CLAIMS = (
     ),
     Claim.identity(
         "T7.f",
-        "the contextual system matches or improves on the plain one on all downstream datasets",
-        holds=improves_all,
+        "the contextual system generally matches or improves on the plain one",
+        holds=improves_generally,
         source="§6 and Table 7",
-        because="arithmetic of printed numbers; the text says it of the small models, of which no table is printed",
+        because="'generally': on most datasets, in either phase; the text says it of small models without a table",
+        version=2,
         **STATED,
     ),
 )

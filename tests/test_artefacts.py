@@ -15,7 +15,7 @@ from repro.spec.scales import ORDER
 from tests.golden_metrics import assert_golden
 
 CLAIMS = {
-    "T1": "abcdefghijklm",
+    "T1": "abcdeghijklm",
     "T2": "abcdefghijkl",
     "T3": "ab",
     "T4": "abc",
@@ -35,8 +35,8 @@ CLAIMS = {
     "F10": "ab",
     "F11": "ab",
     "F12": "a",
-    "F13": "ab",
-    "F14": "ab",
+    "F13": "a",
+    "F14": "abc",
     "F15": "ab",
     "F16": "abc",
     "F17": "ab",
