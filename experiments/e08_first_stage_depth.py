@@ -62,6 +62,7 @@ CLAIMS = (
         source="Figure 17 and §9.10",
         because="a slope beyond chance; below a tenth of a point a doubling there is no effect",
         delta=0.001,
+        has_new_delta=True,
         **fresh.PAIRED,
     ),
     Claim.equivalence(

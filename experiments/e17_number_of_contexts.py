@@ -148,6 +148,7 @@ CLAIMS = (
         source="Figure 16 and §9.5",
         because="any difference beyond chance; the paper says 'reasonably', we say: better than without training",
         scales=("desk", "lab"),  # the surrogate of small and large is trained
+        **fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "F16.c",
@@ -157,7 +158,7 @@ CLAIMS = (
         source="our reading of Figure 16",
         because="any difference beyond chance; a model blind to its context has none, or less than half a point",
         version=2,
-        **fresh.BOUNDED,
+        **fresh.BOUNDED | {"seen_seeds": fresh.PRINTED},
     ),
 )
 

@@ -12,11 +12,14 @@ SIMULATED: dict[str, Any] = {
     "num_pairs": None,
     "suite": "planted",
 }
-KINDS = ("order", "interaction", "trend", "correlation", "equivalence", "varies", "all", "family")
+KINDS = (
+    *("order", "interaction", "inside", "trend", "correlation", "equivalence"),
+    *("varies", "uneven", "all", "family", "unpooled"),
+)
 NOISES = {0: "seeds add no noise", 1: "seed noise as queries'", 5: "five times queries'"}
 SEEDS = (1, 3, 5, 8)
-DRAWS = (6, 7, 8)
-"""Draws that had not been looked at when the judge was last changed: 0 to 5 had, and do not judge it again."""
+DRAWS = (9, 10, 11)
+"""Draws that had not been looked at when the judge was last changed: 0 to 8 had, and do not judge it again."""
 TRUTHS = {"none": "no effect", "one-point": "one point"}
 
 

@@ -186,14 +186,14 @@ CLAIMS = (
         pairs=[(under("", OURS, END), under("wrong", OURS, END))],
         margin=0.005,
         because="half a point, what a reader would call an effect",
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "E.b",
         "and more with its own corpus than with none",
         pairs=[(under("", OURS, END), under("null", OURS, END))],
         because=BEYOND_CHANCE,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "E.c",
@@ -207,7 +207,7 @@ CLAIMS = (
         "its own corpus is worth more than a wrong one on every family unlike training",
         pairs=[(under("", OURS, END, family), under("wrong", OURS, END, family)) for family in UNLIKE_TRAINING],
         because=BEYOND_CHANCE,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "E.e",

@@ -125,14 +125,14 @@ CLAIMS = (
         "the own corpus is worth more than a wrong one at 16, 32 and 64 dimensions",
         pairs=[gain("wrong", width, PLAIN) for width in NARROW],
         because=BEYOND,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "W.b",
         "and more than no context",
         pairs=[gain("null", width, PLAIN) for width in NARROW],
         because=BEYOND,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.interaction(
         "W.c",
@@ -141,14 +141,14 @@ CLAIMS = (
         above=gain("wrong", 16, PLAIN),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "W.d",
         "under the improved loss, too, it is worth more than a wrong one, whole and at 16, 32 and 64 dimensions",
         pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
         because=BEYOND,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.interaction(
         "W.e",
@@ -157,7 +157,7 @@ CLAIMS = (
         above=gain("wrong", "", PLAIN),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN,
     ),
 )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 LOOKED_AT = (0, 1, 2)
 """Seeds whose records at `desk` had been looked at when the claims were restated."""
+PRINTED = tuple(range(8))
+"""And those that Table 1 had printed, under a wrong corpus too, when a claim about that was given a δ."""
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
 """What a claim says of itself that was added then; `ADDED` when there were records at desk, `RESTATED` when its
 wording changed."""
@@ -17,6 +19,8 @@ PAIRED: dict[str, Any] = ADDED | {"version": 3}
 """Of a restated claim that has since been judged seed by seed, on what its runs do not have in common."""
 BOUNDED: dict[str, Any] = ADDED | {"has_new_delta": True}
 """Of a claim that was given a δ with records at hand: NO EFFECT is said by fresh seeds alone."""
+LOOKED_AGAIN: dict[str, Any] = {"num_looks": 2}
+"""Of a claim that was judged at desk, and judged again with more seeds beside those it had."""
 HALF_A_POINT = 0.005
 """The δ of an order: the smallest gain that the paper's Table 1 counts as one is 0.7 points (62.4 to 63.1)."""
 A_TENTH_A_DOUBLING = 0.001
@@ -42,8 +46,8 @@ NEIGHBOURS = (*MEASURED, 6, 7)
 """Table 3's draws: two more, which `plan --power` found enough for T3.a."""
 TASKS = (3,)
 """Table 2: one more of Table 1's contextual models, which `plan --power` found enough for T2.b."""
-SCORED = (3, 4)
-"""Figures 7, 15 and 16: more of Table 1's contextual models, scored otherwise; what F16.c was said to need."""
+SCORED = (8, 9)
+"""Figures 7, 15 and 16: contextual models that Table 1 has not, as many as F16.c was said to need."""
 UNFILTERED: tuple[int, ...] = ()
 """Biencoders without the filter in the grid of figure 3. F3.b is said to need (3, 4, 5, 6)."""
 DEPTHS: tuple[int, ...] = ()
@@ -54,5 +58,6 @@ NESTED = (3, 4, 5, 6)
 """The nested model and the plain one of MRL's figures 2 and 7: what M2.b was said to need."""
 WIDTHS = (3, 4)
 """Nested models with word frequencies, under either loss: what W.b and W.d were said to need."""
-PLANTED = tuple(range(3, 8))
-"""The planted corpus with and without its context: both architectures trained longest."""
+PLANTED = tuple(range(3, 16))
+"""The planted corpus with and without its context: both architectures trained longest. The last eight were added when
+own.a, on 3 to 7, had become undecided."""

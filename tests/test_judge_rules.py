@@ -10,11 +10,10 @@ from statsmodels.stats.power import TTestPower
 
 from repro.claims.calibration import Cell, simulate
 from repro.claims.correlation import Point, correlate
-from repro.claims.estimate import Estimate
-from repro.claims.judge import judge_all
-from repro.claims.needs import detectable_gap, power_of, seeds_for_interaction, seeds_needed, units_needed
+from repro.claims.estimate import Estimate, of_seeds
+from repro.claims.judge import judge_all, p_values
+from repro.claims.needs import detectable_gap, need_of, power_of, seeds_needed, units_needed
 from repro.claims.variance import Pool
-from repro.claims.varies import interaction_test
 from repro.records.store import Record, write_record
 from repro.report.needed import needed_words
 from repro.report.view import format_seconds
@@ -78,7 +77,7 @@ def test_seeds_that_were_looked_at_do_not_judge(tmp_path: Path) -> None:
     assert without.verdict == "DIFFERS", "seeds that do not judge need no records"
     one_fresh = [one for one in fresh if one.run.seed == 3]
     (early,) = judge_all([claim], "desk", wanted, [*seen, *one_fresh])
-    assert early.is_post_hoc, "one fresh seed is not enough"
+    assert early.verdict == "NOT RUN", "one of three fresh seeds is not all of them"
 
 
 def test_at_another_scale_than_desk_no_seed_had_been_looked_at(tmp_path: Path) -> None:
@@ -196,7 +195,9 @@ def test_second_phases_are_paired_where_they_go_on_from_the_same_first(tmp_path:
     assert verdict(claim, alone, pool=published) == "UNDECIDED"
 
 
-@pytest.mark.parametrize("kind", ["order", "trend", "interaction", "correlation", "equivalence", "all", "family"])
+@pytest.mark.parametrize(
+    "kind", ["order", "trend", "interaction", "correlation", "equivalence", "all", "family", "unpooled"]
+)
 def test_false_verdicts_are_rare_where_seeds_dominate(kind: str) -> None:
     """The committed experiment has every cell; here the one where the old judge was wrong in one of six trials."""
     found = simulate(Cell(kind, "none", 5, 3), 60, seed=1)
@@ -205,8 +206,8 @@ def test_false_verdicts_are_rare_where_seeds_dominate(kind: str) -> None:
 
 def test_false_verdicts_that_settings_differ_are_rare_where_queries_dominate() -> None:
     """Eight seeds share their queries: a test over seeds alone was wrong in four of five trials."""
-    assert simulate(Cell("varies", "none", 0, 8), 60, seed=1)["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
-    assert simulate(Cell("varies", "one-point", 0, 8), 60, seed=1)["decided"] >= 0.4
+    for kind in ("varies", "uneven", "inside"):
+        assert simulate(Cell(kind, "none", 0, 8), 60, seed=1)["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
 
 
 def test_power_says_the_seeds_that_a_t_test_needs(tmp_path: Path) -> None:
@@ -240,15 +241,54 @@ def test_a_correlation_needs_points_and_as_many_as_tables_say() -> None:
     assert units_needed(0.01, 0.0, 0.05) is None and units_needed(-0.99, 0.0, 0.05) == 5
 
 
-def test_an_interaction_is_seen_as_often_as_the_seeds_it_needs_promise() -> None:
-    rng = np.random.default_rng(12)
-    crossed = np.array([[0.5, -0.5], [-0.5, 0.5]])
-    number = seeds_for_interaction(interaction_test(crossed + rng.normal(0, 1, (4000, 2, 2))), 0.05)
-    assert number is not None and 4 <= number <= 16
-    seen = [interaction_test(crossed + rng.normal(0, 1, (number, 2, 2))).p_value <= 0.05 for _ in range(400)]
-    assert 0.72 <= np.mean(seen) <= 0.95
-    none = interaction_test(rng.normal(0, 1, (3, 2, 2)))
-    assert seeds_for_interaction(replace(none, beyond=0.0), 0.05) is None
+@pytest.mark.parametrize(("effects", "is_found"), [((1.0, 1.0, 1.0), "HOLDS"), ((1.0, -1.0, 1.0), "DIFFERS")])
+def test_a_claim_of_several_comparisons_is_decided_as_often_as_its_seeds_promise(
+    effects: tuple[float, ...], is_found: str
+) -> None:
+    claim = Claim.order("X.p", pairs=[(DOMAIN, RANDOM)] * 3, **SAID)
+    planned = [Estimate(effect, 1.0, 2, Unit("points"), 3, deviation=1.0) for effect in effects]
+    number = need_of(claim, planned, min(planned, key=lambda one: one.effect), 0.05).num_seeds
+    assert number is not None
+    rng, found = np.random.default_rng(12), 0
+    for _ in range(400):
+        drawn = rng.normal(0, 1, (3, number)) + np.array(effects)[:, None]
+        seen = [of_seeds(values, Unit("points"), moderated=None, shared=0.0, shared_df=1) for values in drawn]
+        found += p_values(claim, seen)[is_found] <= 0.05
+    assert 0.74 <= found / 400 <= 0.93
+
+
+def test_an_equivalence_is_shown_as_often_as_its_seeds_promise() -> None:
+    claim = Claim.equivalence("X.q", pairs=[(DOMAIN, RANDOM)], delta=1.0, **SAID)
+    planned = Estimate(0.0, 1.0, 2, Unit("points"), 3, deviation=1.0)
+    number = need_of(claim, [planned], planned, 0.05).num_seeds
+    assert number is not None
+    drawn = np.random.default_rng(13).normal(0, 1, (600, number))
+    seen = [of_seeds(values, Unit("points"), moderated=None, shared=0.0, shared_df=1) for values in drawn]
+    assert 0.76 <= np.mean([one.inside(1.0) <= 0.05 for one in seen]) <= 0.9
+
+
+def test_a_fresh_seed_that_is_missing_is_not_passed_over(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.05, [0, 1, 2, 3, 4, 5])
+    restated = replace(ORDER, seen_seeds=(0, 1, 2), stated="2026-11-22", version=2)
+    wanted = [one.run for one in made]
+    (whole,) = judge_all([restated], "desk", wanted, made)
+    (lacking,) = judge_all([restated], "desk", wanted, [one for one in made if one.run.seed != 4])
+    assert (whole.verdict, whole.num_seeds, whole.is_post_hoc) == ("HOLDS", 3, False)
+    assert lacking.verdict == "NOT RUN"
+
+
+def test_a_second_look_takes_half_of_the_level_and_says_so(tmp_path: Path) -> None:
+    made = two_samplers(tmp_path, 0.012, [0, 1, 2, 3])
+    (once,) = judge_all([ORDER], "desk", [one.run for one in made], made)
+    (twice,) = judge_all([replace(ORDER, num_looks=2)], "desk", [one.run for one in made], made)
+    assert (once.level, twice.level) == (0.05, 0.025) and twice.note == "look 2, as seeds were added"
+    assert (twice.low or 0) < (once.low or 0) < (once.high or 0) < (twice.high or 0)
+
+
+def test_a_comparison_that_was_chosen_on_its_seeds_waits_for_others(tmp_path: Path) -> None:
+    chosen = replace(ORDER, seen_seeds=(0, 1, 2), is_chosen=True, stated="2026-11-22", version=2)
+    seen, fresh = two_samplers(tmp_path, 0.05, [0, 1, 2]), two_samplers(tmp_path, 0.05, [3, 4, 5])
+    assert verdict(chosen, seen) == "UNDECIDED" and verdict(chosen, [*seen, *fresh]) == "HOLDS"
 
 
 def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:

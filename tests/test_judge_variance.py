@@ -4,18 +4,16 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from scipy.special import polygamma
-from statsmodels.stats.anova import AnovaRM
 
-from repro.claims.estimate import of_seeds
-from repro.claims.judge import interval_of
+from repro.claims.calibration import SimulatedRecord
+from repro.claims.estimate import Estimate, of_seeds
+from repro.claims.judge import interval_of, judge_all
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
-from repro.claims.varies import best_differs, interaction_of, interaction_test, query_noise
 from repro.records.store import Record
-from repro.spec import Unit, base, grid
+from repro.spec import Claim, Unit, base, grid, term
 
 POINTS = Unit("points", 100.0)
 
@@ -74,86 +72,136 @@ def test_a_pool_takes_the_replicates_of_one_suite() -> None:
     assert Pool(made).prior("planted", (("{suite}/mean/ndcg_at_10", 1.0),)) is None
 
 
+def halves(values_SQ: np.ndarray, first: int) -> list[np.ndarray]:
+    """What the units of two datasets add to the mean of both."""
+    return [values_SQ[:, :first] / 2, values_SQ[:, first:] / 2]
+
+
 def test_what_queries_leave_is_what_seeds_share() -> None:
     """Expected mean squares: the shared part is found, the part that each seed draws anew is not."""
-    rng, found, strata = np.random.default_rng(5), [], np.repeat([0, 1], [50, 25])
+    rng, found = np.random.default_rng(5), []
     for _ in range(300):
         shared, own = rng.normal(0, 2, 75), rng.normal(0, 3, (4, 75))
-        found.append(shared_variance(shared + own, strata)[0])
+        found.append(shared_variance(halves(shared + own, 50))[0])
     assert np.mean(found) == pytest.approx((4 / 50 + 4 / 25) / 4, rel=0.1)
-    assert shared_variance(np.ones((3, 75)), strata) == (0, math.inf)
+    assert shared_variance(halves(np.ones((3, 75)), 50)) == (0, math.inf)
 
 
 def test_queries_of_two_datasets_are_welchs_test() -> None:
     """One seed: the mean of two datasets' means is half the difference of one and of the other turned over."""
     rng = np.random.default_rng(11)
     few, many = rng.normal(0.4, 3, 7), rng.normal(0.1, 0.5, 40)
-    shared, df = shared_variance(np.concatenate([few, many])[None], np.repeat([0, 1], [7, 40]))
+    shared, df = shared_variance(halves(np.concatenate([few, many])[None], 7))
     found = of_seeds(
         np.array([(few.mean() + many.mean()) / 2]), POINTS, moderated=(0.0, math.inf), shared=shared, shared_df=df
     )
     theirs = stats.ttest_ind(few, -many, equal_var=False)
-    assert found.df == pytest.approx(theirs.df) and found.df < 7
+    assert found.shared_df == pytest.approx(theirs.df) and found.shared_df < 7
     assert 2 * min(found.above(0), found.below(0)) == pytest.approx(theirs.pvalue)
     assert found.interval(0.05) == pytest.approx(tuple(end / 2 for end in theirs.confidence_interval(0.95)))
 
 
 def test_what_is_known_of_queries_is_as_uncertain_as_its_degrees_of_freedom_say() -> None:
     """A variance with so many degrees of freedom has twice its square over them as its own variance."""
-    rng, strata = np.random.default_rng(13), np.repeat([0, 1], [40, 20])
+    rng = np.random.default_rng(13)
     drawn = (rng.normal(0, 2, 60) + rng.normal(0, 1.5, (3, 60)) for _ in range(2000))
-    found, df = np.array([shared_variance(scores, strata) for scores in drawn]).T
+    found, df = np.array([shared_variance(halves(scores, 40)) for scores in drawn]).T
     assert np.median(df) == pytest.approx(2 * found.mean() ** 2 / found.var(), rel=0.15)
     assert np.median(df) < 45, "58 are free: seeds and the smaller dataset take some of them"
 
 
-def test_an_interaction_is_statsmodels_anova() -> None:
-    scores = np.random.default_rng(6).normal(size=(5, 4, 3))
-    scores[:, 1, 2] += 4
-    rows = [
-        {"seed": s, "dataset": d, "setting": k, "score": scores[s, d, k]}
-        for s in range(5)
-        for d in range(4)
-        for k in range(3)
-    ]
-    table = AnovaRM(pd.DataFrame(rows), "score", "seed", within=["dataset", "setting"]).fit().anova_table
-    found = interaction_test(scores)
-    assert found.words.endswith(f"= {table.loc['dataset:setting', 'F Value']:.2f}")
-    assert found.p_value >= table.loc["dataset:setting", "Pr > F"], "Box's epsilon only makes it stricter"
+def by_dataset(rng: np.random.Generator, gains_KD: list[list[float]], num_seeds: int) -> list[Record]:
+    """Records of a few widths on datasets of 200 queries, which gain as told and share their queries' noise."""
+    number = len(gains_KD[0])
+    told = {"suite": {"datasets": [{"name": f"set{d}", "family": "f", "num_queries": 200} for d in range(number)]}}
+    found = []
+    for width, gains_D in zip((32, 64, 128), gains_KD, strict=True):
+        shared = rng.normal(0, 0.05, (number, 200)) + np.array(gains_D)[:, None]
+        for seed in range(num_seeds):
+            scores = shared + rng.normal(0, 0.004, (number, 1)) + rng.normal(0, 0.02, (number, 200))
+            metrics = {f"desk/set{d}/ndcg_at_10": float(scores[d].mean()) for d in range(number)}
+            run = base("desk", batch_size=width, seed=seed)
+            made = SimulatedRecord(f"{width}-{seed}", run, metrics, told, Path(), {}, scores.ravel())
+            found.append(made)
+    return found
 
 
-def test_what_setting_and_dataset_add_is_no_interaction() -> None:
-    rows, columns = np.arange(4.0)[None, :, None], np.array([3.0, 1.0, 2.0])[None, None]
-    assert np.allclose(interaction_of(rows + columns + np.zeros((3, 4, 3))), 0)
-    crossed = np.zeros((3, 2, 2)) + np.array([[1.0, 0.0], [0.0, 1.0]])
-    assert best_differs(crossed) and not best_differs(np.zeros((3, 2, 2)) + np.array([[1.0, 0.0], [2.0, 0.0]]))
+VARIES = Claim.varies(
+    "X.v", "the best width differs", over=term("{suite}/*/ndcg_at_10"), axis="batch_size", source="here", because="test"
+)
 
 
-def query_scores(rng: np.random.Generator, num_seeds: int) -> list[np.ndarray]:
-    """Scores of four datasets (S, Q, 3 settings): nothing but what queries leave, most of it shared by the seeds."""
-    shape = (30, 3)
-    return [rng.normal(0, 3, shape) + rng.normal(0, 1, (num_seeds, *shape)) for _ in range(4)]
+def test_the_best_setting_differs_where_two_datasets_have_leaders_of_their_own() -> None:
+    rng = np.random.default_rng(6)
+    made = by_dataset(rng, [[0, 0, 0], [0.05, 0, -0.05], [-0.05, 0, 0.05]], 5)
+    (judged,) = judge_all([VARIES], "desk", [one.run for one in made], made)
+    assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(0.05, abs=0.02)
+    assert judged.note == "on set0 64 against 32; on set2 128 against 32"
+    (low, high) = (judged.low or 0.0, judged.high or 0.0)
+    assert 0 < low < judged.effect < high
 
 
-def test_the_same_queries_again_are_no_interaction_of_dataset_and_setting() -> None:
-    rng, alone, beside = np.random.default_rng(8), 0, 0
-    for _ in range(200):
-        parts = query_scores(rng, 5)
-        table = np.stack([part.mean(axis=1) for part in parts], axis=1)
-        noise = [query_noise(part, np.zeros(30)) for part in parts]
-        alone += interaction_test(table).p_value <= 0.05
-        beside += interaction_test(table, noise).p_value <= 0.05
-    assert alone > 100, "seeds alone take the noise of queries for a result"
-    assert beside <= 200 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 200))
+def test_a_setting_that_is_unevenly_worse_is_no_other_best_one() -> None:
+    """Datasets and settings interact beyond any doubt, and noise alone would name another leader somewhere."""
+    rng, held = np.random.default_rng(8), 0
+    for _ in range(60):
+        made = by_dataset(rng, [[0.002, 0.002, 0.002], [0, 0, 0], [0, -0.1, -0.2]], 5)
+        (judged,) = judge_all([VARIES], "desk", [one.run for one in made], made)
+        held += judged.verdict == "HOLDS"
+    assert held <= 60 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 60))
 
 
-def test_what_queries_leave_in_a_row_of_settings_is_found_by_drawing_them_again() -> None:
+def test_queries_that_the_mean_and_one_dataset_have_in_common_are_counted_once() -> None:
+    """A mean less one of its two datasets is half the difference of the two, queries and all."""
     rng = np.random.default_rng(9)
-    found = np.mean([query_noise(query_scores(rng, 4)[0], np.zeros(30)).size for _ in range(300)])
-    assert found == pytest.approx(2 * 9 / 30, rel=0.05), "two free of three settings; the seeds' own part is taken off"
-    values = rng.normal(size=(1, 30, 3))
-    whole, halves = query_noise(values, np.zeros(30)), query_noise(values, np.repeat([0, 1], 15))
-    assert (whole.df, halves.df) == (29, 28) and halves.size == pytest.approx(whole.size, rel=0.2)
+    made = [one for one in by_dataset(rng, [[0, 0], [0.01, 0.03], [0, 0]], 3) if one.run.batch_size < 128]
+    for one in made:
+        one.metrics["desk/mean/ndcg_at_10"] = (
+            one.metrics["desk/set0/ndcg_at_10"] + one.metrics["desk/set1/ndcg_at_10"]
+        ) / 2
+    mean, one, other = (
+        (term(f"{{suite}}/{name}/ndcg_at_10", batch_size=64), term(f"{{suite}}/{name}/ndcg_at_10", batch_size=32))
+        for name in ("mean", "set0", "set1")
+    )
+    said = {"says": "more", "source": "here", "because": "test"}
+    claims = [
+        Claim.interaction("X.i", of=mean, above=one, **said),
+        Claim.interaction("X.j", of=other, above=one, **said),
+    ]
+    inside, whole = (found.estimate for found in judge_all(claims, "desk", [r.run for r in made], made))
+    assert inside is not None and whole is not None and inside.shared > 0
+    assert (2 * inside.effect, 4 * inside.shared) == (pytest.approx(whole.effect), pytest.approx(whole.shared))
+
+
+def test_an_error_of_two_parts_is_howes_and_each_alone_is_its_t_test() -> None:
+    both = Estimate(2.0, math.sqrt(0.5 + 0.3), 2, POINTS, 3, shared=0.3, shared_df=60)
+    half = math.sqrt(0.5 * stats.t.ppf(0.975, 2) ** 2 + 0.3 * stats.t.ppf(0.975, 60) ** 2)
+    assert both.interval(0.05) == (pytest.approx(2 - half), pytest.approx(2 + half))
+    for bar in (2 - half, 2 + half, 1.9, -3.0):
+        p = both.above(bar)
+        assert both.half(min(p, 1 - p)) == pytest.approx(abs(2 - bar), rel=1e-6)
+    assert both.above(2 - half) == pytest.approx(0.025) and both.below(2 + half) == pytest.approx(0.025)
+    queries = Estimate(2.0, math.sqrt(0.3), math.inf, POINTS, 1, shared=0.3, shared_df=60)
+    assert queries.above(1.0) == pytest.approx(float(stats.t.sf(1 / math.sqrt(0.3), 60)))
+
+
+def test_three_seeds_that_agree_by_luck_are_no_proof() -> None:
+    """Degrees of freedom read off the parts gave one false verdict in five here."""
+    rng, false, number = np.random.default_rng(14), 0, 4000
+    for seeds in rng.normal(size=(number, 3)):
+        shared, df = 0.04 * rng.chisquare(60) / 60, 60.0
+        found = of_seeds(seeds + rng.normal(0, 0.2), POINTS, moderated=None, shared=shared, shared_df=df)
+        false += min(found.above(0), found.below(0)) <= 0.0025
+    assert false / number <= 0.005 + 3 * math.sqrt(0.005 / number)
+
+
+def test_both_ends_are_corrected_where_the_furthest_of_several_is_told() -> None:
+    rng, outside, number = np.random.default_rng(15), 0, 1000
+    for _ in range(number):
+        found = [of_seeds(v, POINTS, moderated=None, shared=0.0, shared_df=1) for v in rng.normal(2, 1, size=(4, 5))]
+        low, high = interval_of(max(found, key=lambda one: one.below(1.0)), 0.05, 4, is_directed=False)
+        outside += not (low or 0.0) <= 2 <= (high or 0.0)
+    assert outside / number <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / number)
 
 
 def test_the_upper_end_of_the_weakest_of_many_is_corrected_for_their_number() -> None:

@@ -25,7 +25,7 @@ def test_a_mean_over_strata_is_the_one_by_hand_to_the_last_bit(strata: list[int]
     strata_Q = np.array(strata)
     values_Q = np.random.default_rng(0).random(len(strata))
     by_hand = [values_Q[strata_Q == stratum] for stratum in sorted(set(strata))]
-    assert [part.tolist() for part in parts_of(values_Q, strata_Q)] == [part.tolist() for part in by_hand]
+    assert [part.tolist() for part in parts_of(values_Q, strata_Q).values()] == [part.tolist() for part in by_hand]
     assert stratified_mean(values_Q, strata_Q) == float(np.mean([part.mean() for part in by_hand]))
 
 

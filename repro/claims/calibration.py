@@ -5,14 +5,17 @@ a number of seeds. In each trial of a cell every configuration gets a true mean,
 share, one per query and seed, and one per seed, whose size differs by configuration; a pool of other configurations
 with three seeds each stands for the published records. The claim is then judged alone, at 5 %.
 
-Beside each kind alone: `varies` (does the best setting differ by dataset), `all` (one claim of three comparisons, which
-holds where all do; its hardest truth without effect is one that has none beside two that do) and `family` (three claims
-of one artefact, which share an error).
+Beside each kind alone: `varies` (does the best setting differ by dataset; `uneven`: its truth without effect is one
+setting that is best on every dataset, by a fifth of a point, beside one that is worse on some datasets than on others),
+`inside` (an interaction of the mean over datasets with one of them, whose queries both count), `all` (one claim of
+three comparisons, which holds where all do; its hardest truth without effect is one that has none beside two that do),
+`family` (three claims of one artefact, which share an error) and `unpooled` (seven, and no published records).
 
 What is counted: trials with a false verdict (HOLDS or DIFFERS where there is no effect, DIFFERS where there is one; for
 an equivalence within one point: DIFFERS where there is no effect, either where the effect is the whole point; of a
 family: any), intervals that cover the truth (of a family: all), and decided claims (power: HOLDS with an effect; for an
-equivalence, without; of a family: the claim with the effect).
+equivalence, without; of a family: the claim with the effect). Of `varies` and `uneven` no interval is counted: which
+of the leads is printed depends on the records.
 """
 
 from __future__ import annotations
@@ -48,16 +51,22 @@ SHAPES: Mapping[str, int] = {
     "correlation": 8,
     "equivalence": 2,
     "varies": 3,
+    "uneven": 3,
+    "inside": 2,
     "all": 4,
     "family": 4,
+    "unpooled": 8,
 }
 """How many configurations a claim of each kind compares."""
+FAMILIES = ("family", "unpooled")
+VARY = ("varies", "uneven")
 FAR = 5 * A_POINT
 """An effect that no test misses."""
 TRUTHS = ("none", "one-point")
 NOISES = (0, 1, 5)
 SEEDS = (1, 3, 5, 8)
 NDCG, OF_ANY, HARD = "{suite}/mean/ndcg_at_10", "{suite}/*/ndcg_at_10", "train/difficulty"
+OF_ONE = OF_ANY.replace("*", f"set{NUM_QUERIES[0]}")
 STARTS = np.cumsum((0, *NUM_QUERIES[:-1]))
 PROVENANCE = {
     "suite": {"datasets": [{"name": f"set{n}", "family": "simulated", "num_queries": n} for n in NUM_QUERIES]}
@@ -117,11 +126,11 @@ def simulate(cell: Cell, num_trials: int, seed: int) -> dict[str, float]:
     false, covered, decided, pool = [], [], [], Pool()
     for trial in range(num_trials):
         if trial % TRIALS_A_POOL == 0:
-            pool = Pool(_pooled(cell, rng))
+            pool = Pool() if cell.kind == "unpooled" else Pool(_pooled(cell, rng))
         judged = judge_all(claims, "desk", *_trial(cell, rng), pool=pool)
         false.append(any(one.verdict in verdicts for one, verdicts in zip(judged, wrong, strict=True)))
         decided.append(judged[0].verdict == "HOLDS")
-        if judged[0].low is not None:
+        if judged[0].low is not None and cell.kind not in VARY:
             covered.append(all(_covers(one, truth) for one, truth in zip(judged, truths, strict=True)))
     return {
         "false": float(np.mean(false)),
@@ -144,9 +153,9 @@ def wrong_verdicts(kind: str, effect: float) -> tuple[str, ...]:
 def claims_of(kind: str) -> list[Claim]:
     """Return the claims of a kind that are judged together: several for a family, else one."""
     said: Any = {"says": kind, "source": "simulated", "because": "its truth is known"}
-    first, *others = (term(NDCG, batch_size=width) for width in WIDTHS[:4])
+    first, *others = (term(NDCG, batch_size=width) for width in WIDTHS[: max(4, SHAPES[kind])])
     pairs = [(other, first) for other in others]
-    if kind == "family":
+    if kind in FAMILIES:
         return [Claim.order(f"cal.{number}", pairs=[pair], **said) for number, pair in enumerate(pairs)]
     return [_claim(kind, pairs, {"id": f"cal.{kind}", **said})]
 
@@ -163,14 +172,17 @@ def _claim(kind: str, pairs: Sequence[tuple[Term, Term]], said: Any) -> Claim:
     if kind == "correlation":
         hard = term(HARD, architecture="biencoder")
         return Claim.correlation(**said, x=hard, y=everything, points="runs", sign=1)
-    if kind == "varies":
+    if kind == "inside":
+        second, plain = (term(OF_ONE, batch_size=width) for width in WIDTHS[1::-1])
+        return Claim.interaction(**said, of=pairs[0], above=(second, plain))
+    if kind in VARY:
         return Claim.varies(**said, over=term(OF_ANY, architecture="biencoder"), axis="batch_size")
     return Claim.order(**said, pairs=pairs if kind == "all" else pairs[:1])
 
 
 def effects_of(cell: Cell) -> list[float]:
     """Return the true effect of each claim, in its unit: a trend of four has its point over three doublings."""
-    number = SHAPES[cell.kind] - 1 if cell.kind == "family" else 1
+    number = SHAPES[cell.kind] - 1 if cell.kind in FAMILIES else 1
     if cell.truth == "none":
         return [0.0] * number
     if cell.kind == "correlation":
@@ -203,10 +215,13 @@ def _gains(cell: Cell, hard_C: np.ndarray) -> np.ndarray:
         far = np.array([0, FAR, FAR, 0]) if cell.truth == "none" else np.array([0, *[A_POINT] * 3])
         return np.outer(far, one_each)
     if cell.truth == "none":
-        return np.zeros((number, len(one_each)))
+        uneven = np.array([[0.2, 0.2, 0.2], [0, 0, 0], [0, -1, -2]])
+        return A_POINT * uneven if cell.kind == "uneven" else np.zeros((number, len(one_each)))
     second = np.arange(number) == 1
-    if cell.kind == "varies":  # the second is best on the first dataset, worst on the last
-        return A_POINT * np.outer(second, [1, 0, -1])
+    if cell.kind in VARY:  # the second is best on the first dataset, the third on the last
+        return A_POINT * np.array([[0, 0, 0], [1, 0, -1], [-1, 0, 1]])
+    if cell.kind == "inside":  # nothing on the first dataset, half as much again on the others
+        return A_POINT * np.outer(second, [0, 1.5, 1.5])
     by_kind = {"trend": np.arange(number) / 3, "correlation": hard_C}
     return A_POINT * np.outer(by_kind.get(cell.kind, second), one_each)
 
@@ -224,7 +239,7 @@ def simulated_scores(gains_CD: np.ndarray, cell: Cell, rng: np.random.Generator)
 
 def _seeds_of(cell: Cell, number: int, rng: np.random.Generator) -> np.ndarray:
     """Return what seeds add (C, S, 1), or (C, S, Q) where a seed moves each dataset for itself."""
-    if cell.kind != "varies":
+    if cell.kind not in (*VARY, "inside"):
         return _seeds(number, cell.num_seeds, cell.noise, rng)
     each = [_seeds(number, cell.num_seeds, cell.noise * len(NUM_QUERIES) ** 0.5, rng) for _ in NUM_QUERIES]
     return np.repeat(np.concatenate(each, axis=2), NUM_QUERIES, axis=2)

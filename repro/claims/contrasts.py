@@ -20,8 +20,8 @@ import numpy as np
 
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import Evidence, MissingRunsError
-from repro.claims.units import stratified_mean, units
-from repro.claims.variance import Pattern, Pool, Prior, satterthwaite, shared_variance
+from repro.claims.units import parts_of, stratified_mean, units
+from repro.claims.variance import Pattern, Pool, Prior, shared_variance
 from repro.spec import (
     Claim,
     Equivalence,
@@ -142,22 +142,20 @@ def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
 def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[float, float]]:
     """Return a contrast's value for each seed (S,), and the variance its units leave with its degrees of freedom."""
     values_S = np.zeros(len(evidence.seeds))
-    groups: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}  # by strata: what shares its units is drawn together
-    alike = True
+    drawn: dict[tuple[str, int, int], np.ndarray] = {}  # what a dataset's units add to the contrast (S, Q)
     for (system, metric), weight in contrast.weights.items():
         found = [units(record, metric) for record in evidence.of_system(system)]
         values_S += weight * np.array([stratified_mean(values, strata) for values, strata in found])
+        if metric.startswith(PER_STEP):
+            continue
         strata = found[0][1]
-        alike &= all(other is strata or np.array_equal(other, strata) for _, other in found)
-        if alike and not metric.startswith(PER_STEP):
-            values_SQ = weight * np.stack([values for values, _ in found])
-            former = groups.get(strata.tobytes())
-            groups[strata.tobytes()] = (values_SQ if former is None else former[0] + values_SQ, strata)
-    names = [name for _, strata in groups.values() for name in np.unique(strata)]
-    if not alike or len(set(names)) < len(names):  # the same dataset in two groups: neither together nor apart
-        return values_S, (0.0, np.inf)
-    parts = [shared_variance(values_SQ, strata) for values_SQ, strata in groups.values()]
-    return values_S, (sum(variance for variance, _ in parts), satterthwaite(part for part in parts if part[0]))
+        if not all(other is strata or np.array_equal(other, strata) for _, other in found):
+            return values_S, (0.0, np.inf)  # seeds that draw units of their own, as they draw all else
+        by_stratum = parts_of(np.stack([values for values, _ in found]), strata)
+        for stratum, values_SQ in by_stratum.items():
+            place = (system.suite, stratum, values_SQ.shape[1])
+            drawn[place] = drawn.get(place, 0.0) + weight / len(by_stratum) * values_SQ
+    return values_S, shared_variance(drawn.values())
 
 
 def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None:

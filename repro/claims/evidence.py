@@ -1,8 +1,9 @@
 """Which records judge a claim: those of the seeds that were not looked at while it was worded, where they are there.
 
 Published records are whole or not there: every seed that a claim's runs ask for must have its records, else it is NOT
-RUN. A claim that was restated after some seeds had been looked at needs the other seeds instead: with two or more of
-them it is judged on these alone; before that on all there are, and marked post hoc.
+RUN. A claim that was restated after some seeds had been looked at needs the other seeds instead: where two or more of
+them are asked for, it is judged on these alone, on all of them; before the first is there on those that had been looked
+at, and marked post hoc.
 """
 
 from __future__ import annotations
@@ -82,11 +83,16 @@ def seen_at(claim: Claim, scale: str) -> tuple[int, ...]:
     return claim.seen_seeds if scale == SEEN_SCALE else ()
 
 
+def looks_at(claim: Claim, scale: str) -> int:
+    """Return how often a claim has been judged at a scale while seeds were added."""
+    return claim.num_looks if scale == SEEN_SCALE else 1
+
+
 def _judging_seeds(seen_seeds: Sequence[int], shared: Sequence[int], complete: Sequence[int]) -> tuple[list[int], bool]:
     """Return the seeds that judge, none where records are missing, and whether the claim was worded after them."""
-    fresh = [seed for seed in complete if seed not in seen_seeds]
-    if seen_seeds and len(fresh) >= FEWEST_FRESH_SEEDS:
-        return fresh, False
+    fresh = [seed for seed in shared if seed not in seen_seeds]
+    if seen_seeds and len(fresh) >= FEWEST_FRESH_SEEDS and set(fresh) & set(complete):
+        return (fresh if set(fresh) <= set(complete) else []), False
     seen = [seed for seed in shared if seed in seen_seeds]
     needed = seen or shared
     return (list(complete), bool(seen)) if set(needed) <= set(complete) else ([], False)

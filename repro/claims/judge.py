@@ -3,9 +3,9 @@
 A claim is measured as one or more estimates (`contrasts`, `correlation`, `varies`), each a number with its error over
 seeds and queries. Its kind says which verdicts there are and with what p-value: HOLDS when every estimate is beyond the
 bar, DIFFERS when one is beyond it on the other side, NO EFFECT when all are within ±δ (an equivalence claim HOLDS
-then), UNDECIDED when none is clear. The claims of one artefact share an error of 5 % by Holm's procedure; intervals are
-at 95 %, corrected by Bonferroni for the artefact's number of claims. Where Holm decides and that interval still reaches
-the bar, the interval ends at the bar (Guilbaud 2008, Biometrical Journal 50, 678-692).
+then), UNDECIDED when none is clear. The claims of one artefact that an experiment states share an error of 5 % by
+Holm's procedure; intervals are at 95 %, corrected by Bonferroni for their number. Where Holm decides and that interval
+still reaches the bar, the interval ends at the bar (Guilbaud 2008, Biometrical Journal 50, 678-692).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
-from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
-from repro.claims.needs import Need, need_of, seeds_for_interaction
+from repro.claims.evidence import Evidence, MissingRunsError, evidence_for, looks_at
+from repro.claims.needs import need_of, need_of_leads
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
-from repro.claims.varies import Interaction, best_differs, interaction_test, query_noise_of, table_of
+from repro.claims.varies import Leads, leads_of
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Unit, Value, Varies
 from repro.spec.scales import scale_named
@@ -71,7 +71,7 @@ class Measured:
     p_values: Mapping[str, float]  # of each verdict, two-sided
     evidence: Evidence
     note: str = ""
-    interaction: Interaction | None = None  # of a claim that something varies
+    leads: Leads | None = None  # of a claim that something varies
 
     def verdict(self, level: float) -> str:
         """Return the verdict at a level: NO EFFECT before the others, since a difference below δ is none."""
@@ -79,6 +79,17 @@ class Measured:
             if self.p_values.get(name, 1.0) <= level:
                 return name
         return "UNDECIDED"
+
+    def after(self, claim: Claim, num_looks: int) -> Measured:
+        """Return it with the p-values that seeds give which had been looked at, or were added after a look."""
+        if self.evidence.is_post_hoc and claim.is_chosen:
+            found = dict.fromkeys(self.p_values, 1.0)
+            return replace(self, p_values=found, note="chosen on these seeds: it waits for fresh ones")
+        found = {name: min(1.0, num_looks * value) for name, value in self.p_values.items()}
+        looks = f"look {num_looks}, as seeds were added" if num_looks > 1 else ""
+        if self.evidence.is_post_hoc and claim.has_new_delta:
+            found, looks = found | {"NO EFFECT": 1.0}, "its δ waits for fresh seeds"
+        return replace(self, p_values=found, note="; ".join(word for word in (self.note, looks) if word))
 
 
 def judge_all(
@@ -102,12 +113,13 @@ def judge_all(
         if reason:
             decided[claim.id] = Judgement(claim, "WRONG SCALE", scale, note=reason)
         elif isinstance(claim, Identity):
-            holds, found = claim.holds()
-            decided[claim.id] = Judgement(claim, "HOLDS" if holds else "DIFFERS", scale, note=found)
+            holds, words = claim.holds()
+            decided[claim.id] = Judgement(claim, "HOLDS" if holds else "DIFFERS", scale, note=words)
         else:
             try:
                 evidence = evidence_for(claim, wanted, by_run)
-                measured.setdefault(family_of_claims(claim.id), {})[claim.id] = measure(claim, evidence, pool or Pool())
+                found = measure(claim, evidence, pool or Pool()).after(claim, looks_at(claim, scale))
+                measured.setdefault(family_of_claims(claim.id), {})[claim.id] = found
             except MissingRunsError as missing:
                 decided[claim.id] = Judgement(claim, "NOT RUN", scale, note=str(missing))
             except AbsentDatasetError as absent:
@@ -117,7 +129,7 @@ def judge_all(
         for claim in (claim for claim in claims if claim.id in family):
             measures = family[claim.id]
             verdict = measures.verdict(levels[claim.id])
-            told = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family)), measures)
+            told = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family) / looks_at(claim, scale)), measures)
             decided[claim.id] = _needing(told, measures) if verdict == "UNDECIDED" else told
     return [decided[claim.id] for claim in claims]
 
@@ -143,10 +155,7 @@ def _wrong_scale(claim: Claim, scale: str) -> str:
 def measure(claim: Claim, evidence: Evidence, pool: Pool) -> Measured:
     """Return the estimates of a claim and the p-value of each verdict it may have."""
     estimates = tuple(estimate(contrast, evidence, pool) for contrast in contrasts_of(claim, evidence))
-    found = p_values(claim, estimates)
-    if claim.has_new_delta and evidence.is_post_hoc:
-        return Measured(estimates, found | {"NO EFFECT": 1.0}, evidence, "its δ waits for fresh seeds")
-    return Measured(estimates, found, evidence)
+    return Measured(estimates, p_values(claim, estimates), evidence)
 
 
 @measure.register
@@ -157,12 +166,8 @@ def _(claim: Correlation, evidence: Evidence, pool: Pool) -> Measured:
 
 @measure.register
 def _(claim: Varies, evidence: Evidence, pool: Pool) -> Measured:
-    scores = table_of(claim, evidence)
-    tested = interaction_test(scores, query_noise_of(claim, evidence))
-    found = (Estimate(tested.size, float("nan"), 0, claim.unit, len(evidence.seeds)),)
-    if best_differs(scores):
-        return Measured(found, {"HOLDS": tested.p_value}, evidence, tested.words, tested)
-    return Measured(found, {"HOLDS": 1.0}, evidence, f"{tested.words}, but one setting is best on every dataset")
+    leads = leads_of(claim, evidence, pool)
+    return Measured((leads.weaker.found,), {"HOLDS": leads.p_value}, evidence, leads.words, leads)
 
 
 @singledispatch
@@ -215,12 +220,10 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
     if len(found.estimates) > 1:
         weakest = max(found.estimates, key=lambda one: _p_of_holding(claim, one))
     assert judged.level is not None
-    low, high = interval_of(weakest, judged.level, len(found.estimates) if isinstance(claim, Directed) else 1)
-    if isinstance(claim, Directed) and low is not None and high is not None:
-        bar = claim.sign * claim.margin
-        is_above = (judged.verdict == "HOLDS") == (claim.sign > 0)
-        if judged.verdict in ("HOLDS", "DIFFERS"):
-            low, high = (max(low, bar), high) if is_above else (low, min(high, bar))
+    level = judged.level if found.leads is None else found.leads.level_of_one(judged.level)
+    low, high = interval_of(weakest, level, len(found.estimates), is_directed=isinstance(claim, Directed))
+    if low is not None and high is not None and judged.verdict in ("HOLDS", "DIFFERS"):
+        low, high = _up_to_the_bar(claim, judged.verdict, low, high)
     few = [f"weakest of {len(found.estimates)} comparisons"] if len(found.estimates) > 1 else []
     said = ["post hoc"] * found.evidence.is_post_hoc + few + [found.note, weakest.note]
     return replace(
@@ -238,12 +241,25 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
     )
 
 
+def _up_to_the_bar(claim: Claim, verdict: str, low: float, high: float) -> tuple[float, float]:
+    """Return an interval that ends at the bar where it would go past what the verdict says."""
+    if isinstance(claim, Directed):
+        bar = claim.sign * claim.margin
+        is_above = (verdict == "HOLDS") == (claim.sign > 0)
+        return (max(low, bar), high) if is_above else (low, min(high, bar))
+    if isinstance(claim, Equivalence | Value) and verdict == "HOLDS":
+        return max(low, -tolerance(claim)), min(high, tolerance(claim))
+    return low, high
+
+
 def _needing(judged: Judgement, found: Measured) -> Judgement:
     """Return an undecided judgement with what would decide it; seeds that were looked at do not count."""
     assert judged.estimate is not None and judged.level is not None, "only a measured claim is undecided"
-    need = need_of(judged.claim, judged.estimate, judged.level)
-    if found.interaction is not None:
-        need = Need(seeds_for_interaction(found.interaction, judged.level))
+    leads = found.leads
+    if leads is None:
+        need = need_of(judged.claim, found.estimates, judged.estimate, judged.level)
+    else:
+        need = need_of_leads([leads.weaker.found, leads.stronger.found], leads.level_of_one(judged.level))
     seconds = None
     if need.num_seeds is not None:
         more = need.num_seeds - (0 if judged.is_post_hoc else judged.estimate.num_seeds)
@@ -257,14 +273,18 @@ def _needing(judged: Judgement, found: Measured) -> Judgement:
     )
 
 
-def interval_of(weakest: Estimate, level: float, num_comparisons: int) -> tuple[float | None, float | None]:
+def interval_of(
+    weakest: Estimate, level: float, num_comparisons: int, *, is_directed: bool = True
+) -> tuple[float | None, float | None]:
     """Return the interval of the weakest of several comparisons, which a claim of all of them is about.
 
-    It was chosen for being low, so its upper end is corrected for their number, as DIFFERS is; its lower end need not
-    be, as HOLDS need not (Berger & Hsu 1996, Statistical Science 11, 283-319).
+    Where a claim has one side, it was chosen for being low: its upper end is corrected for their number, as DIFFERS is,
+    and its lower end need not be, as HOLDS need not (Berger & Hsu 1996, Statistical Science 11, 283-319). Where a claim
+    has two, it was chosen for being far off, and both ends are corrected.
     """
-    low, _ = weakest.interval(level) or (None, None)
-    _, high = weakest.interval(level / num_comparisons) or (None, None)
+    low, high = weakest.interval(level / num_comparisons) or (None, None)
+    if is_directed:
+        low, _ = weakest.interval(level) or (None, None)
     return low, high
 
 

@@ -22,11 +22,12 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     A metric `{suite}/NAME/ndcg_at_10` is a mean over datasets of means over queries; NAME is "mean", a family or a
     dataset. Any other metric is kept as an array under its own path, or is one number, as other measures of a suite
     are, whose queries are not kept one by one. "log2 NAME" is the logarithm of one number: a difference of two is a
-    ratio. ValueError names the metric that is not there, AbsentDatasetError the dataset.
+    ratio; where the values behind that number are kept, they are those of its logarithm to first order. ValueError
+    names the metric that is not there, AbsentDatasetError the dataset.
     """
     path = pattern.replace("{suite}", record.run.suite)
     if path.startswith(LOG2) and path.removeprefix(LOG2) in record.metrics:
-        return np.log2([record.metrics[path.removeprefix(LOG2)]]), np.zeros(1, np.int64)
+        return _log2_units(record, path.removeprefix(LOG2))
     if path in record.arrays:
         values = record.arrays[path].astype(np.float64)
         return values, np.zeros(len(values), np.int64)
@@ -42,6 +43,15 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     return record.arrays[suite][inside].astype(np.float64), strata
 
 
+def _log2_units(record: Record, path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return units whose mean is the log2 of a number: what each moves it by, to first order (the delta method)."""
+    mean = record.metrics[path]
+    if path not in record.arrays:
+        return np.log2([mean]), np.zeros(1, np.int64)
+    values = record.arrays[path].astype(np.float64)
+    return np.log2(mean) + (values - values.mean()) / (mean * np.log(2)), np.zeros(len(values), np.int64)
+
+
 @lru_cache(maxsize=256)  # thousands of records share a suite
 def _strata(datasets: tuple[tuple[str, str, int], ...], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return which units (bool, of all) are of a dataset, a family or "mean", and the dataset of each of these."""
@@ -55,17 +65,17 @@ def _strata(datasets: tuple[tuple[str, str, int], ...], name: str) -> tuple[np.n
 
 def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
     """Return the mean over strata of the mean over their units."""
-    parts = parts_of(values_Q, strata_Q)
+    parts = parts_of(values_Q, strata_Q).values()
     return float(np.mean([np.add.reduce(part) / len(part) for part in parts]))  # .mean() spends most on its checks
 
 
-def parts_of(values_Q: np.ndarray, strata_Q: np.ndarray) -> list[np.ndarray]:
-    """Return the values of each stratum, in the order of the strata."""
+def parts_of(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the values (…, Q) of each stratum, by its number, in the order of the strata."""
     steps = np.diff(strata_Q)
     if (steps < 0).any():
-        return [values_Q[strata_Q == stratum] for stratum in np.unique(strata_Q)]
-    ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(values_Q)]
-    return [values_Q[start:end] for start, end in pairwise(ends)]
+        return {int(stratum): values[..., strata_Q == stratum] for stratum in np.unique(strata_Q)}
+    ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(strata_Q)]
+    return {int(strata_Q[start]): values[..., start:end] for start, end in pairwise(ends)}
 
 
 def value_of(record: Record, pattern: str) -> float:

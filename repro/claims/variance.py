@@ -128,19 +128,18 @@ def inverse_trigamma(value: float) -> float:
     return x
 
 
-def shared_variance(values_SQ: np.ndarray, strata_Q: np.ndarray) -> tuple[float, float]:
-    """Return the variance that a mean has from its units alone, and the degrees of freedom it is known with.
+def shared_variance(strata: Iterable[np.ndarray]) -> tuple[float, float]:
+    """Return the variance that a sum of means of units (S, Q), one a stratum, has from its units alone, and its df.
 
     It is what is common to all seeds, and no seed averages out. Of every stratum: the variance between units of their
-    mean over seeds, less what seeds leave in it, over the number of units; of the mean over strata: the sum over their
-    squared number. Source: expected mean squares of a two-way layout, Searle, Casella & McCulloch (1992), Variance
-    components, chapter 4. Degrees of freedom are those of the sum of these mean squares (`satterthwaite`): a stratum
-    of few units, or one where seeds leave much, is known less well than as many units of one stratum would be.
+    mean over seeds, less what seeds leave in it, over the number of units. A unit that several metrics of a comparison
+    count, as the mean over datasets and that of one family do, has been added up before. Source: expected mean squares
+    of a two-way layout, Searle, Casella & McCulloch (1992), Variance components, chapter 4. Degrees of freedom are
+    those of the sum of these mean squares (`satterthwaite`): a stratum of few units, or one where seeds leave much, is
+    known less well than as many units of one stratum would be.
     """
-    strata = np.unique(strata_Q)
-    parts = [_units_of_stratum(values_SQ[:, strata_Q == stratum]) for stratum in strata]
-    known = [(variance, df) for variance, df in parts if variance > 0]
-    return sum(variance for variance, _ in known) / len(strata) ** 2, satterthwaite(known)
+    known = [(variance, df) for variance, df in map(_units_of_stratum, strata) if variance > 0]
+    return sum(variance for variance, _ in known), satterthwaite(known)
 
 
 def _units_of_stratum(values_SQ: np.ndarray) -> tuple[float, float]:

@@ -21,6 +21,8 @@ class Said(TypedDict):
     seen_seeds: NotRequired[tuple[int, ...]]
     scales: NotRequired[tuple[str, ...]]
     has_new_delta: NotRequired[bool]
+    is_chosen: NotRequired[bool]
+    num_looks: NotRequired[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,10 @@ class Claim:
     seen_seeds: tuple[int, ...] = ()  # seeds whose records at desk had been looked at then: there they do not judge it
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
     has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
+    is_chosen: bool = False  # what is compared was picked for how it looked on the seen seeds: these say nothing at all
+    num_looks: int = (
+        1  # how often it was judged while seeds were added to those it had; each look takes its share of 5 %
+    )
 
     def __post_init__(self) -> None:
         """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""
