@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import bm25s
 import ir_measures
@@ -26,7 +26,7 @@ from repro.data.beir import Retrieval
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import check_regular, short
 
-Matrix = np.ndarray | csr_array
+Matrix: TypeAlias = np.ndarray | csr_array
 Run = dict[str, dict[str, float]]
 Judgements = Mapping[str, Mapping[str, int]]
 
