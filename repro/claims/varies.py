@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 
 from repro.claims.contrasts import Contrast, estimate
 from repro.claims.estimate import Estimate
@@ -69,7 +69,7 @@ def leads_of(claim: Varies, evidence: Evidence, pool: Pool) -> Leads:
     datasets = list(by_part(evidence.of_system(evidence.systems[claim.over][0]), claim.over.metric, claim.by))
     if len(by_setting) < 2 or len(datasets) < 2:
         raise MissingRunsError(f"{len(by_setting)} values of {claim.axis} on {len(datasets)} datasets; two can differ")
-    leads = [_lead(claim, name, setting, by_setting, evidence, pool) for name in datasets for setting in by_setting]
+    leads = [lead for name in datasets for lead in _leads_on(name, claim.over.metric, by_setting, evidence, pool)]
     weaker, stronger = min(_by_two(leads), key=lambda pair: (pair[0].p_value, pair[1].p_value))
     return Leads(weaker, stronger, len(datasets) * (len(by_setting) - 1))
 
@@ -83,15 +83,16 @@ def _by_two(leads: Sequence[Lead]) -> list[tuple[Lead, Lead]]:
     ]
 
 
-def _lead(
-    claim: Varies, dataset: str, setting: float, by_setting: dict[float, list[Run]], evidence: Evidence, pool: Pool
-) -> Lead:
-    metric = claim.over.metric.replace("*", dataset)
-    own = {(run, metric): 1 / len(by_setting[setting]) for run in by_setting[setting]}
-    leads = []
-    for other, runs in by_setting.items():
-        if other != setting:
-            taken = {(run, metric): -1 / len(runs) for run in runs}
-            found = estimate(Contrast(own | taken, unit_of(metric)), evidence, pool)
-            leads.append(Lead(dataset, setting, other, found))
-    return max(leads, key=lambda lead: lead.p_value)
+def _leads_on(
+    dataset: str, metric: str, by_setting: dict[float, list[Run]], evidence: Evidence, pool: Pool
+) -> list[Lead]:
+    """Return each setting's least certain lead on one dataset."""
+    path = metric.replace("*", dataset)
+    cells = {setting: {(run, path): 1 / len(runs) for run in runs} for setting, runs in by_setting.items()}
+    over: dict[float, list[Lead]] = {setting: [] for setting in by_setting}
+    for one, other in combinations(by_setting, 2):
+        taken = {cell: -weight for cell, weight in cells[other].items()}
+        found = estimate(Contrast(cells[one] | taken, unit_of(path)), evidence, pool)
+        over[one].append(Lead(dataset, one, other, found))
+        over[other].append(Lead(dataset, other, one, found.mirrored()))
+    return [max(leads, key=lambda lead: lead.p_value) for leads in over.values()]
