@@ -114,7 +114,7 @@ SMALL: dict[str, Any] = {
     "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
     "sampler": "random",
     "mixing_alpha": None,  # a companion's (GTE §3.4)
-    "batch_size": 512,  # §5.1: best of 256 … 4096
+    "batch_size": 512,  # Table 1; §5 has 256 … 4096
     "cluster_size": None,
     "packing": "greedy",  # appendix "TSP Packing": "for our main model"
     "surrogate": "sentence-transformers/gtr-t5-base",  # §5: GTR embeds pairs for clustering
