@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH
-from experiments.fresh import LOOKED_AGAIN, STATED
+from experiments.fresh import STATED
 from repro.spec import ByScale, Claim, Column, Experiment, Row, Run, Table, base, by_scale, pick, term
 
 SCALES = ("smoke", "desk", "lab")
@@ -30,7 +30,8 @@ DESIGNS: tuple[tuple[str, dict[str, Any]], ...] = (
 FREQUENCY = ("with word frequencies (ours)", {"pooling": "frequency"})
 
 
-SEEDS = {"smoke": (0,), "desk": (0, 1, 2), "lab": (1, 2, 3)}
+SEEDS = {"smoke": (0,), "desk": (0,), "lab": (1,)}
+"""With one, E.i has no spread to be judged by: `plan --power` says what three would take."""
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -79,7 +80,7 @@ CLAIMS = (
         source="our question: the paper's central claim (§1, §4.2) at our scale",
         because="half a point, what a reader would call an effect",
         scales=("desk", "lab"),
-        **STATED | LOOKED_AGAIN,
+        **STATED,
     ),
 )
 
