@@ -30,6 +30,7 @@ TABLES = {
     "context_headroom_table": ("context_headroom_table", DESK, "RESULTS.md"),
     "context_emergence_table": ("context_emergence_table", DESK, "RESULTS.md"),
     "context_emergence_table_lab": ("context_emergence_table", LAB, "RESULTS.md"),
+    "batches_of_views": ("batches_of_views", LAB, "RESULTS.md"),
     "context_designs": ("context_designs", DESK, "RESULTS.md"),
 }
 """Of each block that shows a table whole: which table, at which scale, on which page."""

@@ -1,0 +1,61 @@
+"""Why contextual batches lose on several views of a text, on validation domains; not in the paper."""
+
+from typing import Any
+
+from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, NEITHER
+from repro.spec import Column, Experiment, Row, Run, Table, base, by_scale, pick
+
+SCALES = ("smoke", "desk", "lab")
+SEEDS = {"smoke": (0,), "desk": (0,), "lab": (1,)}
+SUITES = {"smoke": "planted-validation", "desk": "desk-validation", "lab": "desk-validation"}
+TEXTS: dict[str, dict[str, str]] = {
+    "documents": {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"},
+    "views": {"smoke": "planted-tiny", "desk": "lab", "lab": "lab"},
+}
+"""The same text: each document once, or its views too (`repro/data/mined/views.py`), all pairs of either."""
+ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("documents", "one source a batch", NEITHER),
+    ("documents", "clusters, filter", BATCHES),
+    ("views", "one source a batch", NEITHER),
+    ("views", "one source a batch, filter", NEITHER | {"filter": "surrogate"}),
+    ("views", "clusters, filter", BATCHES),
+    ("views", "clusters, no filter", BATCHES | {"filter": "none"}),
+)
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Biencoders on both texts, on batches of a source and of clusters, with the filter and without."""
+    at = scale if scale in SCALES else "lab"
+    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[at], "suite": SUITES[at], "num_pairs": None}
+    found = (
+        base(at, **kind | sizes | clusters(kind, at), corpus=TEXTS[text][at], seed=seed)
+        for text, _, kind in ROWS
+        for seed in SEEDS[at]
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def clusters(kind: dict[str, Any], scale: str) -> dict[str, int]:
+    """Return the size of clusters, of batches that have them."""
+    return {"cluster_size": CLUSTER[scale]} if kind["sampler"] == "cluster" else {}
+
+
+TABLE = Table(
+    name="batches_of_views",
+    caption=(
+        "Biencoders trained on each document once and on all views of it, by batches: training accuracy, the share of "
+        "negatives that the filter masks, batch difficulty (mean cosine under the surrogate), and NDCG@10 on "
+        "validation domains of the training sources. One seed."
+    ),
+    columns=(
+        Column(label="train acc.", value="train/accuracy", factor=100),
+        Column(label="masked %", value="train/masked_fraction", factor=100),
+        Column(label="difficulty", value="train/difficulty", decimals=2),
+        Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
+    ),
+    rows=tuple(
+        Row(label=f"{text}, {words}", of=pick(**kind, corpus=by_scale(TEXTS[text]))) for text, words, kind in ROWS
+    ),
+)
+
+EXPERIMENT = Experiment(number=45, title="Contextual batches on views of a text", runs=runs, shows=(TABLE,))
