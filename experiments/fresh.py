@@ -47,8 +47,8 @@ NEIGHBOURS = (*MEASURED, 6, 7)
 TASKS = (3,)
 """Table 2: one more of Table 1's contextual models, which `plan --power` found enough for T2.b."""
 SCORED = (8, 9, 10, 11)
-"""Figures 7, 15 and 16: contextual models that Table 1 has not: two more than F16.c was said to need, for figure 7's sake,
-whose scores have no published spread."""
+"""Figures 7, 15 and 16: contextual models that Table 1 has not; two more than F16.c was said to need, since nothing is
+published of how figure 7's scores spread."""
 UNFILTERED: tuple[int, ...] = ()
 """Biencoders without the filter in the grid of figure 3. F3.b is said to need (3, 4, 5, 6)."""
 DEPTHS: tuple[int, ...] = ()
