@@ -11,7 +11,7 @@ from repro.report.artefacts import judgements
 from repro.report.needed import needed_words
 from repro.report.tables import INTERVAL_WORDS
 from repro.report.view import format_signed
-from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend
+from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend, Varies
 from repro.spec.registry import experiments, suggestion
 
 WORDS = {
@@ -56,13 +56,15 @@ def _compared(judged: Judgement) -> list[str]:
     names += [""] * (len(judged.estimates) - len(names))
     lines = [f"  {INTERVAL_WORDS}"]
     for number, (name, one) in enumerate(zip(names, judged.estimates, strict=False), 1):
-        lines.append(f"  compared {number}  {name}: {_estimate_words(one, judged.level)}".replace(": :", ":"))
+        interval = one.interval(judged.level)
+        if isinstance(judged.claim, Varies) and judged.low is not None and judged.high is not None:
+            interval = judged.low, judged.high  # of one lead of many: wider than an interval of the level alone
+        lines.append(f"  compared {number}  {name}: {_estimate_words(one, interval)}".replace(": :", ":"))
     return lines
 
 
-def _estimate_words(one: Estimate, level: float) -> str:
+def _estimate_words(one: Estimate, interval: tuple[float, float] | None) -> str:
     factor, decimals = one.unit.factor, one.unit.decimals
-    interval = one.interval(level)
     effect = format_signed(one.effect * factor, decimals)
     if interval is None:
         return f"{effect} {one.unit.name}, no interval"
@@ -79,6 +81,8 @@ def comparisons_of(claim: Claim) -> list[str]:
     if isinstance(claim, Trend):
         within = f", at each {claim.within}" if claim.within else ""
         return [f"{_metric(claim.over)} with each doubling of {claim.axis}{within}"]
+    if isinstance(claim, Varies):
+        return [f"{_metric(claim.over)}: the less certain of two leads, over all other values of {claim.axis}"]
     return []
 
 
