@@ -65,17 +65,17 @@ def search(
     """
     _check_vectors("queries", query_vectors_QH, query_ids)
     _check_vectors("documents", document_vectors_DH, document_ids)
+    queries_QH, documents_DH = _float32(query_vectors_QH), _float32(document_vectors_DH)
+    if candidates is not None:
+        assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
+        return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
     order = np.argsort(np.asarray(document_ids, dtype=object), kind="stable")
     ids = [document_ids[place] for place in order]
-    queries_QH, sorted_DH = _float32(query_vectors_QH), _float32(document_vectors_DH)[order]
-    if candidates is not None:
-        assert isinstance(queries_QH, np.ndarray) and isinstance(sorted_DH, np.ndarray), "sparse vectors rerank nothing"
-        return _rerank(queries_QH, sorted_DH, query_ids, ids, candidates, k)
     run: Run = {}
     for start in range(0, len(query_ids), QUERIES_PER_BLOCK):
-        scores_QD = _dense(queries_QH[start : start + QUERIES_PER_BLOCK] @ sorted_DH.T)
+        scores_QD = _dense(queries_QH[start : start + QUERIES_PER_BLOCK] @ documents_DH.T)
         for query_id, scores_D in zip(query_ids[start : start + QUERIES_PER_BLOCK], scores_QD, strict=True):
-            run[query_id] = _top(scores_D, ids, k)
+            run[query_id] = _top(scores_D[order], ids, k)  # scores are sorted, not vectors: those of millions are large
     return run
 
 
