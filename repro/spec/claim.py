@@ -11,6 +11,9 @@ from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
 
 
+Pair = tuple[Term, Term]
+
+
 class Said(TypedDict):
     """What every claim says beside its comparison; see `Claim`."""
 
@@ -86,7 +89,7 @@ class Claim:
         id: str,
         says: str,
         *,
-        pairs: Iterable[tuple[Term, Term]],
+        pairs: Iterable[Pair],
         margin: float = 0.0,
         delta: float | None = None,
         **said: Unpack[Said],
@@ -99,13 +102,7 @@ class Claim:
 
     @staticmethod
     def interaction(
-        id: str,
-        says: str,
-        *,
-        of: tuple[Term, Term],
-        above: tuple[Term, Term],
-        delta: float | None = None,
-        **said: Unpack[Said],
+        id: str, says: str, *, of: Pair, above: Pair, delta: float | None = None, **said: Unpack[Said]
     ) -> Interaction:
         """Claim that the first term of `of` gains more on its second than the first of `above` gains on its own."""
         return Interaction(id=id, says=says, of=of, above=above, delta=delta, **said)
@@ -148,10 +145,9 @@ class Claim:
     ) -> Correlation:
         """Claim that Pearson's r of two metrics, times sign, is above margin; see `repro.claims.correlation`.
 
-        `points="runs"`: a point is a configuration that both terms pick, the mean over its seeds.
-        `points="datasets"`: a point is a dataset and a system, metrics have `*` for the dataset, `minus` is taken from
-        `y`, and r is the mean over systems; `blocks="family"` counts a family of datasets as one. With `within`, r is
-        the mean over the values of that field.
+        A point is of "runs" a configuration that both terms pick, the mean over its seeds; of "datasets" a dataset and
+        a system, metrics have `*` for the dataset, `minus` is taken from `y`, r is the mean over systems, and
+        `blocks="family"` counts a family as one. With `within`, r is the mean over the values of that field.
         """
         check_fields([within] if within else [], f"claim {id}")
         check_choice(f"claim {id}", "points", points, POINTS)
@@ -160,15 +156,13 @@ class Claim:
         return Correlation(id=id, says=says, x=x, y=y, minus=minus, sign=sign, margin=margin, **where, **said)
 
     @staticmethod
-    def equivalence(
-        id: str, says: str, *, pairs: Iterable[tuple[Term, Term]], delta: float, **said: Unpack[Said]
-    ) -> Equivalence:
+    def equivalence(id: str, says: str, *, pairs: Iterable[Pair], delta: float, **said: Unpack[Said]) -> Equivalence:
         """Claim that in every pair the two terms are within `delta` of each other: here equivalence is what HOLDS."""
         return Equivalence(id=id, says=says, pairs=tuple(pairs), delta=delta, **said)
 
     @staticmethod
     def varies(id: str, says: str, *, over: Term, axis: str, by: str = "name", **said: Unpack[Said]) -> Varies:
-        """Claim that the best value of `axis` differs by dataset (`by="family"`: by family); `over` has `*` for it."""
+        """Claim that the best value of `axis` differs by dataset (by="family": by family); `over` has `*` for it."""
         check_fields([axis], f"claim {id}")
         check_choice(f"claim {id}", "by", by, PARTS)
         if "*" not in over.metric:
@@ -216,10 +210,10 @@ class Directed(Claim):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order(Directed):
-    """In every pair the first term is above the second."""
+class Paired(Claim):
+    """A claim of pairs of terms; the base of orders and equivalences."""
 
-    pairs: tuple[tuple[Term, Term], ...]
+    pairs: tuple[Pair, ...]
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -228,11 +222,16 @@ class Order(Directed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Order(Directed, Paired):
+    """In every pair the first term is above the second."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interaction(Directed):
     """One difference is above another."""
 
-    of: tuple[Term, Term]
-    above: tuple[Term, Term]
+    of: Pair
+    above: Pair
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -288,16 +287,10 @@ class Correlation(Directed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Equivalence(Claim):
+class Equivalence(Paired):
     """In every pair the two terms are within `delta` of each other."""
 
-    pairs: tuple[tuple[Term, Term], ...]
     delta: float
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Both terms of every pair."""
-        return tuple(term for pair in self.pairs for term in pair)
 
     @property
     def bar(self) -> str:
