@@ -10,7 +10,6 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
 
-
 Pair = tuple[Term, Term]
 
 
