@@ -30,7 +30,7 @@ HEAD_SHIFT = 3.0
 """In standard deviations of a pooled state, and more: what falls below is cut by the head's nonlinearity."""
 HEADS = ("random", "identity", "both-identity")
 PREFIXES = {"nomic": {r"^bert\.": ""}}
-"""What names of weights begin with in a backbone's files and not in its class: nomic-bert-2048 was saved with its head."""
+"""What names in a backbone's files begin with and those of its class do not: nomic-bert-2048 was saved with a head."""
 KEPT_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),

@@ -108,6 +108,10 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     provenance |= {"switches": list(words)} if (words := settings.switches.words) else {}
     if inputs.first_phase is not None:
         provenance["first_phase"] = training_id(inputs.first_phase.run)
+    if (
+        rank() > 0
+    ):  # the log is rank 0's: on a network disk its last lines are not there yet, and nobody here wants them
+        return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
 
 
