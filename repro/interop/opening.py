@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.beir import Suite, SuiteDataset, check_groups, load_suite
+from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
 from repro.evaluate.suites import Encoder
 from repro.interop.official.folder import is_official, load_official
 from repro.model.biencoder import Biencoder
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 RUN_ID = re.compile(r"[0-9a-f]{6,12}")
 GIVEN = "given"
-NO_LETTERS_OF_A_NAME, LONGEST_NAME = re.compile(r"[^A-Za-z0-9._@+-]+"), 100
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,9 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             return load_suite(folder)
-        datasets = tuple(_given_datasets(folder.resolve()))
+        datasets = tuple(_given_datasets(folder))
         check_groups([(one.name, one.family) for one in datasets], str(folder))
-        return Suite(_legal(folder.resolve().name), datasets)
+        return Suite(legal_name(folder.resolve().name), datasets)
     from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 
     asked = base("smoke", suite=source)
@@ -98,19 +97,9 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
 
 
 def _given_datasets(folder: Path) -> list[SuiteDataset]:
-    found = [folder] if (folder / "corpus.jsonl").is_file() else [p.parent for p in folder.glob("*/corpus.jsonl")]
-    if not found:
+    if not (named := beir_folders(folder)):
         raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
-    named = [(_legal(path.name), path) for path in sorted(found)]
-    if len(dict(named)) < len(named):
-        names = sorted(name for name, _ in named)
-        raise ValueError(f"{folder}: two of its folders would have one name, among {names}: rename one")
     return [SuiteDataset(name, GIVEN, path) for name, path in named]
-
-
-def _legal(name: str) -> str:
-    """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
-    return NO_LETTERS_OF_A_NAME.sub("-", name)[:LONGEST_NAME].strip("-.") or GIVEN
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
+from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
+from repro.data.suites import SuiteRules
 from repro.inputs.corpora import corpus_stage
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import scale_named
 
+LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "repeated_pair": "pairs that were there already, left out",
@@ -26,6 +29,8 @@ SENTENCES = {
     "query_is_document": "pairs whose query is the document",
     "long_documents": "documents of more than 256 words",
     "with_negatives": "pairs with negatives",
+    "evaluated_negatives": "negatives with a text of the given evaluation set, taken out",
+    "more_positives": "further positives, not used: of several the first is",
 }
 
 
@@ -51,9 +56,14 @@ class Planned:
         ]
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
-        kind = "given" if (self.corpus.folder / "evaluation").is_dir() else "held out"
-        asked = sum(one["num_queries"] for one in suite.values())
-        lines.append(f"evaluated on {asked} queries over {len(suite)} {kind} collections: {', '.join(suite)}")
+        is_given = (self.corpus.folder / "evaluation").is_dir()
+        asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
+        kind = "given" if is_given else "held out"
+        lines.append(
+            f"evaluated on {asked} queries and {searched} documents in {len(suite)} {kind} collections: "
+            f"{', '.join(suite)}"
+        )
+        lines += [] if is_given else [held_out_line(searched, found.num_kept, self.corpus.held_out_domains)]
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
@@ -69,6 +79,19 @@ class Planned:
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
+
+
+def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str]) -> str:
+    """Return how much was held out, and why where it is less than the tenth that is meant."""
+    line = f"  held out: {num_documents} documents of {num_pairs} pairs ({num_documents / num_pairs:.1%})"
+    if domains:
+        return f"{line}, the whole of {', '.join(domains)}, up to {SuiteRules().max_documents} documents each"
+    if num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
+        return line
+    return (
+        f"{line}; less than a tenth: of the {MOST_DOMAINS} largest domains, those of at least {LEAST_PAIRS} pairs give "
+        f"a tenth of their documents, up to {SuiteRules().max_documents} each; --hold-out DOMAIN holds out others"
+    )
 
 
 def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print) -> Planned:

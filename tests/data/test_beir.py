@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, SuiteDataset, load_beir, load_suite, write_beir_folder, write_suite
 
 SMALL = Retrieval(
     name="small",
@@ -97,7 +97,7 @@ def test_missing_files_are_named(folder: Path) -> None:
 
 def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
     write_suite(folder.parent, "mine", [("small", "family")])
-    assert load_suite(folder.parent).datasets == (("small", "family", folder),)
+    assert load_suite(folder.parent).datasets == (SuiteDataset("small", "family", folder),)
     write_suite(folder.parent, "mine", [("small", "family"), ("gone", "family")])
     with pytest.raises(ValueError, match=r"without a folder: \['gone'\]"):
         load_suite(folder.parent)

@@ -144,6 +144,24 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
 
 
+@pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((250, *[150] * 6), True)])
+def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
+    tmp_path: Path, sizes: tuple[int, ...], says_why: bool
+) -> None:
+    rows = [
+        {"query": f"about {domain} ask {n}", "document": f"the thing {n} of {domain}", "domain": f"d{domain}"}
+        for domain, size in enumerate(sizes)
+        for n in range(size)
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = bring(tmp_path / "x.jsonl", name="mine")
+    planned = plan_imported("mine", "smoke", quiet)
+    (line,) = (line for line in planned.lines() if "held out:" in line)
+    num = sum(len(load_beir(one.path).documents) for one in suite_of_built(corpus).datasets)
+    assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in line
+    assert ("less than a tenth: of the 16 largest domains, those of at least 200 pairs" in line) == says_why
+
+
 def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -172,10 +190,10 @@ def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: l
     assert CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine"]).exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["mean", "given", "a b"])
+@pytest.mark.parametrize("name", ["mean", "given"])
 def test_a_collection_whose_name_would_fail_after_training_is_refused_before(tmp_path: Path, name: str) -> None:
     judged = {"q1": {"d1": 1}}
     write_beir_folder(tmp_path / name, Retrieval(name, ("d1",), ("thing",), ("q1",), ("what",), judged))
-    with pytest.raises(ValueError, match=r"taken for a mean|is no name"):
+    with pytest.raises(ValueError, match="name both a dataset and a mean"):
         bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / name)
     assert not is_imported("mine")
