@@ -181,6 +181,8 @@ def read_run(path: Path) -> Run:
         with _opened(path) as lines:
             while line := lines.readline(LONGEST_LINE):
                 number += 1
+                if not line.strip():
+                    continue
                 query_id, document_id, value = _parse_hit(line)
                 hits = run.setdefault(query_id, {})
                 if document_id in hits:

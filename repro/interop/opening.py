@@ -13,19 +13,22 @@ import numpy as np
 
 from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
 from repro.evaluate.suites import Encoder
-from repro.interop.official.folder import is_official, load_official
+from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.start import load_model
 from repro.records.lookup import run_of_id
 from repro.spec import TRAINED, Run, base
-from repro.storage.json_files import json_object
+from repro.storage.json_files import json_object, short
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Progress = Callable[[str], None]
 RUN_ID = re.compile(r"[0-9a-f]{6,12}")
+HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+"""What is fetched of a hub id: settings, weights, words of a tokenizer; no code and no pickle."""
 GIVEN = "given"
 
 
@@ -36,6 +39,7 @@ class Opened:
     model: Encoder
     called: str
     run: Run | None = None
+    revision: str | None = None  # of a hub id: the commit whose files were opened
 
     @property
     def ours(self) -> Biencoder | ContextualModel:
@@ -53,8 +57,8 @@ class Opened:
 def open_model(source: str, *, revision: str | None = None, progress: Progress = print) -> Opened:
     """Return the model that `source` names, in eval mode; a run that has not ended is trained first.
 
-    A folder may be ours, the authors', or an export for sentence-transformers or transformers. ValueError when it is
-    nothing of these.
+    A folder or hub id may be ours, the authors', or an export for sentence-transformers or transformers. ValueError
+    when it is nothing of these.
     """
     folder = Path(source)
     if folder.is_dir():
@@ -66,7 +70,18 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         from repro.train.trainer import trained_model
 
         return Opened(trained_model(run, progress), source, run)
-    return Opened(load_official(source, revision=revision), source)
+    if not is_hub_id(source):
+        raise ValueError(
+            f"no model {short(repr(source))}: there is no such folder here, and it is neither a run's id (12 of 0-9 "
+            "and a-f, or the first 6) nor a hub id (OWNER/NAME): name one of these, or bm25 to evaluate it"
+        )
+    snapshot = find_folder(source, revision, files=HUB_FILES)
+    return Opened(_open_folder(snapshot, revision), source, revision=snapshot.name)
+
+
+def is_hub_id(source: str) -> bool:
+    """Return whether a word is taken for the name of a model on the hub: OWNER/NAME, and no folder here."""
+    return not Path(source).is_dir() and HUB_ID.fullmatch(source) is not None
 
 
 def bm25_run(source: str) -> Run | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
+from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
