@@ -16,9 +16,11 @@ from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
 from repro.inputs.corpora import corpus_stage
-from repro.spec import Run, base
+from repro.records.lookup import read_runs
+from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
 from repro.spec.scales import scale_named
+from repro.storage.json_files import read_json
 
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
 SENTENCES = {
@@ -42,11 +44,13 @@ class Planned:
     report: dict[str, Any]  # of the stage: what is trained on, left out, evaluated
     runs: tuple[Run, ...]
     path: Path
+    was_edited: bool = False  # the file of runs was there and differs from what would be written: it is as it was
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
-        return {"corpus": self.corpus.corpus, "file": str(self.path), "runs": runs, **self.report}
+        told = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
+        return {**told, "runs": runs, **self.report}
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
@@ -71,10 +75,11 @@ class Planned:
         for run in self.runs:
             how = "" if run.architecture == "bm25" else f", {run.num_steps} steps of {run.batch_size}"
             lines.append(f"  {run_id(run)}  {run.architecture}{how}")
-        last = run_id(self.runs[1])
+        last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
+        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
         return [
             *lines,
-            f"the runs are in {self.path}; edit it to train longer. Go on with",
+            f"the runs are in {self.path}{kept if self.was_edited else '; edit it to train longer'}. Go on with",
             f"  repro run {self.path}",
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
@@ -95,7 +100,10 @@ def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str]) ->
 
 
 def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print) -> Planned:
-    """Build an imported corpus and writes its file of runs at a scale; ValueError when it is too small to train on."""
+    """Build an imported corpus and write its file of runs at a scale; one that was edited is read, and left as it is.
+
+    ValueError when the corpus is too small to train on.
+    """
     corpus = imported_named(name)
     check_trainable(name)
     folder = corpus_stage(corpus.corpus).build(progress)
@@ -108,9 +116,10 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
     rows = [{"scale": scale, **change, **shared} for change in changes]
     rows.append({"scale": scale, **shared, "num_pairs": None, "architecture": "bm25"})
     path = corpus.folder / f"{corpus.name}-{scale}.json"
-    write_runs(path, rows)
-    runs = tuple(base(scale, **{key: value for key, value in row.items() if key != "scale"}) for row in rows)
-    return Planned(corpus, told, runs, path)
+    was_edited = path.is_file() and read_json(path) != json.loads(json.dumps(rows))
+    if not was_edited:
+        write_runs(path, rows)
+    return Planned(corpus, told, tuple(read_runs(path)), path, was_edited)
 
 
 def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

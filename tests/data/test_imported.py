@@ -170,6 +170,42 @@ def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
     assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
 
 
+def test_a_file_of_runs_that_was_edited_is_left_and_read(tmp_path: Path) -> None:
+    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    planned = plan_imported("mine", "smoke", quiet)
+    assert not planned.was_edited and "edit it to train longer" in planned.lines()[-4]
+    rows = json.loads(planned.path.read_text())
+    planned.path.write_text(json.dumps([row | {"num_steps": 77} for row in rows[:2]]))
+    again = plan_imported("mine", "smoke", quiet)
+    assert again.was_edited and [run.num_steps for run in again.runs] == [77, 77]
+    assert [row["num_steps"] for row in json.loads(planned.path.read_text())] == [77, 77]
+    assert "differs from what would be planned, so it is left as it is" in again.lines()[-4]
+    planned.path.unlink()
+    assert plan_imported("mine", "smoke", quiet).runs == planned.runs
+
+
+@pytest.mark.parametrize("num_lines", [0, 2, 6])
+def test_an_import_stays_when_nobody_reads_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_lines: int
+) -> None:
+    from typer.testing import CliRunner
+
+    from repro.cli.main import app
+
+    printed: list[str] = []
+
+    def head(line: str) -> None:
+        printed.append(line)
+        if len(printed) > num_lines:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("repro.cli.data.say", head)
+    source = write_pairs_file(tmp_path / "x.jsonl")
+    words = ["data", "import", str(source), "--name", "mine", "--scale", "smoke"]
+    assert isinstance(CliRunner().invoke(app, words).exception, BrokenPipeError)
+    assert is_imported("mine") and plan_imported("mine", "smoke", quiet).report["num_pairs"] > 0
+
+
 def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path: Path) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl", num=100), name="mine")
     with pytest.raises(ValueError, match="training needs at least 128"):
