@@ -51,6 +51,8 @@ def test_queries_that_nothing_judges_are_left_out_as_trec_eval_does_and_counted(
     theirs = pytrec_eval.RelevanceEvaluator({"q1": {"b": 1}}, {"ndcg_cut.10"}).evaluate(both)
     assert found["ndcg_at_10"] == pytest.approx(theirs["q1"]["ndcg_cut_10"]) and list(theirs) == ["q1"]
     assert heard == [f"1 of the 2 queries of {run} are not judged in {judged}, first 'q2': left out, as trec_eval does"]
+    run.write_text("\ufeffq1 Q0 a 1 0.5 me\nq1 Q0 b 2 0.4 me\n")
+    assert score_files(run, judged) == found, "some editors begin a file with a mark"
     run.write_text("q7 Q0 a 1 0.5 me\n")
     with pytest.raises(ValueError, match=r"1 of the 1 queries of \S+run\.trec are not judged in \S+qrels, first 'q7'"):
         score_files(run, judged)
