@@ -174,16 +174,21 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            is_tsv = path.suffix == ".tsv"  # as MS MARCO's and others' dumps: no quotes, a stray one is a letter
-            how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if is_tsv else {"delimiter": ","}
-            reader = csv.reader(file, strict=True, **how)
+            # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
+            is_bare = path.suffix == ".tsv" and file.read(1) != '"'
+            file.seek(0)
+            delimiter, quoting = (
+                "\t" if path.suffix == ".tsv" else ",",
+                csv.QUOTE_NONE if is_bare else csv.QUOTE_MINIMAL,
+            )
+            reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
             header = next(reader, [])
             layout = _layout(columns, header, f"{path}, line 1").by_place(header)
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
-                    hint = " (quotes are letters in a .tsv: save a quoted table as .csv, .jsonl or .parquet)"
-                    raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}{hint * is_tsv}")
+                    hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)"
+                    raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}{hint * is_bare}")
                 if cells:
                     yield _found(cells, layout, where)
     except csv.Error as error:

@@ -94,8 +94,9 @@ def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str]) ->
     if num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
         return line
     return (
-        f"{line}; less than a tenth: of the {MOST_DOMAINS} largest domains, those of at least {LEAST_PAIRS} pairs give "
-        f"a tenth of their documents, up to {SuiteRules().max_documents} each; --hold-out DOMAIN holds out others"
+        f"{line}; less than a tenth: only domains of at least {LEAST_PAIRS} pairs, the {MOST_DOMAINS} largest at most, "
+        "give a tenth of their documents (where none is so large, all together do), up to "
+        f"{SuiteRules().max_documents} each; --hold-out DOMAIN holds out others"
     )
 
 

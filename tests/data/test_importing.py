@@ -100,7 +100,7 @@ def test_a_quote_in_a_tsv_is_a_letter_as_in_the_dumps_of_others(tmp_path: Path) 
     (tmp_path / "x.tsv").write_text("\n".join(lines) + "\n")
     assert [pair[:2] for pair in read_foreign(tmp_path / "x.tsv")] == texts
     (tmp_path / "x.tsv").write_text('query\tdocument\na\t"two\nlines"\n')
-    refused(tmp_path, tmp_path / "x.tsv", r"line 3: 1 cells, the header has 2 \(quotes are letters in a \.tsv: save")
+    refused(tmp_path, tmp_path / "x.tsv", r"line 3: 1 cells, the header has 2 \(in a \.tsv whose header is not quoted")
 
 
 def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,11 @@ class Quirks:
     asks_on_both_sides: bool = False  # documents are questions and carry the query's prompt
     lacks_documents: bool = False  # judges documents that its corpus does not have
     says: str = ""  # {num_queries} stands for how many there are
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if type(getattr(self, field.name)) is not type(field.default):
+                raise TypeError(f"{field.name}={getattr(self, field.name)!r} is no {type(field.default).__name__}")
 
     def told_of(self, num_queries: int) -> str:
         """Return the note for a reader of the scores of so many queries."""
