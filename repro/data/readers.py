@@ -170,6 +170,10 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
         yield _found(row, layouts[names], where)
 
 
+class _Bare(csv.excel_tab):
+    quoting = csv.QUOTE_NONE
+
+
 def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
@@ -177,11 +181,8 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
             # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
             is_bare = path.suffix == ".tsv" and file.read(1) != '"'
             file.seek(0)
-            delimiter, quoting = (
-                "\t" if path.suffix == ".tsv" else ",",
-                csv.QUOTE_NONE if is_bare else csv.QUOTE_MINIMAL,
-            )
-            reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if path.suffix == ".tsv" else csv.excel
+            reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
             layout = _layout(columns, header, f"{path}, line 1").by_place(header)
             for cells in reader:
