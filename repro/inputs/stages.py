@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -271,7 +272,7 @@ def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stag
         yield stage, first if first is not None and stage.title in of_first else run
 
 
-def _recipe(kind: str) -> dict[str, int]:
+def _recipe(kind: str) -> dict[str, Any]:
     """Return what a stage's key says of the version of its recipe: nothing of the first."""
     return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}
 
