@@ -24,7 +24,8 @@ from benchmarks.sizes import SIZES, pairs_of, run_of
 from repro.model.backbone import Backbone
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
-from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
+from repro.train.chunks import ChunkSizes
+from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from repro.train.trainer import config_of
 

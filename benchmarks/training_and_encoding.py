@@ -37,7 +37,8 @@ from repro.model.linear import has_onednn
 from repro.model.prompts import with_prompt
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
-from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
+from repro.train.chunks import ChunkSizes
+from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from repro.train.trainer import config_of
 

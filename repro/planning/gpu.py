@@ -32,9 +32,10 @@ from repro.records.provenance import code_identity, machine, versions
 from repro.spec import base
 from repro.storage.atomic import whole_file
 from repro.storage.paths import home
+from repro.train.chunks import chunks_for, kept_bytes
 from repro.train.feed import Feed
-from repro.train.gradcache import ChunkSizes, StepTexts, add_gradients
-from repro.train.loop import TrainSettings, memory_bytes, prepare, stages_for
+from repro.train.gradcache import StepTexts, add_gradients
+from repro.train.loop import TrainSettings, gpu_bytes, memory_bytes, prepare, stages_for
 from repro.train.optimizer import build_optimizer
 from repro.train.switches import Switches, switches_from
 
@@ -48,12 +49,11 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a training is tried: pairs of a batch, tokens of each text, texts that keep their graph at once."""
+    """How large a training is tried: pairs of a batch, tokens of each text; chunks are those of a training."""
 
     config: ModelConfig
     batch_size: int
     num_tokens: int
-    chunk: int = 512
 
 
 def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")) -> Iterator[Finding]:
@@ -141,7 +141,17 @@ def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
         seconds.append(time.monotonic() - started)
     num_tokens = 2 * shape.batch_size * shape.num_tokens
     speed, memory = num_tokens / float(np.median(seconds)), memory_bytes(device) / GIB
-    return is_finite, f"loss {float(loss):.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most"
+    return (
+        is_finite,
+        f"loss {float(loss):.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {_kept(shape, settings)}",
+    )
+
+
+def _kept(shape: Shape, settings: TrainSettings) -> str:
+    """Say the sizes of chunks and what their graphs were reckoned to keep, to compare with what was used."""
+    sizes, count = settings.chunks, {"num_texts": 2 * shape.batch_size, "num_contexts": shape.config.num_contexts}
+    reckoned = kept_bytes(shape.config, sizes, settings.switches, **count) / GIB
+    return f"chunks of {sizes.words}, graphs reckoned at {reckoned:.1f} GiB of it"
 
 
 def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
@@ -157,7 +167,7 @@ def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[A
 
     texts = StepTexts(drawn(shape.batch_size), drawn(shape.batch_size), drawn(config.num_contexts))
     feed = Feed(texts, np.arange(shape.batch_size), shape.batch_size, None, None)
-    chunks = ChunkSizes(texts=shape.chunk, contexts=shape.chunk)
+    chunks = chunks_for(config, gpu_bytes(device), switches)
     values: dict[str, Any] = {"seed": 0, "num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
     return model, feed, TrainSettings(run_id="doctor", chunks=chunks, switches=switches, **values)
 

@@ -108,9 +108,18 @@ class Plan:
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
         sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", self._trust()]
+        told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *self._together(), self._trust()]
         other = "--profile NAME reckons with other machines, as slurm/profiles.toml has them"
         return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
+
+    def _together(self) -> list[str]:
+        """Say what several GPUs of a run are worth, as each of them computes the whole first stage."""
+        does = [one.arithmetic for one in self.estimates]
+        if self.num_gpus < 2 or not any(one.first_stage_flops for one in does):
+            return []
+        times = sum(one.flops for one in does) / sum(one.flops_of_each(self.num_gpus) for one in does)
+        whole = f"each of the {self.num_gpus} GPUs of a run computes the first stage of the whole batch"
+        return [f"{whole}: together they train {times:.2f} times as fast as one"]
 
     def _trust(self) -> str:
         measured = self.totals["num_measured"]

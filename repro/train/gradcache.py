@@ -9,6 +9,9 @@ Direct, when all texts fit in one chunk: one graph, one backward. Otherwise, in 
 4. each chunk of context documents runs again likewise, and is sent its part of that gradient.
 Everything that passes from one step to the next is an argument: no state outlives a call.
 
+Equal to autograd over the same pieces: a stage that draws at random draws piece by piece, so that another size of
+chunks or pieces may give a text other draws, of the same distribution.
+
 Shapes: Q queries, M documents, C context vectors, D size of a vector.
 """
 
@@ -22,12 +25,13 @@ import torch
 from torch import Tensor
 
 from repro.model.texts import Pieces, Texts, cut_by_length
+from repro.train.chunks import ChunkSizes
 from repro.train.loss import LossParts
 
 FirstStage = Callable[[Texts], Tensor]
 SecondStage = Callable[[Texts, Tensor | None], Tensor]
-CPU_PIECE, GPU_PIECE = 64, 1024
 Loss = Callable[[Tensor, Tensor], LossParts]
+DEFAULT = ChunkSizes()
 
 
 @dataclass(frozen=True)
@@ -48,20 +52,7 @@ class StepTexts:
     contexts: Texts | None = None
 
 
-@dataclass(frozen=True)
-class ChunkSizes:
-    """How many texts keep their graph at once, by stage, and how many of similar length are computed together."""
-
-    texts: int = 4096
-    contexts: int = 4096
-    piece: int | None = None  # None: what suits the device
-
-    def piece_on(self, device: torch.device) -> int:
-        """Return the texts of one piece: a CPU wants them to fit its cache, a GPU wants many at once."""
-        return self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
-
-
-def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = ChunkSizes()) -> LossParts:
+def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) -> LossParts:
     """Add the gradient of the step's loss to the `.grad` of all weights; return the loss without graph.
 
     ValueError when contexts come without a first stage, or the other way round.

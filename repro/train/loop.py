@@ -4,12 +4,16 @@ A step (§4.2, §5): 1. `feed` gives its texts; 2. the engine adds the gradients
 together, they are clipped, AdamW takes its step; 4. one line is logged. Whatever is random in a step is a function of
 (seed, step), so nothing but weights, optimiser and the number of steps has to be kept. Float32 on CPU; on a GPU the
 stages run under bfloat16 autocast, weights, loss and gradients stay float32.
+
+What a stage drops at random is drawn by each process from a stream of its own, piece by piece: another number of
+processes, or other sizes of chunks and pieces, may draw otherwise. Without such draws they change rounding alone.
 """
 
 from __future__ import annotations
 
 import resource
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -26,8 +30,9 @@ from repro.model.texts import Texts
 from repro.seeds import derive
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
+from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, TrainData, feed_step, sampler_state
-from repro.train.gradcache import ChunkSizes, Stages, add_gradients
+from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
 from repro.train.metrics import MetricsLog
 from repro.train.optimizer import build_optimizer, learning_rate_at, set_learning_rate
@@ -49,7 +54,10 @@ Model = Biencoder | ContextualModel
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How to train; the last group cannot change a result (but for rounding)."""
+    """How to train; the last group, from `checkpoint_every_seconds` on, changes rounding only, where nothing is drawn.
+
+    `chunks` may change what a stage drops at random (sequence dropout, pooling by frequency), never how likely that is.
+    """
 
     run_id: str
     seed: int
@@ -150,7 +158,19 @@ def _take_up(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: with "
             "negatives of their own these are different trainings; start as many as before"
         )
+    if state.num_processes != num_processes() and drops_at_random(model) and rank() == 0:
+        warnings.warn(
+            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: each "
+            "drops contexts by draws of its own, so the training goes on with other draws than it would have had",
+            stacklevel=2,
+        )
     return replace(state, num_processes=num_processes(), shares_batches=shares)
+
+
+def drops_at_random(model: Model) -> bool:
+    """Return whether a training step draws what it drops: such numbers depend on processes and chunk sizes."""
+    config = model.config
+    return config.architecture == "contextual" and (config.sequence_dropout > 0 or config.pooling == "frequency")
 
 
 def _advance(
@@ -255,6 +275,11 @@ def _keep(
 
 def _open_log(folder: Path, state: TrainState) -> AbstractContextManager[MetricsLog | None]:
     return MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
+
+
+def gpu_bytes(device: torch.device) -> int | None:
+    """Return the whole memory of a GPU; None for a CPU."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else None
 
 
 def memory_bytes(device: torch.device) -> int:

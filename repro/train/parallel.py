@@ -4,7 +4,9 @@ No wrapper around the model: after all backward passes of a step, gradients are 
 every chunk of either stage counts. Two modes:
 1. own negatives (the paper): each process has its own batch, contexts and loss; the step's gradient is the mean;
 2. global negatives: each process computes its share of one global batch, all of them the same loss over the gathered
-   representations, whose other rows are constants; the step's gradient is the sum, as one process would have it.
+   representations, whose other rows are constants; the step's gradient is the sum, as one process would have it, but
+   for what a stage drops at random. Context documents are of the whole batch: every process computes the first stage
+   of all of them, forth and back, so that this part does not become shorter with the number of processes.
 
 Shapes: N rows of this process, W processes, D size of a vector.
 """

@@ -5,7 +5,8 @@
 `autocast` (stages in bfloat16) and `fused` (AdamW in one kernel) are on, and act where a GPU is; `no-autocast` and
 `no-fused` turn them off. `compile` (torch.compile over the backbone) and `checkpoint` (layers are computed again in
 backward instead of kept: less memory, a third more time) are off. On a CPU, texts are then no longer packed, which is
-what the two would have to be compared with.
+what the two would have to be compared with. On a GPU chunks are as large as the switches leave room for
+(`repro.train.chunks`), and what is dropped at random is drawn chunk by chunk: set REPRO_CHUNKS to compare switches.
 """
 
 from __future__ import annotations

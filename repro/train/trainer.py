@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from repro.storage.lease import acquire
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import sittings_in
+from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
 from repro.train.feed import Filtered, TrainData
-from repro.train.loop import TrainSettings, train
+from repro.train.loop import TrainSettings, gpu_bytes, train
 from repro.train.metrics import read_metrics
 from repro.train.parallel import any_process, join_processes, num_processes, rank
 from repro.train.sittings import words_of
@@ -109,6 +110,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
     provenance |= {"switches": words} if (words := words_of(state.sittings)) else {}
+    provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
     if inputs.first_phase is not None:
         provenance["first_phase"] = first = training_id(inputs.first_phase.run)
         provenance["first_phase_sittings"] = sittings_in(run_folder(first))
@@ -132,7 +134,9 @@ def _prepared(
         negatives=documents if run.num_hard_negatives else None,
         negative_rows_NH=inputs.negatives,
     )
-    return model, data, settings_of(run, len(sampler)), sampler
+    settings = settings_of(run, len(sampler))
+    chunks = chunks_for(model.config, gpu_bytes(model.device), settings.switches)
+    return model, data, replace(settings, chunks=chunks), sampler
 
 
 def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
@@ -202,7 +206,9 @@ def config_of(run: Run) -> ModelConfig:
 
 
 def check_model(run: Run) -> None:
-    """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together."""
+    """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together, or when the
+    environment sets switches or chunk sizes that there are not."""
+    switches_here(), chunks_given()
     config = config_of(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
     if num_words > config.vocab_size:
@@ -237,7 +243,10 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
 
 
 def settings_of(run: Run, num_batches: int) -> TrainSettings:
-    """Return the training settings; epochs become steps. Several processes share each batch: as one process would."""
+    """Return the training settings; epochs become steps. Several processes share each batch.
+
+    The loss and its gradient are then those of one process, but for rounding and for what stages draw at random.
+    """
     num_steps = run.num_steps if run.num_steps is not None else (run.num_epochs or 0) * num_batches
     fields = (
         "seed",

@@ -1,7 +1,9 @@
 """An estimate follows from arithmetic and from records, and says how far off it was on those."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -14,10 +16,11 @@ from repro.planning.cost import (
     measure_speed,
 )
 from repro.planning.plan import make_plan
-from repro.records.store import Record
+from repro.records.store import Record, readable_record
 from repro.spec import Run, base, first_phase_of
 from repro.spec.identity import training_id
 
+GIB = 2**30
 PLAIN = base("desk", num_steps=100)
 CONTEXTUAL = replace(PLAIN, architecture="contextual")
 
@@ -78,6 +81,70 @@ def test_an_estimate_of_a_measured_run_is_its_time() -> None:
     assert again.seconds == pytest.approx(65.0)
     assert estimate(replace(PLAIN, num_steps=200), [record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
     assert estimate(PLAIN, [record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
+
+
+@pytest.mark.parametrize(("num_gpus", "times"), [(1, 1.0), (2, 1.75), (4, 2.79), (8, 3.99)])
+def test_every_gpu_of_a_run_computes_the_whole_first_stage(num_gpus: int, times: float) -> None:
+    """Counted by hand at `large`: 1024 texts of 0.6 × 512 tokens behind 520 vectors, 512 context documents."""
+    run = base("large", architecture="contextual")
+
+    def forward(num_tokens: float) -> float:
+        return 12 * num_tokens * (24 * 768**2 + 4 * num_tokens * 768)
+
+    text = 0.6 * 512
+    texts, documents = 1024 * forward(text + 520), 512 * forward(text)
+    expected = (texts + documents) / (texts / num_gpus + documents)
+    assert expected == pytest.approx(times, abs=0.005)
+    alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
+    assert alone / together == pytest.approx(expected)
+
+
+def test_a_first_stage_is_no_burden_where_there_is_none() -> None:
+    run = base("large")
+    alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, 8))
+    assert alone / together == pytest.approx(8.0)
+
+
+def test_a_plan_says_what_several_gpus_are_worth() -> None:
+    lines = make_plan([base("large", architecture="contextual")], [Path("/nowhere")], num_gpus=8).lines()
+    assert any(line.endswith("together they train 3.99 times as fast as one") for line in lines)
+    for plan in (
+        make_plan([base("large")], [Path("/nowhere")], num_gpus=8),
+        make_plan([CONTEXTUAL], [Path("/nowhere")]),
+    ):
+        assert not any("times as fast" in line for line in plan.lines())
+
+
+@pytest.mark.parametrize("scale", ["small", "large"])
+@pytest.mark.parametrize("batch_size", [512, 16384])
+def test_a_gpu_holds_what_is_planned_whatever_the_batch(scale: str, batch_size: int) -> None:
+    run = base(scale, architecture="contextual", batch_size=batch_size)
+    for num_devices in (1, 8):
+        assert estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes < 0.75 * 80 * GIB
+
+
+def test_what_is_planned_follows_the_chunks_that_a_training_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("large", architecture="contextual")
+    usual = estimate(run, [], kind="gpu").memory_bytes
+    monkeypatch.setenv("REPRO_CHUNKS", "4,4")
+    assert estimate(run, [], kind="gpu").memory_bytes < usual / 2
+    monkeypatch.setenv("REPRO_CHUNKS", "4096,4096")
+    # 1024 texts of 1032 tokens in twelve layers keep 39.5 to 45 KB a token and layer
+    assert estimate(run, [], kind="gpu").memory_bytes > 1024 * 1032 * 12 * 39.5e3
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_memory_on_a_cpu_grows_with_the_batch_as_in_the_records(architecture: str) -> None:
+    measured = defaultdict(list)
+    found = map(readable_record, Path(__file__).parents[2].glob("experiments/records/*.json"))
+    for one in filter(None, found):
+        run, used = one.run, one.provenance["training"].get("memory_bytes")
+        sizes = (run.scale, run.max_tokens, run.hidden_size, run.num_layers, run.num_contexts)
+        if used and run.architecture == architecture and sizes == ("desk", 40, 128, 2, 16):
+            measured[run.batch_size].append(used)
+    planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}
+    more = planned[512].memory_bytes - planned[128].memory_bytes
+    assert more == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
 
 
 def test_without_records_the_speed_is_assumed_and_said_to_be() -> None:

@@ -13,10 +13,12 @@ import torch
 from repro.model.config import ModelConfig
 from repro.planning import gpu
 from repro.planning.doctor import Finding
+from repro.spec import base
+from repro.train.chunks import ChunkSizes, chunks_for
 from repro.train.switches import Switches, switches_from
 
 CPU = torch.device("cpu")
-TINY = gpu.Shape(ModelConfig(architecture="contextual", vocab_size=100, num_contexts=3), 4, 7, chunk=2)
+TINY = gpu.Shape(ModelConfig(architecture="contextual", vocab_size=100, num_contexts=3), 4, 7)
 
 
 def test_words_set_switches_and_what_they_set_is_told() -> None:
@@ -75,7 +77,24 @@ def test_a_difference_that_is_more_than_rounding_is_no_good(monkeypatch: pytest.
 
 def test_steps_are_trained_and_their_cost_is_told() -> None:
     is_good, says = gpu._steps(TINY, CPU)
-    assert is_good and "tokens/s" in says
+    assert is_good and "tokens/s" in says and "chunks of 4096,4096" in says
+
+
+def test_steps_are_tried_in_the_chunks_that_a_training_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, real = [], gpu.add_gradients
+    monkeypatch.setattr(gpu, "add_gradients", lambda *words: given.append(words[2]) or real(*words))
+    monkeypatch.setattr(gpu, "gpu_bytes", lambda device: 80 * 2**30)
+    large = gpu.shape_of("large")
+    monkeypatch.setattr(gpu, "NUM_STEPS", 1)
+    gpu._steps(TINY, CPU)
+    assert given == [chunks_for(TINY.config, 80 * 2**30, Switches())] and given[0] != ChunkSizes()
+    # a run says of its sizes what the shape of its scale says
+    assert chunks_for(large.config, 2**36, Switches()) == chunks_for(
+        base("large", architecture="contextual"), 2**36, Switches()
+    )
+    monkeypatch.setenv("REPRO_CHUNKS", "2,3")
+    is_good, says = gpu._steps(TINY, CPU)
+    assert is_good and "chunks of 2,3" in says and given[-1] == ChunkSizes(2, 3)
 
 
 def test_shapes_are_those_of_their_scales() -> None:

@@ -13,7 +13,8 @@ from sentence_transformers.sentence_transformer.losses import (
 from torch import Tensor, nn
 
 from repro.batches.directions import Directions, mask_directions
-from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
+from repro.train.chunks import ChunkSizes
+from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce
 from tests.model.samples import random_texts, small_model
 

@@ -9,7 +9,8 @@ from torch import nn
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
-from repro.train.gradcache import ChunkSizes, Stages, StepTexts, add_gradients
+from repro.train.chunks import ChunkSizes
+from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from tests.model.samples import random_texts, small_model
 

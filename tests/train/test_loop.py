@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from safetensors.torch import load_file
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.stopping import Interrupted
+from repro.train import loop
 from repro.train.checkpoint import CHECKPOINT_FILE, TrainState
+from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
-from repro.train.gradcache import ChunkSizes
-from repro.train.loop import train
+from repro.train.loop import drops_at_random, train
 from repro.train.metrics import read_metrics
 from repro.train.optimizer import build_optimizer, learning_rate_at
 from tests.model.samples import small_model
@@ -251,6 +253,34 @@ def test_batches_of_processes_own_are_not_taken_up_by_another_number(tmp_path: P
     mp.start_processes(half_of_it, (tmp_path, changes), nprocs=2, start_method="fork")
     with pytest.raises(ValueError, match="is of 2 processes, now there are 1: with negatives of their own"):
         run(tmp_path, small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_told"), [({"sequence_dropout": 0.3}, True), ({"sequence_dropout": 0.0}, False)]
+)
+def test_another_number_of_processes_is_told_where_contexts_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], is_told: bool
+) -> None:
+    """As many processes as it says go on from a checkpoint; which is all that this needs to know of them."""
+    with monkeypatch.context() as of_two, pytest.raises(Interrupted):
+        of_two.setattr(loop, "num_processes", lambda: 2)
+        run(tmp_path, small_model(**changes), should_stop=lambda: True, global_negatives=True)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(tmp_path, small_model(**changes))
+    found = [str(one.message) for one in told if "is of 2 processes, now there are 1" in str(one.message)]
+    assert len(found) == is_told and all("other draws" in one for one in found)
+
+
+def test_what_is_dropped_may_depend_on_chunks_and_only_where_something_is(tmp_path: Path) -> None:
+    """With pooling by frequency each piece draws twice: other chunks, other draws. `drops_at_random` says where."""
+    for name, changes in (("mean", {"sequence_dropout": 0.0}), ("frequency", {"pooling": "frequency"})):
+        losses = []
+        for sizes in (ChunkSizes(), ChunkSizes(3, 2)):
+            model = small_model(**changes).double()
+            run(tmp_path / f"{name} {sizes.words}", model, chunks=sizes, num_steps=3)
+            losses.append([line["loss"] for line in lines(tmp_path / f"{name} {sizes.words}")])
+        assert (losses[0] != pytest.approx(losses[1], rel=1e-6)) == drops_at_random(model), name
 
 
 def in_another_folder(number: int, folder: Path) -> None:

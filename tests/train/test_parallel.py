@@ -10,7 +10,8 @@ import torch.multiprocessing as mp
 
 from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
-from repro.train.gradcache import ChunkSizes, Loss, Stages, StepTexts, add_gradients
+from repro.train.chunks import ChunkSizes
+from repro.train.gradcache import Loss, Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, info_nce
 from repro.train.parallel import finish_gradients, gather_documents, gather_with_gradient, num_processes, rank
 from tests.model.samples import random_texts, small_model

@@ -1,0 +1,124 @@
+"""How many texts keep their graph at once, by stage: on a GPU what a share of its memory holds, on a CPU 4096.
+
+    REPRO_CHUNKS="64,128" repro run table1 --scale large     # texts of the second stage, texts of the first
+
+1. A text is reckoned at its longest: in the second stage behind all contexts and soft prompts, in the first alone.
+2. Its graph keeps, a token and unit of width, so many bytes in each layer and a few outside of them, and a layer's copy
+of its attention mask. 3. Each stage may take `SHARE` of the memory, so many texts, and a few in any case; a step whose
+texts all fit keeps both graphs at once, which leaves the rest for weights, their optimiser and the loss.
+
+Training, `doctor --gpu` and the planner reckon alike. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repro.model.config import ModelConfig
+from repro.spec import Run
+from repro.train.switches import Switches
+
+if TYPE_CHECKING:
+    import torch
+
+VARIABLE = "REPRO_CHUNKS"
+CPU_PIECE, GPU_PIECE = 64, 1024
+SHARE = 0.3
+LEAST_TEXTS = 4
+NARROW = {"nomic": 58.2, "bert": 40.2, "modernbert": 56.2}
+"""Bytes that autograd keeps a token, layer and unit of width, by backbone, with the stages in bfloat16.
+
+Measured, as the rest here, by `torch.autograd.graph.saved_tensors_hooks` on a CPU, weights left out, as differences
+between models of two and four layers on four and eight texts, heads 64 wide, feed-forward layers four times the width;
+tests/train/test_chunks.py measures them again. No GPU has confirmed them."""
+WIDE = {"nomic": 96.2, "bert": 64.2, "modernbert": 104.2}
+"""The same in float32."""
+NARROW_MASK, WIDE_MASK = 2, 4
+"""Bytes of the mask a layer keeps, for each pair of a text's tokens."""
+OUTSIDE = 4.5
+"""Bytes a token and unit of width before the first layer and after the last."""
+CHECKPOINTED = 4.0
+"""Bytes a token, layer and unit of width when layers are computed again, one at a time, in backward."""
+
+
+@dataclass(frozen=True)
+class ChunkSizes:
+    """How many texts keep their graph at once, by stage, and how many of similar length are computed together."""
+
+    texts: int = 4096
+    contexts: int = 4096
+    piece: int | None = None  # None: what suits the device
+
+    def piece_on(self, device: torch.device) -> int:
+        """Return the texts of one piece: a CPU wants them to fit its cache, a GPU wants many at once."""
+        return self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
+
+    @property
+    def words(self) -> str:
+        """The sizes as REPRO_CHUNKS takes them."""
+        return f"{self.texts},{self.contexts}"
+
+
+Sizes = ModelConfig | Run
+"""Both say how large a model is, in the same words."""
+
+
+def second_stage_bytes(model: Sizes, switches: Switches) -> float:
+    """Return what the graph of one text keeps until backward, behind its context where the model has one."""
+    before = model.num_contexts * model.tokens_per_document + model.num_soft_prompts
+    num_tokens = model.max_tokens + (before if model.architecture == "contextual" else 0)
+    return _bytes(num_tokens, model.num_layers, model, switches)
+
+
+def first_stage_bytes(model: Sizes, switches: Switches) -> float:
+    """Return what the graph of one context document keeps until backward."""
+    return _bytes(model.max_tokens, model.num_first_stage_layers, model, switches)
+
+
+def _bytes(num_tokens: int, num_layers: int, model: Sizes, switches: Switches) -> float:
+    kept, mask = (NARROW, NARROW_MASK) if switches.autocast else (WIDE, WIDE_MASK)
+    a_layer = kept[model.backbone] * model.hidden_size + mask * num_tokens
+    layers = num_layers * a_layer
+    if switches.checkpoint:
+        layers = num_layers * CHECKPOINTED * model.hidden_size + a_layer
+    return num_tokens * (OUTSIDE * model.hidden_size + layers)
+
+
+def chunks_for(model: Sizes, gpu_bytes: int | None, switches: Switches) -> ChunkSizes:
+    """Return the sizes for a device with so much memory, None for a CPU; REPRO_CHUNKS overrides them.
+
+    ValueError when that is not two numbers.
+    """
+    given = chunks_given()
+    if given is not None or gpu_bytes is None:
+        return given or ChunkSizes()
+    of_each = (second_stage_bytes(model, switches), first_stage_bytes(model, switches))
+    return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
+
+
+def chunks_given() -> ChunkSizes | None:
+    """Return the sizes that the environment sets, None when it sets none; ValueError when they are not two numbers."""
+    words = os.environ.get(VARIABLE, "").strip()
+    if not words:
+        return None
+    numbers = [part.strip() for part in words.split(",")]
+    if len(numbers) != 2 or not all(map(_is_count, numbers)):
+        raise ValueError(
+            f"{VARIABLE} is {words[:40]!r}: it takes how many texts of the second and of the first stage keep their "
+            f"graph at once, two whole numbers of at least 1, such as {VARIABLE}=64,128; or unset it"
+        )
+    return ChunkSizes(*map(int, numbers))
+
+
+def _is_count(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 10 and int(word) > 0
+
+
+def kept_bytes(model: Sizes, sizes: ChunkSizes, switches: Switches, *, num_texts: int, num_contexts: int = 0) -> float:
+    """Return what a step keeps at most: both graphs when all its texts fit, else a chunk's of the stage with more."""
+    second = min(num_texts, sizes.texts) * second_stage_bytes(model, switches)
+    first = min(num_contexts, sizes.contexts) * first_stage_bytes(model, switches)
+    is_direct = num_texts <= sizes.texts and num_contexts <= sizes.contexts
+    return second + first if is_direct else max(second, first)

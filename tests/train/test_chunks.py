@@ -1,0 +1,188 @@
+"""How many texts keep their graph at once: what a text keeps is measured again, and a budget is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from repro.execute import execute
+from repro.model.backbone import Backbone
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
+from repro.model.texts import Texts
+from repro.spec import base
+from repro.spec.identity import run_id
+from repro.storage.paths import run_folder
+from repro.train import chunks
+from repro.train.chunks import ChunkSizes, chunks_for, chunks_given, kept_bytes
+from repro.train.gradcache import Stages, StepTexts, add_gradients
+from repro.train.loop import gpu_bytes, prepare
+from repro.train.loss import info_nce
+from repro.train.switches import Switches
+from repro.train.trainer import check_model
+
+CONFIG = ModelConfig(
+    architecture="contextual",
+    hidden_size=128,
+    num_heads=2,
+    num_layers=2,
+    num_first_stage_layers=2,
+    vocab_size=200,
+    num_contexts=12,
+    num_soft_prompts=4,
+    max_tokens=24,
+)
+SMOKE = base("smoke", architecture="contextual", num_steps=3)
+
+
+@pytest.fixture(autouse=True)
+def padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute texts as a GPU does, and set no sizes."""
+    monkeypatch.setattr(Backbone, "packs", False)
+    monkeypatch.delenv("REPRO_CHUNKS", raising=False)
+
+
+def saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
+    """What autograd keeps of a computation, weights left out, each memory once."""
+    held: dict[int, tuple[Tensor, int]] = {}
+    own = {weight.untyped_storage().data_ptr() for weight in weights}
+
+    def pack(kept: Tensor) -> Tensor:
+        memory = kept.untyped_storage()
+        if memory.data_ptr() not in own:
+            held[memory.data_ptr()] = (kept, memory.nbytes())  # the tensor too: its place must not be given away
+        return kept
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+        _graph = compute()
+    return sum(size for _, size in held.values())
+
+
+def texts(num_texts: int, num_tokens: int = CONFIG.max_tokens, seed: int = 0) -> Texts:
+    """Texts of one length but for a token, so that there is a mask."""
+    ids_NS = torch.randint(1, 200, (num_texts, num_tokens), generator=torch.Generator().manual_seed(seed))
+    mask_NS = torch.ones_like(ids_NS)
+    mask_NS[0, -1] = 0
+    return Texts(ids_NS * mask_NS, mask_NS)
+
+
+def model_of(config: ModelConfig, switches: Switches) -> ContextualModel:
+    model = build_model(config).train()
+    prepare(model, switches)
+    assert isinstance(model, ContextualModel)
+    return model
+
+
+def measured_a_text(config: ModelConfig, switches: Switches) -> tuple[float, float]:
+    """Bytes that one more text keeps in the second stage, and in the first."""
+    model, contexts_CD = model_of(config, switches), torch.randn(config.num_contexts, 128, requires_grad=True)
+    found = []
+    for stage in (lambda t: model.second_stage(t, contexts_CD), model.first_stage):
+        with torch.autocast("cpu", torch.bfloat16, enabled=switches.autocast):
+            two, four = (saved_bytes(lambda n=n, s=stage: s(texts(n)), model.parameters()) for n in (2, 4))
+        found.append((four - two) / 2)
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+@pytest.mark.parametrize("backbone", ["nomic", "bert", "modernbert"])
+def test_a_text_keeps_what_is_reckoned(backbone: str, autocast: bool) -> None:
+    switches = Switches(autocast=autocast)
+    for num_layers in (1, 3):
+        config = replace(CONFIG, backbone=backbone, num_layers=num_layers, num_first_stage_layers=num_layers)
+        second, first = measured_a_text(config, switches)
+        assert chunks.second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
+        assert chunks.first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
+
+
+def test_checkpointed_layers_keep_what_goes_into_them_and_one_layer_is_computed_again() -> None:
+    switches, one_layer = Switches(checkpoint=True), chunks.NARROW["nomic"] * 128 + 2 * 24
+    for num_layers in (1, 3):
+        config = replace(CONFIG, num_first_stage_layers=num_layers)
+        _, first = measured_a_text(config, switches)
+        assert chunks.first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(first, rel=0.05)
+
+
+def test_at_the_papers_width_a_token_keeps_in_a_layer_what_was_measured_there() -> None:
+    """44.6 KB in the first stage at width 768, found apart from this code."""
+    config = replace(CONFIG, hidden_size=768, num_heads=12, intermediate_size=3072, num_first_stage_layers=1000)
+    assert chunks.first_stage_bytes(config, Switches()) / (24 * 1000) == pytest.approx(44.6e3, rel=0.01)
+
+
+@pytest.mark.parametrize("scale", ["small", "large"])
+@pytest.mark.parametrize("gib", [16, 80, 141])
+def test_a_gpu_takes_as_many_texts_as_its_share_holds_and_no_more(scale: str, gib: int) -> None:
+    run, memory = base(scale, architecture="contextual"), gib * 2**30
+    found = chunks_for(run, memory, Switches())
+    of_each = chunks.second_stage_bytes(run, Switches()), chunks.first_stage_bytes(run, Switches())
+    for number, one in zip((found.texts, found.contexts), of_each, strict=True):
+        assert number * one <= chunks.SHARE * memory < (number + 1) * one
+    assert found.texts < 2 * run.batch_size or scale == "small", "GradCache never engages"
+
+
+def test_a_gpu_too_small_for_any_still_takes_a_few() -> None:
+    assert chunks_for(base("large", architecture="contextual"), 2**20, Switches()) == ChunkSizes(4, 4)
+
+
+def test_a_cpu_takes_what_it_always_took() -> None:
+    assert gpu_bytes(torch.device("cpu")) is None
+    sizes = chunks_for(base("large", architecture="contextual"), None, Switches())
+    assert (sizes.texts, sizes.contexts, sizes.piece_on(torch.device("cpu"))) == (4096, 4096, 64)
+
+
+def test_chunks_of_a_step_keep_within_the_budget_they_were_reckoned_from() -> None:
+    switches, budget = Switches(autocast=False), 20 * 10**6
+    sizes, model = chunks_for(CONFIG, budget, switches), model_of(CONFIG, switches)
+    kept: dict[str, list[int]] = {"first": [], "second": []}
+
+    def watched(name: str, stage: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def compute(*given: Any) -> Tensor:
+            if torch.is_grad_enabled():
+                kept[name].append(saved_bytes(lambda: stage(*given), model.parameters()))
+            return stage(*given)
+
+        return compute
+
+    first, second = watched("first", model.first_stage), watched("second", model.second_stage)
+    step = StepTexts(texts(20, seed=1), texts(20, seed=2), texts(12, seed=3))
+    add_gradients(Stages(second, info_nce, first), step, sizes)
+    assert len(kept["second"]) > 4 and len(kept["first"]) > 1, "one chunk proves nothing"
+    most = kept_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
+    assert max(map(max, kept.values())) == pytest.approx(most, rel=0.1)
+    assert most <= chunks.SHARE * budget
+
+
+def test_a_step_that_fits_keeps_both_graphs() -> None:
+    switches, model = Switches(autocast=False), model_of(CONFIG, Switches())
+    reckoned = kept_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
+
+    def whole() -> Tensor:
+        contexts_CD = model.first_stage(texts(12))
+        return torch.cat([model.second_stage(texts(10, seed=seed), contexts_CD) for seed in (1, 2)])
+
+    assert reckoned == pytest.approx(saved_bytes(whole, model.parameters()), rel=0.05)
+
+
+@pytest.mark.parametrize("words", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
+def test_sizes_that_are_none_are_refused_before_anything_is_spent(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CHUNKS", words)
+    for ask in (chunks_given, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
+        with pytest.raises(ValueError, match=r"REPRO_CHUNKS is '.*two whole numbers of at least 1, such as REPRO_CHU"):
+            ask()
+    with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
+        execute(SMOKE, progress=lambda line: None)
+    assert not run_folder(run_id(SMOKE)).exists()
+
+
+def test_a_record_names_the_sizes_that_were_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = execute(SMOKE, progress=lambda line: None)
+    assert "chunks" not in usual.provenance["training"]
+    monkeypatch.setenv("REPRO_CHUNKS", " 5, 3 ")
+    other = execute(replace(SMOKE, seed=1), progress=lambda line: None)
+    assert other.provenance["training"]["chunks"] == "5,3"
