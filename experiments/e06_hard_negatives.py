@@ -42,8 +42,8 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
     if scale in SEVERAL_BATCHES:
         axes["batch_size"] = GRID_BATCHES[scale]
     found = grid(supervised(scale), **axes, cluster_size=CLUSTERS[scale], seed=seeds_at(scale))
-    if scale == "desk" and fresh.SUPERVISED:
-        found += grid(supervised(scale), **axes, cluster_size=fresh.SUPERVISED_CLUSTERS, seed=fresh.SUPERVISED)
+    if scale == "desk" and fresh.BY_CLUSTER:
+        found += grid(supervised(scale), **axes, cluster_size=fresh.SUPERVISED_CLUSTERS, seed=fresh.BY_CLUSTER)
     return found
 
 
