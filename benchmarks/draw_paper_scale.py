@@ -3,8 +3,8 @@
     python -m benchmarks.draw_paper_scale benchmarks/paper_scale.svg
 
 Dots are rows of `paper_scale.json`: "now", and those of stages of drawn content; crosses are the jobs of
-`launched.json`, the largest of the shards of a stage. Lines are what `plan` reckons up to the 235 million
-of the paper. Times are seconds of the processor.
+`launched.json`: the seconds of all shards of a stage, the memory of the largest. Lines are what `plan` reckons up to
+the 235 million of the paper. Times are seconds of the processor, of jobs those of the clock on a busy machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import matplotlib as mpl
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-from repro.planning.stage_cost import stage_costs
+from repro.planning.stage_cost import BYTES_A_PAIR, MICROSECONDS_A_PAIR, PEAK_GIB, stage_costs
 from repro.spec import base
 
 HERE = Path(__file__).parent
@@ -30,27 +30,33 @@ Points = dict[str, list[tuple[int, float]]]
 
 
 def measured() -> tuple[Points, Points]:
-    """Return seconds of the processor, and peaks in GiB, of each kind of stage by the number of pairs."""
+    """Return seconds of the processor, and peaks in GiB, of each kind of stage by number of pairs; an import's too."""
     seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    imports: dict[int, float] = {}
     for row in json.loads((HERE / "paper_scale.json").read_text())["rows"]:
         if row["label"] != "before" and row["step"] in KINDS:
             seconds[row["step"]].append((row["num_pairs"], row["cpu_seconds"]))
             peaks[row["step"]].append((row["num_pairs"], row["peak_mebibytes"] / 1024))
+        elif row["label"] == "now" and row["step"] == "import":
+            imports[row["num_pairs"]] = row["cpu_seconds"]
+    seconds["corpus"] = [(size, spent + imports.get(size, 0.0)) for size, spent in seconds["corpus"]]
     return dict(seconds), dict(peaks)
 
 
-def launched() -> Points:
-    """Return the peaks in GiB of the jobs of `launch`, the largest of the shards of each stage, by number of pairs."""
-    found = defaultdict[str, list[Any]](list)
+def launched() -> tuple[Points, Points]:
+    """Return seconds of the jobs of `launch`, all shards of a stage, and peaks in GiB, of the largest, by pairs."""
+    seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
     for result in json.loads((HERE / "launched.json").read_text())["results"]:
-        peaks: dict[str, float] = {}
+        spent, peak = defaultdict[str, float](float), defaultdict[str, float](float)
         for row in result["rows"]:
             kind = {"import": "corpus"}.get(row["item"], row["item"].partition("/")[0])
             kind = kind if "/" in row["item"] or kind == "corpus" else "run"
-            peaks[kind] = max(peaks.get(kind, 0.0), row["peak_mebibytes"] / 1024)
-        for kind, peak in peaks.items():
-            found[kind].append((result["num_pairs"], peak))
-    return dict(found)
+            spent[kind] += row["seconds"]
+            peak[kind] = max(peak[kind], row["peak_mebibytes"] / 1024)
+        for kind in spent:
+            seconds[kind].append((result["num_pairs"], spent[kind]))
+            peaks[kind].append((result["num_pairs"], peak[kind]))
+    return dict(seconds), dict(peaks)
 
 
 def planned() -> tuple[Points, Points]:
@@ -61,10 +67,12 @@ def planned() -> tuple[Points, Points]:
             "small", num_pairs=size, surrogate="minilm-words", filter_model=None, sampler="cluster", cluster_size=4096
         )
         for cost in stage_costs([run]):
-            if cost.kind in KINDS and cost.kind != "corpus":
+            if cost.kind in KINDS and cost.kind != "corpus":  # it is made whole, whatever a run chooses
                 peaks[cost.kind].append((size, cost.memory_bytes / 2**30))
                 if cost.on == "core":
                     seconds[cost.kind].append((size, 3600 * cost.hours))
+        seconds["corpus"].append((size, MICROSECONDS_A_PAIR["corpus"] * size / 1e6))
+        peaks["corpus"].append((size, PEAK_GIB["corpus"] + BYTES_A_PAIR["corpus"] * size / 2**30))
     return dict(seconds), dict(peaks)
 
 
@@ -75,20 +83,19 @@ def main() -> None:
     asked = parser.parse_args()
     plt.rcParams["svg.hashsalt"] = "paper scale"
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), constrained_layout=True)
-    jobs: Points = launched()
     kinds = [*KINDS, "run"]
-    for panel, dots, lines, label in zip(
-        panels, measured(), planned(), ("seconds of one core", "peak memory of a process (GiB)"), strict=True
-    ):
+    labels = ("seconds of one core", "peak memory of a process (GiB)")
+    for panel, dots, jobs, lines, label in zip(panels, measured(), launched(), planned(), labels, strict=True):
         for number, kind in enumerate(kinds):
             colour, name = f"C{number}", {"run": "training and evaluation"}.get(kind, kind)
             panel.plot(*zip(*dots.get(kind, [(1, float("nan"))]), strict=True), "o", color=colour, label=name)
             panel.plot(*zip(*lines.get(kind, [(1, float("nan"))]), strict=True), "-", color=colour, linewidth=1)
-            if panel is panels[1]:
-                panel.plot(*zip(*jobs.get(kind, [(1, float("nan"))]), strict=True), "x", color=colour)
+            panel.plot(*zip(*jobs.get(kind, [(1, float("nan"))]), strict=True), "x", color=colour)
         panel.set(xscale="log", yscale="log", xlabel="pairs", ylabel=label, xlim=(6e4, 4e8))
     panels[1].axhline(3, color="grey", linestyle=":", linewidth=1)
-    panels[1].legend(fontsize=7, title="o measured, x launched, line: plan", title_fontsize=7)
+    names = panels[1].get_legend_handles_labels()
+    title = "o measured, x launched, line: plan"
+    figure.legend(*names, fontsize=7, title=title, title_fontsize=7, loc="outside right upper")
     figure.savefig(asked.path, metadata={"Date": None} if asked.path.suffix == ".svg" else None, dpi=110)
 
 

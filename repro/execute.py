@@ -66,7 +66,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
             **code_identity(),
             "versions": versions(),
             "machine": machine(),
-            "stages": {stage.name: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
+            "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
             "training": trained.provenance,
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),

@@ -1,14 +1,16 @@
 """A run ends in the same record, however often it was stopped on the way, and touches no other run's."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from repro.execute import execute
+from repro.inputs.stages import stages_of
 from repro.measures.retrieval import WithNulls
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
@@ -17,8 +19,9 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import local_records, run_folder
+from repro.train.checkpoint import TrainState
 from repro.train.metrics import read_metrics
-from repro.train.trainer import config_of
+from repro.train.trainer import config_of, trained_model
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 
@@ -154,3 +157,51 @@ def test_the_difficulty_of_batches_is_measured_without_training() -> None:
     assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
     plain = execute(replace(run, sampler="random", cluster_size=None), progress=quiet)
     assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"
+
+
+def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("smoke", architecture="contextual", seed=7)
+    trained_by = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
+    monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
+    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: trained_by[0])
+    with pytest.raises(Interrupted):
+        execute(run, should_stop=stop_after(3), progress=quiet)
+    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: trained_by[1])
+    first = execute(run, progress=quiet)
+    monkeypatch.delenv("REPRO_SWITCHES")
+    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: {"commit": "third"})
+    second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=quiet)
+    for told in (record.provenance["training"] for record in (first, second)):
+        assert [(one["from_step"], one["commit"]) for one in told["sittings"]] == [(0, "first"), (4, "second")]
+        assert told["switches"] == ["checkpoint"] and {one["num_processes"] for one in told["sittings"]} == {1}
+        assert {one["machine"]["dtype"] for one in told["sittings"]} == {"float32"}
+        assert all(one["switches"] == ["checkpoint"] and one["versions"] for one in told["sittings"])
+
+
+def test_a_training_of_before_sittings_were_kept_is_taken_up_and_measured() -> None:
+    run = base("smoke", seed=8)
+    with pytest.MonkeyPatch.context() as then, pytest.raises(Interrupted):
+        then.setattr("repro.train.checkpoint.asdict", as_it_was)
+        execute(run, should_stop=stop_after(3), progress=quiet)
+    taken_up = execute(run, progress=quiet)
+    assert [one["from_step"] for one in taken_up.provenance["training"]["sittings"]] == [4], "the first is not known"
+    other = replace(run, seed=9)
+    with pytest.MonkeyPatch.context() as then:
+        then.setattr("repro.train.checkpoint.asdict", as_it_was)
+        trained_model(other, quiet)
+    assert execute(other, progress=quiet).provenance["training"]["sittings"] == []
+
+
+def as_it_was(state: TrainState) -> dict[str, Any]:
+    """The header of a checkpoint as it was written before it said who trained."""
+    return {name: value for name, value in asdict(state).items() if name != "sittings"}
+
+
+def test_a_record_keeps_every_stage_of_both_phases_and_who_trained_the_first() -> None:
+    run = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
+    run = replace(run, corpus="planted", num_pairs=400, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
+    told = execute(run, progress=quiet).provenance
+    stages = stages_of(run)
+    assert len({stage.name for stage in stages}) < len(stages), "stages of both phases share a kind"
+    assert {(title, stage["id"]) for title, stage in told["stages"].items()} == {(s.title, s.path.name) for s in stages}
+    assert [one["from_step"] for one in told["training"]["first_phase_sittings"]] == [0]

@@ -15,6 +15,7 @@ from repro.spec.artefact import PAPERS
 from repro.spec.identity import run_id
 from repro.spec.registry import experiment_of, paper_of
 from repro.spec.scales import scale_named
+from repro.storage.json_files import short
 
 
 def check(
@@ -102,10 +103,17 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
     if artefact is None:
         raise ValueError("which run? give --run ID, or an artefact and --where field=value")
     wanted = dict(_condition(text) for text in where)
-    for run in experiment_of(artefact).runs(scale):
-        fits = all(str(getattr(run, name)) == value for name, value in wanted.items())
-        if fits and (run.architecture in TRAINED or run.measure == "batches"):
+    every = experiment_of(artefact).runs(scale)
+    runs = [run for run in every if run.architecture in TRAINED or run.measure == "batches"]
+    for run in runs:
+        if all(str(getattr(run, name)) == value for name, value in wanted.items()):
             return run
+    for name, value in wanted.items():
+        there = list(dict.fromkeys(str(getattr(run, name)) for run in runs))
+        if there and value not in there:
+            raise ValueError(
+                f"--where {name}={short(value)}: {artefact} at scale {scale!r} has {name} {', '.join(there)}"
+            )
     raise ValueError(f"no run of {artefact} at scale {scale!r} with {wanted} has batches; see `repro plan {artefact}`")
 
 

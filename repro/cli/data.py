@@ -6,12 +6,16 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from repro.cli.options import AsJson, Scale, say
+
+if TYPE_CHECKING:
+    from repro.data.own.imported import ImportedCorpus
+    from repro.planning.imported import Planned
 
 Name = Annotated[str, typer.Option(help="what it will be called in runs: a-z, 0-9, '.', '_', '-'")]
 
@@ -85,25 +89,36 @@ def import_(
     from repro.data.paper.local_copies import declared
     from repro.data.readers import Columns
     from repro.inputs.corpora import CORPORA
-    from repro.planning.imported import evaluation_lines
     from repro.spec.scales import scale_named
 
     scale_named(scale)
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
     columns = Columns({part: column for part, column in named.items() if column is not None})
     own = {*CORPORA, *declared(), "mteb", *(suite for one in CORPORA.values() for suite in one.suites)}
-    held = hold_out or ()
-    with ExitStack() as undo:  # what cannot be planned keeps no name
-        corpus = bring(path, name=name, columns=columns, hold_out=held, evaluate_on=evaluate_on, reserved=own)
+    corpus = bring(path, name=name, columns=columns, hold_out=hold_out or (), evaluate_on=evaluate_on, reserved=own)
+    _show(_unless_undone(corpus, scale, as_json), as_json)
+
+
+def _unless_undone(corpus: ImportedCorpus, scale: str, as_json: bool) -> Planned | list[str]:
+    """Return what was planned, or the lines on an evaluation set; what cannot be planned keeps no name."""
+    from repro.planning.imported import evaluation_lines, plan_imported
+
+    progress = (lambda line: None) if as_json else say
+    with ExitStack() as undo:
         undo.callback(rmtree, corpus.folder)
-        if not corpus.only_evaluates:
-            plan(name, scale, as_json)
-        elif as_json:
-            print(json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1))
-        else:
-            for line in evaluation_lines(name, say):
-                say(line)
+        try:
+            if corpus.only_evaluates:
+                lines = evaluation_lines(corpus.name, progress)
+                found: Planned | list[str] = (
+                    [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
+                )
+            else:
+                found = plan_imported(corpus.name, scale, progress=progress)
+        except BrokenPipeError:  # nobody reads on, but what was imported is whole
+            undo.pop_all()
+            raise
         undo.pop_all()
+    return found
 
 
 @data.command()
@@ -113,8 +128,11 @@ def plan(
     """Show the audit of an imported corpus, and write a file of runs at a scale: two models, and BM25 beside them."""
     from repro.planning.imported import plan_imported
 
-    planned = plan_imported(name, scale, progress=(lambda line: None) if as_json else say)
-    if as_json:
-        return print(json.dumps(planned.as_dict(), indent=1, sort_keys=True))
-    for line in planned.lines():
+    _show(plan_imported(name, scale, progress=(lambda line: None) if as_json else say), as_json)
+
+
+def _show(found: Planned | list[str], as_json: bool) -> None:
+    if not isinstance(found, list) and as_json:
+        return print(json.dumps(found.as_dict(), indent=1, sort_keys=True))
+    for line in found if isinstance(found, list) else found.lines():
         say(line)

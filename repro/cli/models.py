@@ -89,7 +89,7 @@ def score(
     """Score somebody's TREC run against judgements, by trec_eval's definitions."""
     from repro.evaluate.trec import score_files
 
-    means = score_files(run, judgements)
+    means = score_files(run, judgements, tell)
     if as_json:
         return print(json.dumps(means, indent=1, sort_keys=True))
     for measure, value in means.items():

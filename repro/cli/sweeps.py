@@ -16,8 +16,10 @@ from rich.live import Live
 
 from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Named, Scale, Seeds, What, print_json, say
 from repro.cli.patience import tell
-from repro.records.lookup import run_of_id, runs_asked, sweep_name
+from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
+from repro.spec.registry import artefacts, suggestion
 from repro.spec.scales import scale_named
+from repro.storage.json_files import short
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
 DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
@@ -207,6 +209,13 @@ def _needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path |
         os.environ["REPRO_DATA"] = str(data_dir)
     sources = [word for word in what or () if word in declared()]
     others = [word for word in what or () if word not in sources]
+    for word in split_words(others)[1]:
+        if word not in artefacts() and others != ["all"]:
+            near = suggestion(word, [*artefacts(), *declared()])
+            raise ValueError(
+                f"{short(repr(word))} is neither an artefact (`repro list` shows them) nor data{near}; data are "
+                f"{', '.join(declared())}"
+            )
     found = [need for name in sources for need in source_needs(name)]
     return found if sources and not others else found + needs_of(runs_asked(others, scale, all_seeds=all_seeds))
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.data.lines import json_rows, lines_of
+from repro.data.paper.quirks import Quirks, quirks_of
 from repro.storage.json_files import read_json, short
 
+DOCUMENT, QUERY = ("title", "text"), ("text",)
+"""The fields that are joined to a text, in corpus.jsonl and in queries.jsonl."""
 QRELS_HEADER = ("query-id", "corpus-id", "score")
-NAME = re.compile(r"\w[\w.+@-]{0,99}")
+NAME, LONGEST_NAME = re.compile(r"\w[\w.+@-]{0,99}"), 100
+NO_LETTERS_OF_A_NAME = re.compile(r"[^\w.+@-]+")
 GRADE = re.compile(r"[+-]?[0-9]{1,99}")
 LEAST_GRADE, LARGEST_GRADE = -100, 1000
 """trec_eval keeps a table as long as the largest grade; a slip of the pen would take the machine's memory."""
@@ -25,6 +30,12 @@ def check_name(name: object, where: str) -> None:
         raise ValueError(
             f"{where}: {short(repr(name))} is no name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
         )
+
+
+def legal_name(name: str, otherwise: str = "collection") -> str:
+    """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
+    letters = NO_LETTERS_OF_A_NAME.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
+    return letters[:LONGEST_NAME].rstrip("-.") or otherwise
 
 
 def check_word(identifier: str, where: str) -> None:
@@ -62,11 +73,12 @@ class Retrieval:
 
 
 class SuiteDataset(NamedTuple):
-    """One collection of a suite and the family whose mean it enters."""
+    """One collection of a suite and the family whose mean it enters; `quirks` None: those its name is known for."""
 
     name: str
     family: str
     path: Path
+    quirks: Quirks | None = None
 
 
 @dataclass(frozen=True)
@@ -103,10 +115,10 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     ValueError, naming file and line, for malformed JSON, repeated ids, an empty corpus, missing qrels, a judgement of
     an unknown query or document, and a query that no split judges.
     """
-    documents = _read_texts(folder / "corpus.jsonl", ("title", "text"))
+    documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
-    all_queries = _read_texts(folder / "queries.jsonl", ("text",))
+    all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     _check_every_query_is_judged(folder, split, all_queries, judgements)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
@@ -120,14 +132,42 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     )
 
 
+def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
+    """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`."""
+    quirks = quirks_of(dataset.name) if dataset.quirks is None else dataset.quirks
+    found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
+    return replace(found, name=dataset.name), quirks
+
+
+def beir_folders(folder: Path) -> list[tuple[str, Path]]:
+    """Return the BEIR folders that `folder` is or holds, each with the name it has in a suite.
+
+    ValueError when two would have one name.
+    """
+    is_one = (folder / "corpus.jsonl").is_file()
+    found = [folder] if is_one else sorted(path.parent for path in folder.glob("*/corpus.jsonl"))
+    named = [(legal_name((folder.resolve() if is_one else path).name), path) for path in found]
+    if len(dict(named)) < len(named):
+        names = sorted(name for name, _ in named)
+        raise ValueError(f"{folder}: two of its folders would have one name, among {names}: rename one")
+    return named
+
+
 def splits_of(folder: Path) -> list[str]:
     """Return the names of the splits that a BEIR folder judges."""
     return sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
 
 
-def write_suite(folder: Path, name: str, datasets: Sequence[tuple[str, str]]) -> None:
-    """Write suite.json over (dataset name, family); each dataset is the sub-folder of its name."""
-    rows = [{"name": dataset, "family": family} for dataset, family in datasets]
+def write_suite(
+    folder: Path, name: str, datasets: Sequence[tuple[str, str]], quirks: Mapping[str, Quirks] | None = None
+) -> None:
+    """Write suite.json over (dataset name, family); each dataset is the sub-folder of its name.
+
+    `quirks`: what is odd about each; without them a collection has those that its name is known for.
+    """
+    rows: list[dict[str, Any]] = [{"name": dataset, "family": family} for dataset, family in datasets]
+    for row in rows if quirks is not None else ():
+        row["quirks"] = (quirks or {})[row["name"]].changed()
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"name": name, "datasets": rows}, indent=1, ensure_ascii=False)
     (folder / "suite.json").write_text(text + "\n", encoding="utf-8")
@@ -141,6 +181,7 @@ def load_suite(folder: Path) -> Suite:
     try:
         content = read_json(path)
         rows = [(row["name"], row["family"]) for row in content["datasets"]]
+        odd = {row["name"]: Quirks(**row["quirks"]) for row in content["datasets"] if "quirks" in row}
         name = content["name"]
     except (KeyError, TypeError) as error:
         raise ValueError(
@@ -153,7 +194,7 @@ def load_suite(folder: Path) -> Suite:
     if twice := sorted({row[0] for row in rows if sum(row[0] == other[0] for other in rows) > 1}):
         raise ValueError(f"{path} names {twice[:3]} more than once")
     check_groups(rows, str(path))
-    datasets = tuple(SuiteDataset(dataset, family, folder / dataset) for dataset, family in rows)
+    datasets = tuple(SuiteDataset(dataset, family, folder / dataset, odd.get(dataset)) for dataset, family in rows)
     missing = [dataset.name for dataset in datasets if not dataset.path.is_dir()]
     if missing or not datasets:
         raise ValueError(f"{path} names {len(datasets)} datasets, without a folder: {missing or 'all'}")
@@ -178,13 +219,20 @@ def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
             sink.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _read_texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
+def read_texts(path: Path, fields: tuple[str, ...], wanted: Container[str] | None = None) -> dict[str, str]:
+    """Return the texts of corpus.jsonl or queries.jsonl by their ids; only the wanted ones where these are named.
+
+    ValueError, naming file and line, for a malformed line, a repeated id, or, of all, one that no TREC run can hold.
+    """
     if not path.is_file():
         raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     texts: dict[str, str] = {}
     for number, row in json_rows(path):
         key, text = _parse_text(row, fields, f"{path}, line {number}")
-        check_word(key, f"{path}, line {number}")
+        if wanted is not None and key not in wanted:
+            continue
+        if wanted is None:  # it will stand in a TREC run
+            check_word(key, f"{path}, line {number}")
         if key in texts:
             raise ValueError(f"{path}, line {number}: the id {key!r} is there twice")
         texts[key] = text

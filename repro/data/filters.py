@@ -15,6 +15,8 @@ from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise
 
 ROWS_PER_LOOK = 8_192
+EVALUATED_NEGATIVES = "evaluated_negatives"
+"""How negatives are counted that were taken out; of other counts, each is a row."""
 
 
 class EvaluatedTexts:
@@ -42,6 +44,17 @@ def without_evaluated(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: C
             removed["evaluated"] += 1
         else:
             yield row
+
+
+def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
+    """Take out of rows, and count, the negatives that are in an evaluation collection."""
+    for row in rows:
+        kept = tuple(text for text in row.negatives if normalise(text) not in evaluated)
+        if len(kept) == len(row.negatives):
+            yield row
+        else:
+            removed[EVALUATED_NEGATIVES] += len(row.negatives) - len(kept)
+            yield row._replace(negatives=kept)
 
 
 def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:

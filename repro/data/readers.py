@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from repro.data.beir import read_qrels
+from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.lines import MAX_LINE_BYTES, json_rows
 from repro.storage.json_files import short
 
@@ -48,6 +48,7 @@ class Found(NamedTuple):
     negatives: tuple[str, ...]
     domain: str
     place: str
+    num_more_positives: int = 0  # of several positives the first is taken
 
 
 @dataclass(frozen=True)
@@ -169,17 +170,26 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
         yield _found(row, layouts[names], where)
 
 
+class _Bare(csv.excel_tab):
+    quoting = csv.QUOTE_NONE
+
+
 def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+            # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
+            is_bare = path.suffix == ".tsv" and file.read(1) != '"'
+            file.seek(0)
+            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if path.suffix == ".tsv" else csv.excel
+            reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
             layout = _layout(columns, header, f"{path}, line 1").by_place(header)
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
-                    raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}")
+                    hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)"
+                    raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}{hint * is_bare}")
                 if cells:
                     yield _found(cells, layout, where)
     except csv.Error as error:
@@ -214,25 +224,12 @@ def _read_beir(folder: Path) -> Iterator[Found]:
         )
     path = splits["train"]
     judged = [(number, row) for number, row in read_qrels(path) if row[2] > 0]
-    documents = _texts_of(folder / "corpus.jsonl", {row[1] for _, row in judged}, ("title", "text"))
-    queries = _texts_of(folder / "queries.jsonl", {row[0] for _, row in judged}, ("text",))
+    documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {row[1] for _, row in judged})
+    queries = read_texts(folder / "queries.jsonl", QUERY, {row[0] for _, row in judged})
     for number, (query, document, _) in judged:
         if query not in queries or document not in documents:
             raise ValueError(f"{path}, line {number}: {query!r} or {document!r} is not in the folder")
         yield Found(queries[query], documents[document], (), "", f"{path}, line {number}")
-
-
-def _texts_of(path: Path, wanted: set[str], fields: tuple[str, ...]) -> dict[str, str]:
-    if not path.is_file():
-        raise ValueError(f"{path} is missing: a BEIR folder has corpus.jsonl, queries.jsonl and qrels/train.tsv")
-    texts = {}
-    for number, row in json_rows(path):
-        key = row.get("_id")
-        if not isinstance(key, str) or not isinstance(row.get("text"), str):
-            raise ValueError(f'{path}, line {number}: expected "_id" and "text" as strings, found {sorted(row)}')
-        if key in wanted:
-            texts[key] = " ".join(str(row[name]) for name in fields if row.get(name)).strip()
-    return texts
 
 
 class Layout(NamedTuple):
@@ -265,7 +262,9 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
         negatives += _texts(row[key], where)
     query, document = _first(row[chosen["query"]], where), _first(row[chosen["document"]], where)
     domain = _domain(row[chosen["domain"]], where) if "domain" in chosen else ""
-    return Found(query, document, tuple(negatives), domain, where)
+    positives = row[chosen["document"]]
+    num_more = len(positives) - 1 if isinstance(positives, list) and len(positives) > 1 else 0
+    return Found(query, document, tuple(negatives), domain, where, num_more)
 
 
 def _domain(value: Any, where: str) -> str:

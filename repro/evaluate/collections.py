@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from repro.data.beir import Retrieval, Suite, load_beir
-from repro.data.paper.quirks import Quirks, quirks_of
+from repro.data.beir import Retrieval, Suite, load_dataset
+from repro.data.paper.quirks import Quirks
 from repro.evaluate.retrieval import Run, without_self_hits
 
 
@@ -36,7 +36,7 @@ class Collection:
         grades = self.retrieval.judgements.values()
         hopeless = sum(not any(grade > 0 for grade in given.values()) for given in grades)
         lacking += [f"{hopeless} queries have no relevant document and score 0, as in trec_eval"] if hopeless else []
-        return [note for note in (self.quirks.says, *lacking) if note]
+        return [note for note in (self.quirks.told_of(len(grades)), *lacking) if note]
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -45,13 +45,8 @@ class Collection:
 
 
 def read_collections(suite: Suite) -> dict[str, Collection]:
-    """Return each dataset of a suite by name, read from the split its table of oddities names."""
-    found = {}
-    for dataset in suite.datasets:
-        quirks = quirks_of(dataset.name)
-        retrieval = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-        found[dataset.name] = Collection(retrieval, quirks)
-    return found
+    """Return each dataset of a suite by name, read as its oddities want it: its own, or those of a known name."""
+    return {dataset.name: Collection(*load_dataset(dataset)) for dataset in suite.datasets}
 
 
 def without_quirky_hits(run: Run, collection: Collection, k: int) -> Run:

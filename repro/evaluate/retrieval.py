@@ -181,6 +181,8 @@ def read_run(path: Path) -> Run:
         with _opened(path) as lines:
             while line := lines.readline(LONGEST_LINE):
                 number += 1
+                if not line.strip():
+                    continue
                 query_id, document_id, value = _parse_hit(line)
                 hits = run.setdefault(query_id, {})
                 if document_id in hits:
@@ -209,7 +211,7 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
 def _opened(path: Path) -> IO[str]:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8")
+    return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzip else path.open(encoding="utf-8-sig")
 
 
 def _float32(vectors: Matrix) -> Matrix:

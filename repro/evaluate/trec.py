@@ -6,6 +6,7 @@ trec_eval, which looks at scores only; a run without ties gets the same numbers 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from repro.data.beir import QRELS_HEADER, add_judgement, parse_grade
 from repro.data.lines import lines_of
 from repro.evaluate.retrieval import read_run, score
-from repro.storage.json_files import check_regular
+from repro.storage.json_files import check_regular, short
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
@@ -36,10 +37,19 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def score_files(run: Path, judgements: Path) -> dict[str, float]:
+def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambda line: None) -> dict[str, float]:
     """Return the mean of each measure over the judged queries; a judged query that the run lacks scores 0.
 
-    Documents are ranked by the scores as they stand in the file, however little they differ.
+    Documents are ranked by the scores as they stand in the file, however little they differ. Queries that nothing
+    judges are left out, as trec_eval leaves them out, and `tell` hears how many; ValueError when these are all.
     """
-    scores: dict[str, np.ndarray] = score(read_run(run), read_judgements(judgements), decimals=None)
+    found, judged = read_run(run), read_judgements(judgements)
+    unjudged = sorted(set(found) - set(judged))
+    if unjudged:
+        words = f"{len(unjudged)} of the {len(found)} queries of {run} are not judged in {judgements}"
+        if len(unjudged) == len(found):
+            raise ValueError(f"{words}, first {short(unjudged[0])!r}: are these judgements another collection's?")
+        tell(f"{words}, first {short(unjudged[0])!r}: left out, as trec_eval does")
+    answered = {query: hits for query, hits in found.items() if query in judged}
+    scores: dict[str, np.ndarray] = score(answered, judged, decimals=None)
     return {measure: float(values.mean()) for measure, values in scores.items()}

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.pairs import Pairs, Side, TextColumn, read_pairs
-from repro.data.paper.hub import SOURCES, prompts_by_domain
+from repro.data.pairs import Pairs, Side, read_pairs
+from repro.data.paper.hub import SOURCES
 from repro.data.selection import select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, suite_corpus
-from repro.model.prompts import PROMPTS
+from repro.inputs.encoders import commit_of, files_in_key
+from repro.inputs.prompting import SIDES, prompted_blocks, prompts_in_key, prompts_of, texts_for
 from repro.spec import TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
@@ -27,7 +28,9 @@ LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
 READS_PAIRS = ("counts", "divergence", "headroom")
 """Measures of the training pairs as text."""
-SIDES: tuple[Side, ...] = ("query", "document")
+RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1}
+"""Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
+user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
 WIDTHS, WIDEST = {"minilm-words": 128, "minilm": 384}, 768
 """Dimensions of the surrogates from wheels; of others, those of the paper's."""
@@ -68,7 +71,7 @@ class StageGraph:
                 rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
-        key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {})
+        key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {}) | _recipe("selection")
         return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
 
     @cached_property
@@ -80,7 +83,8 @@ class StageGraph:
         def make(folder: Path, part: Part = WHOLE) -> None:
             pairs, loaded = self.selected_pairs(part), load_tokenizer(tokenizer)
             for side in SIDES:
-                write_tokens(folder / side, _prompted_blocks(run, pairs, side), loaded, run.max_tokens)
+                blocks = prompted_blocks(run.prompts, run.corpus, pairs, side)
+                write_tokens(folder / side, blocks, loaded, run.max_tokens)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
             for side in SIDES:
@@ -90,8 +94,10 @@ class StageGraph:
         if run.prompts != "none" and run.corpus in SOURCES:
             key["by_domain"] = True
         if tokenizer != MINILM:
-            key["tokenizer"] = tokenizer
-        return Stage("tokens", key, make, (self.selection,), self._bytes_of_tokens, Sharding(make, join))
+            key |= {"tokenizer": tokenizer, **files_in_key(tokenizer, tokenizer_only=True)}
+        key |= prompts_in_key(run.prompts, run.corpus) | _recipe("tokens")
+        sharding, num_bytes = Sharding(make, join), self._bytes_of_tokens
+        return Stage("tokens", key, make, (self.selection,), num_bytes, sharding, lambda: commit_of(tokenizer))
 
     @cached_property
     def embeddings(self) -> Stage:
@@ -111,7 +117,8 @@ class StageGraph:
 
             pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
             for side in SIDES:
-                embed_texts(surrogate, TextColumn(pairs, side), folder / f"{side}.npy", max_tokens=run.max_tokens)
+                texts = texts_for(encoder, run.corpus, pairs, side)
+                embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
 
         def make_part(folder: Path, part: Part) -> None:
             from repro.batches.surrogate import embed_part, load_surrogate
@@ -119,7 +126,8 @@ class StageGraph:
             pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
             for side in SIDES:
                 (folder / side).mkdir()
-                embed_part(surrogate, TextColumn(pairs, side), folder / side, max_tokens=run.max_tokens, part=part)
+                texts = texts_for(encoder, run.corpus, pairs, side)
+                embed_part(surrogate, texts, folder / side, max_tokens=run.max_tokens, part=part)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
             from repro.batches.surrogate import join_embeddings
@@ -130,8 +138,10 @@ class StageGraph:
         def num_bytes() -> int:
             return 2 * BYTES_A_HALF * WIDTHS.get(encoder, WIDEST) * self._num_rows()
 
-        key = {"surrogate": encoder, "max_tokens": run.max_tokens}
-        return Stage("embeddings", key, make, (self.selection,), num_bytes, Sharding(make_part, join))
+        key = {"surrogate": encoder, "max_tokens": run.max_tokens, **files_in_key(encoder)}
+        key |= prompts_in_key(prompts_of(encoder), run.corpus) | _recipe("embeddings")
+        sharding = Sharding(make_part, join)
+        return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: commit_of(encoder))
 
     @cached_property
     def keys(self) -> Stage:
@@ -150,7 +160,8 @@ class StageGraph:
         def num_bytes() -> int:
             return BYTES_A_NUMBER * self._num_rows()
 
-        return Stage("keys", {"of": "documents"}, make, (self.selection,), num_bytes, Sharding(make, join))
+        key = {"of": "documents"} | _recipe("keys")
+        return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
     def clusters(self) -> Stage:
@@ -175,7 +186,7 @@ class StageGraph:
             centroid = BYTES_A_NUMBER * WIDTHS.get(run.surrogate, WIDEST)  # of both halves, in float32
             return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
 
-        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column}
+        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _recipe("clusters")
         return Stage("clusters", key, make, (self.embeddings,), num_bytes)
 
     @cached_property
@@ -195,7 +206,7 @@ class StageGraph:
             rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)
             np.save(folder / "rows.npy", rows)
 
-        key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column}
+        key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column} | _recipe("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
         num_bytes: Callable[[], int] = lambda: BYTES_A_NUMBER * run.num_hard_negatives * self._num_rows()  # noqa: E731
@@ -260,6 +271,11 @@ def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stag
         yield stage, first if first is not None and stage.title in of_first else run
 
 
+def _recipe(kind: str) -> dict[str, int]:
+    """Return what a stage's key says of the version of its recipe: nothing of the first."""
+    return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}
+
+
 MINILM = "minilm"
 
 
@@ -289,16 +305,3 @@ def _rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
         raise ValueError(f"sources={sources!r}: {unknown} are not in this corpus; it has {list(pairs.source_names)}")
     chosen = [list(pairs.source_names).index(name) for name in sources.split("+")]
     return np.flatnonzero(np.isin(pairs.source_codes, chosen))
-
-
-def _prompted_blocks(run: Run, pairs: Pairs, side: Side) -> Iterator[list[str]]:
-    """Return all texts of a side behind their prompts, in blocks: the domain's own prompt, where it has one."""
-    codes_N, names, of_all = pairs.domain_codes, pairs.domain_names, PROMPTS[run.prompts]
-    present = np.flatnonzero(np.bincount(codes_N, minlength=len(names)))
-    own = {} if run.prompts == "none" else prompts_by_domain(run.corpus, [names[code] for code in present])
-    prompts = [own.get(name, of_all)[SIDES.index(side)] for name in names]
-    start = 0
-    for block in pairs.blocks(side):
-        codes = codes_N[start : start + len(block)].tolist()
-        yield [prompts[code] + text for code, text in zip(codes, block, strict=True)]
-        start += len(block)

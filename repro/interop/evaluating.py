@@ -8,7 +8,6 @@ collection; each result is kept as it ends, and an evaluation that was stopped g
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -37,7 +36,17 @@ from repro.interop.beside import (
     notes_below,
 )
 from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
-from repro.interop.places import check_device, check_drawing, check_folder, to_device
+from repro.interop.places import (
+    check_device,
+    check_drawing,
+    check_folder,
+    check_num_contexts,
+    check_revision,
+    check_without_context,
+    default_folder,
+    folder_name,
+    to_device,
+)
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.model.encoding import TextEncoder
 from repro.model.prompts import with_prompt
@@ -47,7 +56,6 @@ from repro.report.view import View, format_number, format_seconds
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
-from repro.storage.paths import home
 
 BM25_UP_TO = 200_000
 """Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""
@@ -123,8 +131,9 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     check_drawing(asked.context_seed, asked.num_contexts)
     check_device(asked.device)
     check_folder(folder)
+    check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
-    target = folder or home() / "evaluations" / _folder_name(asked.model, suite.name)
+    target = folder or default_folder(asdict(asked), suite.name)
     bench = _Bench(asked, suite, read_collections(suite), target, progress)
     scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
@@ -201,8 +210,10 @@ class _Bench:
         opened = open_model(source, revision=asked.revision, progress=self.progress)
         to_device(opened.model, asked.device)
         contextual = bool(opened.num_contexts)
-        if not contextual and asked.compare_with is None and (asked.contexts != ("own",) or asked.num_contexts):
-            raise ValueError(f"{opened.called} has no context: evaluate it without --context and --num-contexts")
+        if contextual:
+            check_num_contexts(asked.num_contexts, opened)
+        elif asked.compare_with is None:
+            check_without_context(opened.called, asked.contexts, asked.num_contexts)
         count = asked.num_contexts if contextual and asked.num_contexts is not None else opened.num_contexts
         contexts = asked.contexts if contextual else ("own",)
         widths = asked_widths(asked.widths, opened.model)
@@ -217,14 +228,17 @@ class _Bench:
 
     def score_bm25(self, source: str, run: str | None = None) -> Scored:
         """Return how BM25 does; ValueError when nothing is asked of that has prefixes to cut to a width."""
-        if self.asked.widths is not None and source == self.asked.model and self.asked.compare_with is None:
-            raise ValueError(f"--width {short(self.asked.widths)}: bm25 has no vectors; leave it out")
+        asked = self.asked
+        if source == asked.model and asked.compare_with is None:
+            check_without_context(BM25, asked.contexts, asked.num_contexts)
+            if asked.widths is not None:
+                raise ValueError(f"--width {short(asked.widths)}: bm25 has no vectors; leave it out")
         keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)
         found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
 
     def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> Keeping:
-        runs = self.folder if source == self.asked.model else self.folder / "beside" / _folder_name(source)
+        runs = self.folder if source == self.asked.model else self.folder / "beside" / folder_name(source)
         sizes = {
             name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts
             for name, one in self.collections.items()
@@ -265,6 +279,7 @@ def described(opened: Opened) -> dict[str, Any]:
     from repro.evaluate.digests import model_digest, weights_digest
 
     told: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
+    told |= {} if opened.revision is None else {"revision": opened.revision}
     told |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
     model = opened.model
     if isinstance(model, StockEncoder):
@@ -295,9 +310,3 @@ def cut_share(model: Any, collection: Collection) -> float | None:
         found = model.theirs.tokenizer([prefix + text for text in texts], truncation=True, max_length=longest + 1)
         return float(np.mean([len(ids) > longest for ids in found["input_ids"]]))
     return None
-
-
-def _folder_name(source: str, *words: str) -> str:
-    """Return a folder's name for what a reader called a model; of a folder only its own name."""
-    called = Path(source).resolve().name if Path(source).is_dir() else source
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([called, *words]))

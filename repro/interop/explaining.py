@@ -21,7 +21,7 @@ from repro.evaluate.collections import Collection, read_collections, without_qui
 from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.retrieval import search
 from repro.interop.opening import Opened, open_model, open_suite
-from repro.interop.places import check_drawing, to_device
+from repro.interop.places import check_drawing, check_num_contexts, check_revision, to_device
 from repro.measures.context_words import Explanation, Query, Swap, explain_query
 from repro.model.contextual import ContextualModel
 from repro.report.view import format_seconds
@@ -53,20 +53,20 @@ class AskedQuery:
 def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explanation:
     """Return the explanation; ValueError for what is no contextual model, no suite, or a query of no collection."""
     check_drawing(asked.context_seed, asked.num_contexts)
+    check_revision(asked.revision, asked.model)
     if not asked.query.strip():
         raise ValueError("--query is empty: give the text of a query, or the id of one of the suite's")
     opened = open_model(asked.model, revision=asked.revision, progress=progress)
     model = opened.model
     if not isinstance(model, ContextualModel):
         raise ValueError(f"{opened.called} has no context, so no context moves its words: name a contextual model")
+    check_num_contexts(asked.num_contexts, opened)
     to_device(model, asked.device)
     suite = open_suite(_suite_of(asked, opened), progress)
     dataset, query = find_query(suite, asked.query, asked.dataset)
     collection, other = _read(suite, dataset), _wrong_of(suite, dataset)
     kinds = ("own", *(["wrong"] if other else []), *(["null"] if model.config.sequence_dropout > 0 else []))
     count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts
-    if not 1 <= count <= opened.num_contexts:
-        raise ValueError(f"--num-contexts {count}: {opened.called} takes 1 to {opened.num_contexts}")
     wrong = None if other is None else other.retrieval
     swap = Swap(model, collection, wrong, kinds, count, asked.context_seed)
     hits_of = Ranking(model, collection, query, progress)

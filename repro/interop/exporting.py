@@ -49,6 +49,9 @@ def export_model(
     """
     if to not in FORMATS:
         raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
+    if folder.resolve() == Path.cwd():
+        raise ValueError(f"{folder} is the folder you are in: name a new one, such as {Path(folder, 'exported')}")
+    folder = folder.resolve() if folder.is_symlink() else folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
     opened = open_model(source, progress=progress)

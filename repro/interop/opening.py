@@ -11,23 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.beir import Suite, SuiteDataset, check_groups, load_suite
+from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
 from repro.evaluate.suites import Encoder
-from repro.interop.official.folder import is_official, load_official
+from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.start import load_model
 from repro.records.lookup import run_of_id
 from repro.spec import TRAINED, Run, base
-from repro.storage.json_files import json_object
+from repro.storage.json_files import json_object, short
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Progress = Callable[[str], None]
 RUN_ID = re.compile(r"[0-9a-f]{6,12}")
+HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+"""What is fetched of a hub id: settings, weights, words of a tokenizer; no code and no pickle."""
 GIVEN = "given"
-NO_LETTERS_OF_A_NAME, LONGEST_NAME = re.compile(r"[^A-Za-z0-9._@+-]+"), 100
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Opened:
     model: Encoder
     called: str
     run: Run | None = None
+    revision: str | None = None  # of a hub id: the commit whose files were opened
 
     @property
     def ours(self) -> Biencoder | ContextualModel:
@@ -54,8 +57,8 @@ class Opened:
 def open_model(source: str, *, revision: str | None = None, progress: Progress = print) -> Opened:
     """Return the model that `source` names, in eval mode; a run that has not ended is trained first.
 
-    A folder may be ours, the authors', or an export for sentence-transformers or transformers. ValueError when it is
-    nothing of these.
+    A folder or hub id may be ours, the authors', or an export for sentence-transformers or transformers. ValueError
+    when it is nothing of these.
     """
     folder = Path(source)
     if folder.is_dir():
@@ -67,7 +70,18 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         from repro.train.trainer import trained_model
 
         return Opened(trained_model(run, progress), source, run)
-    return Opened(load_official(source, revision=revision), source)
+    if not is_hub_id(source):
+        raise ValueError(
+            f"no model {short(repr(source))}: there is no such folder here, and it is neither a run's id (12 of 0-9 "
+            "and a-f, or the first 6) nor a hub id (OWNER/NAME): name one of these, or bm25 to evaluate it"
+        )
+    snapshot = find_folder(source, revision, files=HUB_FILES)
+    return Opened(_open_folder(snapshot, revision), source, revision=snapshot.name)
+
+
+def is_hub_id(source: str) -> bool:
+    """Return whether a word is taken for the name of a model on the hub: OWNER/NAME, and no folder here."""
+    return not Path(source).is_dir() and HUB_ID.fullmatch(source) is not None
 
 
 def bm25_run(source: str) -> Run | None:
@@ -87,9 +101,9 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             return load_suite(folder)
-        datasets = tuple(_given_datasets(folder.resolve()))
+        datasets = tuple(_given_datasets(folder))
         check_groups([(one.name, one.family) for one in datasets], str(folder))
-        return Suite(_legal(folder.resolve().name), datasets)
+        return Suite(legal_name(folder.resolve().name), datasets)
     from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 
     asked = base("smoke", suite=source)
@@ -98,19 +112,9 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
 
 
 def _given_datasets(folder: Path) -> list[SuiteDataset]:
-    found = [folder] if (folder / "corpus.jsonl").is_file() else [p.parent for p in folder.glob("*/corpus.jsonl")]
-    if not found:
+    if not (named := beir_folders(folder)):
         raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
-    named = [(_legal(path.name), path) for path in sorted(found)]
-    if len(dict(named)) < len(named):
-        names = sorted(name for name, _ in named)
-        raise ValueError(f"{folder}: two of its folders would have one name, among {names}: rename one")
     return [SuiteDataset(name, GIVEN, path) for name, path in named]
-
-
-def _legal(name: str) -> str:
-    """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
-    return NO_LETTERS_OF_A_NAME.sub("-", name)[:LONGEST_NAME].strip("-.") or GIVEN
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:

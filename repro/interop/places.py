@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from repro.evaluate.suites import Encoder
+from repro.interop.opening import Opened, is_hub_id
 from repro.storage.json_files import short
+from repro.storage.paths import home
 
 MANY = 10**6
 
@@ -18,6 +25,46 @@ def check_drawing(context_seed: int, num_contexts: int | None) -> None:
         raise ValueError(
             f"--num-contexts {num_contexts}: must be at least 1 and at most {MANY}; --context null gives none"
         )
+
+
+def check_num_contexts(num_contexts: int | None, opened: Opened) -> None:
+    """ValueError for more context documents than a model takes; None stands for its own number."""
+    if num_contexts is not None and not 1 <= num_contexts <= opened.num_contexts:
+        raise ValueError(f"--num-contexts {num_contexts}: {opened.called} takes 1 to {opened.num_contexts}")
+
+
+def check_without_context(called: str, contexts: Sequence[str], num_contexts: int | None) -> None:
+    """ValueError where a context is asked for of what has none."""
+    if tuple(contexts) != ("own",) or num_contexts:
+        raise ValueError(f"{called} has no context: evaluate it without --context and --num-contexts")
+
+
+def check_revision(revision: str | None, *models: str | None) -> None:
+    """ValueError for a revision where no model is one of a hub."""
+    if revision is not None and not any(is_hub_id(model) for model in models if model is not None):
+        named = " and ".join(model for model in models if model is not None)
+        raise ValueError(f"--revision {short(revision)}: {named} is no hub id, which alone has revisions; leave it out")
+
+
+def default_folder(asked: Mapping[str, Any], suite: str) -> Path:
+    """Return where scores go that nobody named a folder for: model, suite, and a digest of all that was asked for.
+
+    The same command finds what it kept; another model of that name, another context or seed has a folder of its own.
+    """
+    decides = {name: _whole(value) for name, value in asked.items() if name != "device"}
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
+    return home() / "evaluations" / f"{folder_name(asked['model'], suite)}-{digest}"
+
+
+def folder_name(source: str, *words: str) -> str:
+    """Return a folder's name for what a reader called a model; of a folder only its own name."""
+    called = Path(source).resolve().name if Path(source).is_dir() else source
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([called, *words]))
+
+
+def _whole(value: Any) -> Any:
+    """Return a folder's name by its whole path, anything else as it is."""
+    return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value
 
 
 def to_device(model: Encoder, device: str | None) -> None:

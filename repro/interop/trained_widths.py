@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from repro.evaluate.suites import Encoder
+from repro.evaluate.prefixes import parse_view, view_named
+from repro.evaluate.suites import Encoder, path_name
 from repro.interop.opening import Opened, StockEncoder
-from repro.report.scores import POINTS
+from repro.report.scores import POINTS, contexts_of
 from repro.spec import nested_widths
 from repro.spec.widths import widths_in
 
@@ -42,11 +43,18 @@ def told_of_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
 
 
 def warnings(told: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
-    """Return a line for each prefix that was scored though the model was not trained for it, with what it loses."""
-    whole = metrics[f"{suite}/mean/ndcg_at_10"]
+    """Return a line for each prefix that was scored though the model was not trained for it, with what it loses.
+
+    Losses are those under the first context that was scored: the corpus' own, where that was asked for.
+    """
+    if not told.get("widths"):
+        return []
+    first = next(kind for _, kind in contexts_of(metrics, suite) if parse_view(kind)[1] is None)
+    mean = "mean/ndcg_at_10"
+    whole = metrics[f"{path_name(suite, first)}/{mean}"]
     loss = {
-        width: POINTS * (whole - metrics[f"{suite}+width{width}/mean/ndcg_at_10"])
-        for width in told.get("widths", ())
+        width: POINTS * (whole - metrics[f"{path_name(suite, view_named(first, width))}/{mean}"])
+        for width in told["widths"]
         if told["untrained_widths"] is None or width in told["untrained_widths"]
     }
     why = "is not known to be" if told.get("untrained_widths") is None else "was not"

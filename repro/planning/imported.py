@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
 from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
+from repro.data.suites import SuiteRules
 from repro.inputs.corpora import corpus_stage
-from repro.spec import Run, base
+from repro.records.lookup import read_runs
+from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
 from repro.spec.scales import scale_named
+from repro.storage.json_files import read_json
 
+LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "repeated_pair": "pairs that were there already, left out",
@@ -26,6 +31,8 @@ SENTENCES = {
     "query_is_document": "pairs whose query is the document",
     "long_documents": "documents of more than 256 words",
     "with_negatives": "pairs with negatives",
+    "evaluated_negatives": "negatives with a text of the given evaluation set, taken out",
+    "more_positives": "further positives, not used: of several the first is",
 }
 
 
@@ -37,11 +44,13 @@ class Planned:
     report: dict[str, Any]  # of the stage: what is trained on, left out, evaluated
     runs: tuple[Run, ...]
     path: Path
+    was_edited: bool = False  # the file of runs was there and differs from what would be written: it is as it was
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
-        return {"corpus": self.corpus.corpus, "file": str(self.path), "runs": runs, **self.report}
+        told = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
+        return {**told, "runs": runs, **self.report}
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
@@ -51,9 +60,14 @@ class Planned:
         ]
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
-        kind = "given" if (self.corpus.folder / "evaluation").is_dir() else "held out"
-        asked = sum(one["num_queries"] for one in suite.values())
-        lines.append(f"evaluated on {asked} queries over {len(suite)} {kind} collections: {', '.join(suite)}")
+        is_given = (self.corpus.folder / "evaluation").is_dir()
+        asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
+        kind = "given" if is_given else "held out"
+        lines.append(
+            f"evaluated on {asked} queries and {searched} documents in {len(suite)} {kind} collections: "
+            f"{', '.join(suite)}"
+        )
+        lines += [] if is_given else [held_out_line(searched, found.num_kept, self.corpus.held_out_domains)]
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
@@ -61,18 +75,36 @@ class Planned:
         for run in self.runs:
             how = "" if run.architecture == "bm25" else f", {run.num_steps} steps of {run.batch_size}"
             lines.append(f"  {run_id(run)}  {run.architecture}{how}")
-        last = run_id(self.runs[1])
+        last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
+        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
         return [
             *lines,
-            f"the runs are in {self.path}; edit it to train longer. Go on with",
+            f"the runs are in {self.path}{kept if self.was_edited else '; edit it to train longer'}. Go on with",
             f"  repro run {self.path}",
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
 
 
+def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str]) -> str:
+    """Return how much was held out, and why where it is less than the tenth that is meant."""
+    line = f"  held out: {num_documents} documents of {num_pairs} pairs ({num_documents / num_pairs:.1%})"
+    if domains:
+        return f"{line}, the whole of {', '.join(domains)}, up to {SuiteRules().max_documents} documents each"
+    if num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
+        return line
+    return (
+        f"{line}; less than a tenth: only domains of at least {LEAST_PAIRS} pairs, the {MOST_DOMAINS} largest at most, "
+        "give a tenth of their documents (where none is so large, all together do), up to "
+        f"{SuiteRules().max_documents} each; --hold-out DOMAIN holds out others"
+    )
+
+
 def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print) -> Planned:
-    """Build an imported corpus and writes its file of runs at a scale; ValueError when it is too small to train on."""
+    """Build an imported corpus and write its file of runs at a scale; one that was edited is read, and left as it is.
+
+    ValueError when the corpus is too small to train on.
+    """
     corpus = imported_named(name)
     check_trainable(name)
     folder = corpus_stage(corpus.corpus).build(progress)
@@ -85,9 +117,10 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
     rows = [{"scale": scale, **change, **shared} for change in changes]
     rows.append({"scale": scale, **shared, "num_pairs": None, "architecture": "bm25"})
     path = corpus.folder / f"{corpus.name}-{scale}.json"
-    write_runs(path, rows)
-    runs = tuple(base(scale, **{key: value for key, value in row.items() if key != "scale"}) for row in rows)
-    return Planned(corpus, told, runs, path)
+    was_edited = path.is_file() and read_json(path) != json.loads(json.dumps(rows))
+    if not was_edited:
+        write_runs(path, rows)
+    return Planned(corpus, told, tuple(read_runs(path)), path, was_edited)
 
 
 def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

@@ -62,14 +62,17 @@ def versions() -> dict[str, str]:
     return found
 
 
-def machine() -> dict[str, Any]:
-    """Return the device a run uses and the number of threads; loads torch."""
+def machine(*, narrow: bool = False) -> dict[str, Any]:
+    """Return the device a run uses, the number of threads, and what a model's stages are computed in; loads torch.
+
+    `narrow`: under autocast, as trainings are unless a switch says otherwise; it acts where a GPU is. Measuring is not.
+    """
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     return {
         "device": device,
-        "dtype": "bfloat16" if torch.cuda.is_available() else "float32",
+        "dtype": "bfloat16" if narrow and torch.cuda.is_available() else "float32",
         "num_threads": torch.get_num_threads(),
         "num_cpus": os.cpu_count(),
     }

@@ -48,7 +48,7 @@ def scores_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def contexts_of(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
     """Return the metric path and the name of each context that a suite was scored under, "own" first."""
     names = {path.split("/")[0] for path in metrics}
-    found = [(name, name.partition("+")[2] or "own") for name in names if name.partition("+")[0] == suite]
+    found = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
     usual = {kind: place for place, kind in enumerate(("own", "wrong", "random", "null"))}
 
     def place(pair: tuple[str, str]) -> tuple[int, str, int]:

@@ -229,10 +229,11 @@ def _word(value: Any) -> str:
 
 
 def machines_of(records: Iterable[Record]) -> list[str]:
-    """Return the different machines that records were made on, in words."""
+    """Return the different machines that records were trained and measured on, in words."""
     found: dict[str, None] = {}
-    for record in records:
-        machine, versions = record.provenance.get("machine", {}), record.provenance.get("versions", {})
+    told = (record.provenance for record in records)
+    for one in (who for each in told for who in (*each.get("training", {}).get("sittings", ()), each)):
+        machine, versions = one.get("machine", {}), one.get("versions", {})
         if machine:
             threads = machine.get("num_threads", ABSENT)
             words = f"{machine.get('device', ABSENT)}, {machine.get('dtype', ABSENT)}, threads: {threads}"

@@ -92,6 +92,7 @@ def shard_of(stage: Stage, part: Part) -> Shard:
         make=lambda folder: sharding.make(folder, part),
         needs=stage.needs,
         num_bytes=lambda: _bytes_to_come(stage, part.of),
+        made_with=stage.made_with,
         whole=stage,
         part=part,
     )

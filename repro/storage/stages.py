@@ -58,6 +58,8 @@ class Stage:
     """About how large it will be, told from what it needs when that is built; None where nobody knows."""
     sharding: Sharding | None = None
     """How it is made in shards, to the same bytes; None for one that cannot be. `repro/storage/shards.py` does so."""
+    made_with: Callable[[], dict[str, Any]] = dict
+    """What its key file tells of what it was made with and its key does not fix, asked once it is made."""
 
     @property
     def path(self) -> Path:
@@ -141,6 +143,7 @@ class Stage:
                 told = self.told()
                 with whole_folder(self.path) as part:
                     self.make(part)
+                    told |= {"made_with": found} if (found := self.made_with()) else {}
                     (part / STAGE_FILE).write_text(json.dumps(told | {"files": digests_of(part)}, indent=1))
                 if not self.is_built:
                     raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")

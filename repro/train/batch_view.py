@@ -17,6 +17,7 @@ from repro.batches.mask import batch_difficulty, content_keys, mask_false_negati
 from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
+from repro.inputs.prompting import texts_for
 from repro.storage.arrays import give_back
 
 Vectors = dict[Side, np.ndarray | None]
@@ -114,4 +115,6 @@ class BatchViewer:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
-        return self._surrogate.embed(self.inputs.pairs.texts(side, rows), run.max_tokens)
+        return self._surrogate.embed(
+            texts_for(run.surrogate, run.corpus, self.inputs.pairs, side).texts(rows), run.max_tokens
+        )

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -31,6 +32,7 @@ class TrainState:
     num_processes: int = 1
     log_sha256: str = ""  # of the lines of the log up to this step; "": not known
     shares_batches: bool = True  # whether each batch is shared by the processes, however many they are
+    sittings: Sequence[Mapping[str, Any]] = ()  # who did the steps; of trainings made before this was kept: not known
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -62,12 +64,29 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
     return state
 
 
+def sittings_in(folder: Path) -> list[Mapping[str, Any]]:
+    """Return who trained the checkpoint in a folder; nothing where there is none, or where it does not tell.
+
+    ValueError when it is damaged.
+    """
+    path = folder / CHECKPOINT_FILE
+    if not path.is_file():
+        return []
+    try:
+        with safe_open(path, "pt") as file:
+            return list(_state(file.metadata() or {}).sittings)
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
+
+
 def _state(header: Mapping[str, str]) -> TrainState:
     """Return the state a header tells; ValueError when it tells none."""
     found = TrainState(**json.loads(header["state"]))
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
-    wanted |= {"sampler": list, "num_processes": int, "shares_batches": bool}
+    wanted |= {"sampler": list, "num_processes": int, "shares_batches": bool, "sittings": (list, tuple)}
     wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
+    if not wrong and not all(isinstance(sitting, dict) for sitting in found.sittings):
+        wrong.append("sittings")
     if wrong or found.step < 0 or not found.seconds >= 0 or not isinstance(found.log_sha256, str):
         raise ValueError(f"its state is not one: {str(header['state'])[:80]}")
     return found

@@ -46,6 +46,7 @@ from repro.train.parallel import (
     same_everywhere,
     same_value_everywhere,
 )
+from repro.train.sittings import sitting_here
 from repro.train.switches import Switches
 
 Model = Biencoder | ContextualModel
@@ -100,6 +101,8 @@ def train(
     prepare(model, settings.switches)
     optimizer = _optimizer(model, settings)
     state = _take_up(folder, settings, data, model, optimizer)
+    if state.step < settings.num_steps:
+        state = replace(state, sittings=[*state.sittings, sitting_here(state.step, settings.switches)])
     kept_at = time.monotonic()
     model.train()
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _open_log(folder, state) as log, unbroken():

@@ -52,8 +52,10 @@ class MetricsLog:
         self._hash = hashlib.sha256("".join(map(_as_line, kept)).encode())
         if digest not in ("", self.digest):
             raise ValueError(f"{path} was changed: it is not the log this checkpoint was written after; {REMEDY}")
-        with whole_file(path) as part:
-            part.write_text("".join(map(_as_line, kept)), encoding="utf-8")
+        text = "".join(map(_as_line, kept))
+        if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+            with whole_file(path, lasts=True) as part:  # or a power loss could leave less than the checkpoint counts on
+                part.write_text(text, encoding="utf-8")
         self._file = path.open("a", encoding="utf-8")
 
     @property

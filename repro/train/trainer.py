@@ -29,11 +29,13 @@ from repro.stopping import Interrupted
 from repro.storage.lease import acquire
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
+from repro.train.checkpoint import sittings_in
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, gpu_bytes, train
 from repro.train.metrics import read_metrics
 from repro.train.parallel import any_process, join_processes, num_processes, rank
+from repro.train.sittings import words_of
 from repro.train.switches import switches_here
 
 Model = Biencoder | ContextualModel
@@ -103,13 +105,17 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
         "num_pairs_in_small_domains": left_out.num_in_small_domains,
         "num_parameters": sum(weight.numel() for weight in model.parameters()),
         "seconds": round(state.seconds, 1),
+        "sittings": list(state.sittings),
     }
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
-    provenance |= {"switches": list(words)} if (words := settings.switches.words) else {}
+    provenance |= {"switches": words} if (words := words_of(state.sittings)) else {}
     provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
     if inputs.first_phase is not None:
-        provenance["first_phase"] = training_id(inputs.first_phase.run)
+        provenance["first_phase"] = first = training_id(inputs.first_phase.run)
+        provenance["first_phase_sittings"] = sittings_in(run_folder(first))
+    if rank() > 0:  # the log is rank 0's: another node may not see its last lines yet, and has no use for them
+        return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
 
 

@@ -1,12 +1,14 @@
 """BEIR folders: equal to what the beir library reads, and refused with file and line when malformed."""
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, SuiteDataset, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.paper.quirks import Quirks
 
 SMALL = Retrieval(
     name="small",
@@ -95,9 +97,21 @@ def test_missing_files_are_named(folder: Path) -> None:
         load_beir(folder)
 
 
+@pytest.mark.parametrize("quirks", [5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"}])
+def test_oddities_in_a_suite_that_mean_nothing_are_refused(folder: Path, quirks: object) -> None:
+    write_suite(folder.parent, "mine", [("small", "family")], {"small": Quirks(split="dev")})
+    (found,) = load_suite(folder.parent).datasets
+    assert found.quirks == Quirks(split="dev")
+    path = folder.parent / "suite.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"datasets": [
+        {"name": "small", "family": "family", "quirks": quirks}]}))  # fmt: skip
+    with pytest.raises(ValueError, match=r"suite\.json is malformed"):
+        load_suite(folder.parent)
+
+
 def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
     write_suite(folder.parent, "mine", [("small", "family")])
-    assert load_suite(folder.parent).datasets == (("small", "family", folder),)
+    assert load_suite(folder.parent).datasets == (SuiteDataset("small", "family", folder),)
     write_suite(folder.parent, "mine", [("small", "family"), ("gone", "family")])
     with pytest.raises(ValueError, match=r"without a folder: \['gone'\]"):
         load_suite(folder.parent)

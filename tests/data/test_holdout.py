@@ -48,6 +48,24 @@ def test_nothing_that_is_evaluated_is_trained_on(tmp_path: Path, domains: tuple[
     assert len(train) + sum(counts.values()) == len(pairs)
 
 
+def test_an_evaluated_document_is_no_negative_either(tmp_path: Path) -> None:
+    size = 2 * LEAST_PAIRS
+    texts = [f"the answer to question number {n} of all" for n in range(size)]
+    rows = [Row(f"{n}", f"question {n}", texts[n], "a", "mine", (texts[n - 1], f"no {n}")) for n in range(size)]
+    write_pairs(tmp_path / "pairs.arrow", rows, with_negatives=True)
+    pairs, counts = read_pairs(tmp_path / "pairs.arrow"), Counter()
+    collections = hold_out(pairs)
+    held = {normalise(text) for one in collections for text in one.documents}
+    trained = list(training_rows(pairs, collections, (), counts))
+    lost = [row for row in trained if len(row.negatives) == 1]
+    assert lost and counts["evaluated_negatives"] == len(lost)
+    assert {normalise(text) for row in trained for text in row.negatives}.isdisjoint(held)
+    before = [row for row in rows if normalise(row.document) not in held]
+    assert [row.negatives for row in trained] == [
+        tuple(text for text in row.negatives if normalise(text) not in held) for row in before
+    ]
+
+
 def test_named_domains_are_held_out_whole_and_no_other(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30, "b": 300, "c": 30})
     collections = hold_out(pairs, ["a", "c"])

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.data import pairs as pairs_module
-from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.beir import Retrieval, load_beir, write_beir_folder
 from repro.data.lines import MAX_LINE_BYTES
 from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
@@ -64,13 +64,19 @@ def refused(tmp_path: Path, source: Path, words: str, **options: Any) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.name == "out" or path.name.endswith(".part")]
 
 
+def one_line(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows as a .tsv can hold them: it has no quotes, so a text has no line breaks."""
+    return [{name: text.replace("\n", " ") for name, text in row.items()} for row in rows]
+
+
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
 def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
-    found = imported(tmp_path, write(tmp_path / f"pairs{ending}"))
+    rows = one_line(ROWS) if ending == ".tsv" else ROWS
+    found = imported(tmp_path, write(tmp_path / f"pairs{ending}", rows))
     pairs = read_pairs(found.folder / "pairs.arrow")
     assert (found.num_read, found.num_kept, found.num_domains) == (8, 8, 2)
     assert pairs.texts("query", range(8)) == [row["query"] for row in ROWS]
-    assert pairs.texts("document", range(8)) == [row["document"] for row in ROWS]
+    assert pairs.texts("document", range(8)) == [row["document"] for row in rows]
     assert [pairs.domain_names[code] for code in pairs.domain_codes] == [row["domain"] for row in ROWS]
     assert load_import(found.folder) == found
 
@@ -86,6 +92,38 @@ def test_columns_may_have_the_usual_names_or_given_ones(tmp_path: Path) -> None:
     odd = write(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
     only = list(read_foreign(odd, Columns({"query": "frage", "document": "antwort"})))
     assert only[0][:4] == ("a", "b", ("c",), "")
+
+
+def test_a_quote_in_a_tsv_is_a_letter_as_in_the_dumps_of_others(tmp_path: Path) -> None:
+    texts = [('"unclosed', "answer one"), ("what?", 'a "word" in it'), ("next", 'to the last"'), ("last", "answer")]
+    lines = ["query\tdocument", *("\t".join(pair) for pair in texts)]
+    (tmp_path / "x.tsv").write_text("\n".join(lines) + "\n")
+    assert [pair[:2] for pair in read_foreign(tmp_path / "x.tsv")] == texts
+    (tmp_path / "x.tsv").write_text('query\tdocument\na\t"two\nlines"\n')
+    refused(tmp_path, tmp_path / "x.tsv", r"line 3: 1 cells, the header has 2 \(in a \.tsv whose header is not quoted")
+
+
+def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_path: Path) -> None:
+    rows = [{"query": "a", "pos": ["b", "c", "d"]}, {"query": "e", "pos": ["f"]}, {"query": "g", "pos": "h"}]
+    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    assert found.counts["more_positives"] == 2 and found.num_kept == 3
+    assert "2 further positives are not used" in " ".join(found.warnings)
+
+
+def test_a_beir_folder_to_train_on_is_read_as_one_to_evaluate_on(tmp_path: Path) -> None:
+    (tmp_path / "b" / "qrels").mkdir(parents=True)
+    documents = [{"_id": 7, "title": "a title", "text": None}, {"_id": "8", "title": None, "text": "a text"}]
+    for name, rows in (("corpus", documents), ("queries", [{"_id": 1, "text": "one"}, {"_id": "2", "text": "two"}])):
+        write(tmp_path / "b" / f"{name}.jsonl", rows)
+    for split in ("train", "test"):
+        (tmp_path / "b" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t1\n")
+    trained = list(read_foreign(tmp_path / "b"))
+    exam = load_beir(tmp_path / "b")
+    assert [(pair.query, pair.document) for pair in trained] == list(zip(exam.queries, exam.documents, strict=True))
+    write(tmp_path / "b" / "corpus.jsonl", [*documents, {"_id": 8, "title": "", "text": "another text"}])
+    for read in (load_beir, lambda folder: list(read_foreign(folder))):
+        with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' is there twice"):
+            read(tmp_path / "b")
 
 
 def test_negatives_are_kept_when_the_first_pair_has_none(tmp_path: Path) -> None:
@@ -207,13 +245,16 @@ def imported_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[st
         counts["empty"] += not all(both)
         counts["evaluated"] += all(both) and bool(evaluated & set(both))
         counts["repeated_pair"] += all(both) and not evaluated & set(both) and "\n".join(both) in seen
-        negatives = [text for text in row.get("negatives", []) if plain(text) not in ("", both[1])]
-        counts["negatives_taken_out"] += all(both) and len(row.get("negatives", [])) - len(negatives)
+        own = [text for text in row.get("negatives", []) if plain(text) not in ("", both[1])]
+        counts["negatives_taken_out"] += all(both) and len(row.get("negatives", [])) - len(own)
+        negatives = [text for text in own if plain(text) not in evaluated]
         if all(both) and not evaluated & set(both) and "\n".join(both) not in seen:
             seen.add("\n".join(both))
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
             kept.append(Row(f"{name}:{number}:{digest}", query, document, domain or name, name, tuple(negatives)))
             counts["with_negatives"] += bool(negatives)
+            if len(own) > len(negatives):
+                counts["evaluated_negatives"] += len(own) - len(negatives)
             counts["query_is_document"] += both[0] == both[1]
             counts["long_documents"] += len(document.split()) > 256
     return kept, counts

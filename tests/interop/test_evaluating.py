@@ -171,6 +171,115 @@ def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None
             assert cut_share(open_model(source).model, collection) == pytest.approx(share), source
 
 
+@pytest.mark.parametrize("context", ["null", "wrong"])
+def test_a_context_is_scored_without_the_own_one(desk: Path, context: str) -> None:
+    alone = json.loads(typed("--model", "contextual", "--context", context, "--no-bm25", "--json"))["metrics"]
+    three = ("--context", "own", "--context", "wrong", "--context", "null")
+    beside = json.loads(typed("--model", "contextual", *three, "--no-bm25", "--json"))["metrics"]
+    assert alone and alone == {path: beside[path] for path in alone}
+    assert all(path.startswith(f"zoo+{context}/") for path in alone)
+    shown = typed("--model", "contextual", "--context", context, "--width", "8,full")
+    assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(shown.split())
+
+
+def test_more_context_documents_than_a_model_takes_are_refused_as_when_it_is_explained(desk: Path) -> None:
+    words = ("--model", "contextual", "--num-contexts", "5")
+    with pytest.raises(ValueError, match="--num-contexts 5: contextual takes 1 to 4") as evaluated:
+        typed(*words)
+    explained = CliRunner().invoke(app, ["explain-context", "--suite", "zoo", "--query", "rain bread", *words])
+    assert str(explained.exception) == str(evaluated.value)
+    assert json.loads(typed(*words[:3], "4", "--no-bm25", "--json"))["metrics"]
+
+
+@pytest.mark.parametrize("names", [("so near", "données"), ("c++docs", "a+wrong")])
+def test_collections_of_any_name_are_scored_under_a_wrong_context(desk: Path, names: tuple[str, str]) -> None:
+    words = ("--model", "contextual", "--context", "own", "--context", "wrong")
+    before = json.loads(typed(*words, "--json"))["metrics"]
+    for old, new in zip(("near", "far"), names, strict=True):
+        (desk / "zoo" / old).rename(desk / "zoo" / new)
+    found = json.loads(typed(*words, "--json"))["metrics"]
+    assert {path.count("/") for path in found} == {2} and len(found) == len(before)
+    assert names[0].replace(" ", "-") in {path.split("/")[1] for path in found}
+
+
+def test_a_folder_whose_name_has_a_plus_is_scored_as_one_without(desk: Path) -> None:
+    (desk / "zoo" / "near").rename(desk / "c++docs")
+    words = ("evaluate", "--suite", "c++docs", "--model", "contextual", "--context", "own", "--context", "null")
+    done = CliRunner().invoke(app, [*words])
+    assert done.exception is None, done.exception
+    header = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["collection"])
+    assert header.split() == ["collection", "own", "null", "bm25"]
+
+
+def test_options_that_bm25_would_ignore_are_refused(desk: Path) -> None:
+    for words in (("--context", "wrong"), ("--num-contexts", "3")):
+        with pytest.raises(ValueError, match="bm25 has no context: evaluate it without --context and --num-contexts"):
+            typed("--model", "bm25", *words)
+    for model in ("bm25", "contextual"):
+        with pytest.raises(ValueError, match=f"--revision main: {model} is no hub id"):
+            typed("--model", model, "--revision", "main")
+
+
+def test_a_word_that_is_no_model_is_told_what_is_one(desk: Path) -> None:
+    with pytest.raises(ValueError, match=r"no model 'nope': there is no such folder .*\(OWNER/NAME\).* or bm25"):
+        typed("--model", "nope")
+
+
+def scores_folders(desk: Path) -> set[str]:
+    return {path.parent.name for path in (desk / "home" / "evaluations").glob("*/scores.json")}
+
+
+def test_two_models_of_one_name_and_two_draws_have_folders_of_their_own(desk: Path) -> None:
+    model_of("contextual", num_contexts=3).save_pretrained(desk / "other" / "contextual")
+    asked = [("contextual",), ("other/contextual",), ("contextual", "--context-seed", "1"),
+             ("contextual", "--context", "null"), ("contextual", "--num-contexts", "2")]  # fmt: skip
+    found = [json.loads(typed("--no-bm25", "--json", "--model", *words)) for words in asked]
+    folders = scores_folders(desk)
+    assert len(folders) == len(asked) and all(name.startswith("contextual-zoo-") for name in folders)
+    kept = [json.loads((desk / "home" / "evaluations" / name / "scores.json").read_text()) for name in folders]
+    assert all(one in kept for one in found)
+    typed("--no-bm25", "--model", str(desk / "contextual"), "--device", "cpu")
+    assert scores_folders(desk) == folders, "the same folder by its whole path, or on another device, is the same"
+
+
+@pytest.mark.parametrize("to", ["sentence-transformers", "transformers", "official"])
+@pytest.mark.parametrize("architecture", ["contextual", "biencoder"])
+def test_an_export_in_the_cache_of_the_hub_opens_by_its_id(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, to: str
+) -> None:
+    if (architecture, to) == ("biencoder", "official"):
+        return
+    source = {"contextual": "contextual", "biencoder": "plain"}[architecture]
+    here = CliRunner().invoke(app, ["export", source, "out", "--to", to])
+    assert here.exception is None, here.exception
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(desk / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    commit, repo = "0123456789abcdef0123456789abcdef01234567", desk / "hub" / "models--me--mine"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    (repo / "snapshots").mkdir()
+    (desk / "out").rename(repo / "snapshots" / commit)
+    expected = json.loads(typed("--model", source, "--no-bm25", "--json"))["metrics"]
+    for words in (("me/mine",), ("me/mine", "--revision", commit)):
+        found = json.loads(typed("--no-bm25", "--json", "--model", *words))
+        assert found["metrics"] == pytest.approx(expected, abs=1e-6)
+        assert found["provenance"]["model"]["revision"] == commit
+    with pytest.raises(ValueError, match=r"me/other is no folder, not in the hub's cache"):
+        typed("--model", "me/other")
+
+
+def test_an_export_goes_where_a_folder_can_be_put(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk / "real").mkdir()
+    (desk / "link").symlink_to(desk / "real")
+    assert CliRunner().invoke(app, ["export", "plain", "link", "--to", "transformers"]).exception is None
+    assert open_model("link").num_contexts == 0 and (desk / "link").is_symlink()
+    (desk / "empty").mkdir()
+    monkeypatch.chdir(desk / "empty")
+    monkeypatch.setattr("repro.interop.exporting.open_model", None)
+    done = CliRunner().invoke(app, ["export", str(desk / "plain"), ".", "--to", "transformers"])
+    assert isinstance(done.exception, ValueError) and "the folder you are in: name a new one" in str(done.exception)
+
+
 def test_one_or_two_models_are_asked_for(desk: Path) -> None:
     for words in ((), ("--model", "plain", "--compare", "plain", "contextual")):
         with pytest.raises(ValueError, match="--compare A B"):

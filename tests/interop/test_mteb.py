@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,29 @@ def collection() -> Retrieval:
     )
 
 
+NAME = retrieval_task(collection()).metadata.name
+
+
 def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None) -> dict[str, Any]:
     cache = mteb.ResultCache(cache_path=str(folder))
     results = mteb.evaluate(model, task or retrieval_task(collection()), cache=cache, show_progress_bar=False)
     assert not results.exceptions
     return results.task_results[0].scores["test"][0]
+
+
+@pytest.mark.parametrize("side", ["documents", "queries"])
+def test_other_texts_under_the_same_ids_are_another_task(tmp_path: Path, side: str) -> None:
+    model, data = load_for_mteb(str(saved(tmp_path, "biencoder"))), collection()
+    other = replace(data, **{side: getattr(data, side)[::-1]})
+    first = evaluate(model, tmp_path / "cache")
+    again = evaluate(model, tmp_path / "cache", retrieval_task(other))
+    fresh = evaluate(model, tmp_path / "fresh", retrieval_task(other))
+    assert again["ndcg_at_10"] == fresh["ndcg_at_10"] != first["ndcg_at_10"]
+
+
+def saved(folder: Path, architecture: str) -> Path:
+    model_of(architecture).save_pretrained(folder / architecture)
+    return folder / architecture
 
 
 def ndcg(model: Biencoder | ContextualModel) -> float:
@@ -79,7 +98,7 @@ def test_mteb_accepts_the_model_on_every_kind_of_task(architecture: str) -> None
 def test_scores_equal_ours_under_the_same_context(tmp_path: Path) -> None:
     model = model_of("contextual")
     found = evaluate(MtebModel(model, context_seed=3), tmp_path)
-    model.set_context(draw_context(collection().documents, 4, 3, "things", "default", "test"))
+    model.set_context(draw_context(collection().documents, 4, 3, NAME, "default", "test"))
     assert found["ndcg_at_10"] == pytest.approx(ndcg(model), abs=1e-4)
     assert evaluate(MtebModel(model_of("biencoder")), tmp_path)["ndcg_at_10"] == pytest.approx(
         ndcg(model_of("biencoder")), abs=1e-4
@@ -95,12 +114,12 @@ def test_results_are_standard_files_apart_for_each_context(tmp_path: Path) -> No
         {"method": "fixed", "fixed_context": THINGS},
     ):
         evaluate(MtebModel(model, **options), tmp_path)
-    files = sorted(tmp_path.rglob("things.json"))
+    files = sorted(tmp_path.rglob(f"{NAME}.json"))
     assert len(files) == 4
     text = " ".join(map(str, files))
     assert all(f"context_{name}" in text for name in ("corpus", "null", "fixed", "seed_0", "seed_1"))
     read = [json.loads(file.read_text()) for file in files]
-    assert all(one["task_name"] == "things" and 0 <= one["scores"]["test"][0]["main_score"] <= 1 for one in read)
+    assert all(one["task_name"] == NAME and 0 <= one["scores"]["test"][0]["main_score"] <= 1 for one in read)
 
 
 def test_the_context_is_drawn_once_from_the_corpus_and_never_from_queries(

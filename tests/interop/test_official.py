@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from repro.interop.exporting import export_model
 from repro.interop.official.config import read_official_config, write_official_config
 from repro.interop.official.folder import export_official, is_official, load_official
 from repro.interop.official.keys import key_table, num_parameters
@@ -237,3 +238,24 @@ def test_a_loaded_checkpoint_saved_as_ours_computes_the_same(tmp_path: Path) -> 
     model.save_pretrained(tmp_path / "b")
     texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
     np.testing.assert_array_equal(run(load_model(tmp_path / "b"), texts, contexts), run(model, texts, contexts))
+
+
+def test_a_model_with_words_of_its_own_has_them_still_after_an_export(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "rain": 2, "snow": 3, "bread": 4}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    (tmp_path / "first").mkdir()
+    words.save(str(tmp_path / "first" / "tokenizer.json"))
+    sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4, "prompts": "task"}
+    config = ModelConfig(architecture="contextual", tokenizer=str(tmp_path / "first"), **sizes)
+    model = build_model(config).eval()
+    export_official(model, tmp_path / "first")
+    export_model(str(tmp_path / "first"), tmp_path / "second", "official", progress=lambda line: None)
+    corpus, texts = ["rain rain", "snow", "bread snow", "rain"], ["rain and snow", "bread", "snow rain bread"]
+    model.set_context(corpus)
+    before = model.encode(texts)
+    (tmp_path / "first").rename(tmp_path / "gone")
+    found = load_official(tmp_path / "second")
+    found.set_context(corpus)
+    np.testing.assert_allclose(found.encode(texts), before, atol=1e-6)

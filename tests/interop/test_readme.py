@@ -61,7 +61,7 @@ def test_the_blocks_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(blocks) == 5 and given["vectors"].shape == (12, 16)
     np.testing.assert_allclose(given["again"], given["vectors"], atol=1e-6)
     assert 0 < given["ndcg"]["NDCG@10"] <= 1
-    assert not given["results"].exceptions and list(Path("results").rglob("things.json"))
+    assert not given["results"].exceptions and list(Path("results").rglob("things-*.json"))
     assert "200 {" in capsys.readouterr().out
 
 

@@ -41,6 +41,23 @@ def test_a_run_made_elsewhere_gets_the_scores_of_trec_eval_however_close_its_doc
     assert found["mrr_at_10"] == pytest.approx(np.mean([one["recip_rank"] for one in ranks.values()]), abs=1e-6)
 
 
+def test_queries_that_nothing_judges_are_left_out_as_trec_eval_does_and_counted(tmp_path: Path) -> None:
+    run, judged = tmp_path / "run.trec", tmp_path / "qrels"
+    run.write_text("q1 Q0 a 1 0.5 me\nq1 Q0 b 2 0.4 me\nq2 Q0 a 1 0.5 me\n\n")
+    judged.write_text("q1 0 b 1\n\n")
+    heard: list[str] = []
+    found = score_files(run, judged, heard.append)
+    both = {"q1": {"a": 0.5, "b": 0.4}, "q2": {"a": 0.5}}
+    theirs = pytrec_eval.RelevanceEvaluator({"q1": {"b": 1}}, {"ndcg_cut.10"}).evaluate(both)
+    assert found["ndcg_at_10"] == pytest.approx(theirs["q1"]["ndcg_cut_10"]) and list(theirs) == ["q1"]
+    assert heard == [f"1 of the 2 queries of {run} are not judged in {judged}, first 'q2': left out, as trec_eval does"]
+    run.write_text("\ufeffq1 Q0 a 1 0.5 me\nq1 Q0 b 2 0.4 me\n")
+    assert score_files(run, judged) == found, "some editors begin a file with a mark"
+    run.write_text("q7 Q0 a 1 0.5 me\n")
+    with pytest.raises(ValueError, match=r"1 of the 1 queries of \S+run\.trec are not judged in \S+qrels, first 'q7'"):
+        score_files(run, judged)
+
+
 def test_the_two_documents_of_the_report_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("q Q0 a 1 0.5000001 me\nq Q0 b 2 0.5000002 me\n")
     (tmp_path / "qrels").write_text("q 0 b 1\n")

@@ -1,12 +1,14 @@
 """Promises of where the weights come from."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from repro.data.tokens import minilm_folder
@@ -45,6 +47,66 @@ def test_minilm_gives_both_stages_its_first_layers() -> None:
         assert sum(name.endswith("attention.self.query.weight") for name in found) == num_layers
         for name, value in found.items():
             torch.testing.assert_close(value, weights[name])
+
+
+def nomic_file(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
+    """Write a small model as Nomic's files have it, names beginning with `prefix`; return its weights."""
+    draw = torch.Generator().manual_seed(0)
+    shapes = {"embeddings.word_embeddings.weight": (128, 32), "embeddings.token_type_embeddings.weight": (2, 32)}
+    shapes |= {"emb_ln.weight": (32,), "emb_ln.bias": (32,)}
+    for layer in range(2):
+        place = f"encoder.layers.{layer}."
+        shapes |= {f"{place}attn.Wqkv.weight": (96, 32), f"{place}attn.out_proj.weight": (32, 32)}
+        shapes |= {f"{place}mlp.fc11.weight": (64, 32), f"{place}mlp.fc12.weight": (64, 32)}
+        shapes |= {f"{place}mlp.fc2.weight": (32, 64)}
+        shapes |= {f"{place}{norm}.{part}": (32,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
+    weights = {f"{prefix}{name}": torch.randn(shape, generator=draw) / 2 for name, shape in shapes.items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    told = {"model_type": "nomic_bert", "vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2}
+    told |= {"num_attention_heads": 2, "intermediate_size": 64}
+    theirs = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 64, "rotary_emb_base": 1000}
+    (folder / "config.json").write_text(json.dumps(told | theirs))
+    return weights
+
+
+NOMIC = ModelConfig(
+    architecture="contextual",
+    backbone="nomic",
+    num_layers=2,
+    num_first_stage_layers=1,
+    hidden_size=32,
+    num_heads=2,
+    intermediate_size=64,
+    vocab_size=128,
+    num_contexts=2,
+)
+
+
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_nomics_files_are_read_with_the_names_of_either_release(tmp_path: Path, prefix: str) -> None:
+    weights = nomic_file(tmp_path, prefix)
+    model = build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
+    for backbone in backbones_of(model):
+        found = backbone.model.state_dict()
+        torch.testing.assert_close(
+            found["embeddings.word_embeddings.weight"], weights[f"{prefix}embeddings.word_embeddings.weight"]
+        )
+        (name,) = [one for one in found if "layers.0" in one and "q_proj" in one]
+        torch.testing.assert_close(found[name], weights[f"{prefix}encoder.layers.0.attn.Wqkv.weight"][:32])
+
+
+def test_weights_that_a_file_lacks_are_no_start(tmp_path: Path) -> None:
+    """transformers would draw them at random, and warn."""
+    nomic_file(tmp_path, "foreign.")
+    with pytest.raises(ValueError, match=r"does not fit this nomic backbone: \['emb"):
+        build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
+    weights = load_file(minilm_folder() / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if "layer.5." not in name}
+    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "config.json").write_text((minilm_folder() / "config.json").read_text())
+    whole = replace(MINILM, architecture="biencoder", num_layers=6)
+    with pytest.raises(ValueError, match=r"encoder\.layer\.5\."):
+        build_model(fit_to_start(whole, str(tmp_path)), start=str(tmp_path))
 
 
 def test_minilm_whole_gives_the_vectors_that_transformers_gives() -> None:

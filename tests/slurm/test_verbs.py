@@ -109,6 +109,9 @@ def test_a_dry_run_prints_scripts_and_leaves_no_trace(file: str, own_home: Path)
 def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     words = ("table1", "--scale", "smoke")
+    for verb in ("verify", "fetch"):
+        said = str(type_in(verb, "scifcat").exception)
+        assert "'scifcat' is neither an artefact" in said and "did you mean 'scifact'" in said and "msmarco" in said
     assert type_in("verify", *words).exit_code == 2
     assert "made from installed packages" in type_in("fetch", *words, "--dry-run").stdout
     assert type_in("verify", *words).exit_code == 2

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from repro.execute import execute
+from repro.inputs.inputs import Inputs
 from repro.records.store import has_record
 from repro.spec import base
-from repro.spec.identity import run_id
+from repro.spec.identity import run_id, training_id
 from repro.storage.paths import local_records, run_folder
 from repro.train.loop import Interrupted
-from repro.train.metrics import METRICS_FILE, read_metrics
+from repro.train.metrics import METRICS_FILE, MetricsLog, read_metrics
+from repro.train.trainer import train_run
 
 RUN = base("smoke", num_steps=4)
 Lines = list[str]
@@ -78,3 +81,31 @@ def test_a_torn_line_after_the_checkpoint_is_cut_and_done_again() -> None:
     log.write_text(log.read_text() + '{"step": 3, "loss": 0.0}\nrubbish\n{"st')
     execute(RUN, progress=quiet)
     assert [line["step"] for line in read_metrics(run_folder(run_id(RUN)))] == [1, 2, 3, 4]
+
+
+def test_a_log_that_needs_no_cut_is_left_as_it_is(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(finished))
+    folder = run_folder(training_id(RUN))
+    before = (folder / METRICS_FILE).stat().st_ino
+    with MetricsLog(folder, 4):
+        assert (folder / METRICS_FILE).stat().st_ino == before, "whole: what a checkpoint counts on was synced with it"
+    text = (folder / METRICS_FILE).read_text()
+    (folder / METRICS_FILE).write_text(text + '{"step": 5')
+    with MetricsLog(folder, 4):
+        assert (folder / METRICS_FILE).read_text() == text
+
+
+def test_only_the_first_process_reads_the_log_at_the_end(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network disk the others, on other nodes, may not see its last lines yet."""
+    monkeypatch.setenv("REPRO_HOME", str(finished))
+    for place in ("trainer.rank", "loop.rank"):
+        monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
+    monkeypatch.setattr("repro.train.trainer._lease_of_all", lambda folder: nullcontext())
+    inputs, log = Inputs(RUN), run_folder(training_id(RUN)) / METRICS_FILE
+    inputs.build(quiet)
+    log.rename(finished / "elsewhere")
+    try:
+        _, summary = train_run(inputs, progress=quiet)
+    finally:
+        (finished / "elsewhere").rename(log)
+    assert summary.metrics == {}

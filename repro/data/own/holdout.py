@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, without_evaluated
+from repro.data.filters import EvaluatedTexts, without_evaluated, without_evaluated_negatives
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import normalise
@@ -56,8 +56,13 @@ def hold_out(pairs: Pairs, domains: Sequence[str] = (), rules: SuiteRules | None
 def training_rows(
     pairs: Pairs, collections: Sequence[Retrieval], domains: Sequence[str], counts: Counter[str]
 ) -> Iterator[Row]:
-    """Return the rows outside the held-out domains that share no text with a collection; counts what is left out."""
-    yield from without_evaluated(_outside(rows_of(pairs), set(domains), counts), EvaluatedTexts(collections), counts)
+    """Return the rows outside the held-out domains that share no text with a collection; counts what is left out.
+
+    A negative that is evaluated is taken out of its row: as one, a document to be found is trained away from queries.
+    """
+    evaluated = EvaluatedTexts(collections)
+    rows = without_evaluated(_outside(rows_of(pairs), set(domains), counts), evaluated, counts)
+    yield from without_evaluated_negatives(rows, evaluated, counts)
 
 
 def rows_of(pairs: Pairs) -> Iterator[Row]:

@@ -13,24 +13,24 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.data.beir import Retrieval, check_name, load_beir, load_suite, splits_of, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, load_dataset, load_suite, splits_of, write_beir_folder, write_suite
+from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
+from repro.data.paper.quirks import Quirks
 from repro.data.readers import Columns
 from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.json_files import read_json
 from repro.storage.paths import corpora_folder
 
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
-TEST_SPLITS = ("test", "dev")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
-GIVEN_FAMILY = "given"
 
-
-RECIPE = 1
+RECIPE = 2
 """Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
 
 
@@ -79,42 +79,28 @@ def bring(
     is held out. ValueError for a name that is taken or no name, and for whatever is wrong with the files.
     """
     target = _target(name, set(reserved))
-    if only := [] if evaluate_on is not None else evaluation_folders(source):
-        if hold_out:
-            raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
-        return _bring_evaluation(only, target, name)
-    given = _given_collection(source, evaluate_on)
-    if given is not None and hold_out:
-        raise ValueError(f"domains {list(hold_out)} cannot be held out: this corpus is evaluated on {given.name}")
-    with whole_folder(target) as part:
-        judged = [] if given is None else [only_judged(given)]
-        import_corpus(source, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
-        if given is not None:
-            write_beir_folder(part / GIVEN_FOLDER / given.name, given)
-            write_suite(part / GIVEN_FOLDER, name, [(given.name, GIVEN_FAMILY)])
+    with ExitStack() as stack:
+        inside = stack.enter_context(unpacked(source))
+        exam = None if evaluate_on is None else stack.enter_context(unpacked(evaluate_on))
+        if exam is None and evaluation_folders(inside):
+            if hold_out:
+                raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
+            return _bring_evaluation(read_given(inside), target, name)
+        given = _given(inside, exam, hold_out)
+        part = stack.enter_context(whole_folder(target))
+        judged = [only_judged(one) for one, _ in given]
+        import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
+        if given:
+            write_given(part / GIVEN_FOLDER, name, given)
         digest = _digest([part / IMPORT_FOLDER / PAIRS_FILE, *sorted((part / GIVEN_FOLDER).rglob("*.*"))], hold_out)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
 
-def evaluation_folders(source: Path) -> list[Path]:
-    """Return the BEIR folders that `source` is or holds, if each can be evaluated on and none is to train on."""
-    if not source.is_dir():
-        return []
-    found = [source] if (source / "corpus.jsonl").is_file() else [one.parent for one in source.glob("*/corpus.jsonl")]
-    splits = [splits_of(folder) for folder in found]
-    fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
-    return sorted(found) if fit else []
-
-
-def _bring_evaluation(sources: Sequence[Path], target: Path, name: str) -> ImportedCorpus:
+def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> ImportedCorpus:
     with whole_folder(target) as part:
-        for source in sources:
-            split = next(one for one in TEST_SPLITS if one in splits_of(source))
-            write_beir_folder(part / GIVEN_FOLDER / source.resolve().name, load_beir(source, split))
-        names = [(source.resolve().name, GIVEN_FAMILY) for source in sources]
-        write_suite(part / GIVEN_FOLDER, name, names)
+        write_given(part / GIVEN_FOLDER, name, given)
         digest = _digest(sorted((part / GIVEN_FOLDER).rglob("*.*")), ())
         content = {"name": name, "digest": digest, "held_out_domains": []}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -159,19 +145,20 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
 
         suite, counts = folder / "suites" / corpus.name, Counter[str]()
         if corpus.only_evaluates:
-            shutil.copytree(corpus.folder / GIVEN_FOLDER, suite)
+            _copy_given(corpus, suite)
             report = {"num_pairs": 0, "suite": _sizes(suite)}
             (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
             return
         pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
         if (corpus.folder / GIVEN_FOLDER).is_dir():
-            shutil.copytree(corpus.folder / GIVEN_FOLDER, suite)
+            _copy_given(corpus, suite)
             collections: list[Retrieval] = []  # the import has left out what shares a text with them
         else:
             collections = hold_out(pairs, corpus.held_out_domains)
             for collection in collections:
                 write_beir_folder(suite / collection.name, collection)
-            write_suite(suite, corpus.name, [(collection.name, FAMILY) for collection in collections])
+            names = [collection.name for collection in collections]
+            write_suite(suite, corpus.name, [(one, FAMILY) for one in names], dict.fromkeys(names, Quirks()))
         rows = training_rows(pairs, collections, corpus.held_out_domains, counts)
         num_pairs = write_pairs(folder / "train.arrow", rows, with_negatives=True)
         report = {
@@ -183,6 +170,15 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
     return make
+
+
+def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
+    """Copy what was given; it has the oddities that were written beside it, and none for its name."""
+    given = corpus.folder / GIVEN_FOLDER
+    shutil.copytree(given, suite)
+    rows = load_suite(given).datasets
+    odd = {one.name: one.quirks or Quirks() for one in rows}
+    write_suite(suite, corpus.name, [(one.name, one.family) for one in rows], odd)
 
 
 def check_trainable(name: str) -> None:
@@ -219,22 +215,19 @@ def _target(name: str, reserved: set[str]) -> Path:
     return target
 
 
-def _given_collection(source: Path, evaluate_on: Path | None) -> Retrieval | None:
-    folder = evaluate_on or (source if (source / "corpus.jsonl").is_file() else None)
-    if folder is None:
-        return None
-    splits = [split for split in TEST_SPLITS if split in splits_of(folder)]
-    if splits:
-        given = load_beir(folder, splits[0])
-        check_name(given.name, f"the folder {folder}")
-        if given.name in ("mean", GIVEN_FAMILY):
-            raise ValueError(
-                f"{folder}: a collection called {given.name!r} would be taken for a mean: rename the folder"
-            )
-        return given
+def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> list[Given]:
+    """Return what is to be evaluated on, if it is given: a folder named, or the test split of what is imported."""
     if evaluate_on is not None:
-        raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    return None
+        found = read_given(evaluate_on)
+        if not found:
+            raise ValueError(f"{evaluate_on} is no BEIR folder to evaluate on (corpus.jsonl), and holds none")
+    else:
+        is_beir = (source / "corpus.jsonl").is_file() and set(splits_of(source)) & set(TEST_SPLITS)
+        found = read_given(source) if is_beir else []
+    if found and hold_out:
+        names = ", ".join(one.name for one, _ in found)
+        raise ValueError(f"domains {list(hold_out)} cannot be held out: this corpus is evaluated on {names}")
+    return found
 
 
 def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
@@ -253,6 +246,6 @@ def _plain(found: Imported) -> dict[str, Any]:
 def _sizes(suite: Path) -> dict[str, Any]:
     sizes = {}
     for dataset in load_suite(suite).datasets:
-        collection = load_beir(dataset.path)
+        collection, _ = load_dataset(dataset)
         sizes[dataset.name] = {"num_documents": len(collection.documents), "num_queries": len(collection.queries)}
     return sizes

@@ -1,8 +1,8 @@
 """A reader's own corpus becomes training pairs: streamed, audited, written whole or not at all, with a plan of runs.
 
 1. Pairs are read a block at a time and looked at column by column. 2. Empty ones, repeated ones and ones with evaluated
-text are left out and counted; negatives that are the positive are taken out. 3. What stays is written to pairs.arrow,
-the counts to audit.json. 4. The plan suggests a biencoder and a contextual model for that size.
+text are left out and counted; negatives that are the positive, or evaluated, are taken out. 3. What stays is written to
+pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual model for that size.
 
 Memory: eight bytes a pair for finding repeats (sixteen while they are merged), and one batch of rows.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, pair_keys
+from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
+from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
-from repro.data.readers import ARCHIVES, Columns, Found, read_foreign, size_when_read, unpack
+from repro.data.readers import Columns, Found, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
@@ -57,6 +57,10 @@ class Imported:
             found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
         if self.counts.get("evaluated"):
             found.append(f"{self.counts['evaluated']} pairs held evaluated text and were left out")
+        if self.counts.get(EVALUATED_NEGATIVES):
+            found.append(f"{self.counts[EVALUATED_NEGATIVES]} negatives were evaluated texts and were taken out")
+        if self.counts.get("more_positives"):
+            found.append(f"{self.counts['more_positives']} further positives are not used: of several, the first is")
         if long > self.num_kept / 10:
             found.append(f"{long} documents have more than {LONG_WORDS} words: models read their beginning only")
         return tuple(found)
@@ -80,8 +84,7 @@ def import_corpus(
     counts: Counter[str] = Counter()
     domains: set[str] = set()
     with ExitStack() as stack:
-        if source.is_file() and source.name.endswith(ARCHIVES):
-            source = unpack(source, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        source = stack.enter_context(unpacked(source))
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder))
         blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), counts, domains)
@@ -152,7 +155,9 @@ def _kept_columns(
     seen = SeenKeys()
     for block in blocks:
         first, counts["read"] = counts["read"], counts["read"] + len(block)
-        looked = Looked.at(block)
+        looked = Looked.at(block, evaluated)
+        if num_more := sum(pair.num_more_positives for pair in block):
+            counts["more_positives"] += num_more
         chosen = looked.kept(evaluated, seen, counts)
         pairs = [block[place] for place in chosen]
         found: dict[str, list[Any]] = {
@@ -177,19 +182,22 @@ class Looked:
     documents: list[str]
     negatives: list[list[str]]
     num_taken_out: list[int]
+    num_evaluated: list[int]
 
     @classmethod
-    def at(cls, block: Sequence[Found]) -> Looked:
-        """Normalise the texts of a block, all of a side at once."""
+    def at(cls, block: Sequence[Found], evaluated: EvaluatedTexts) -> Looked:
+        """Normalise the texts of a block, all of a side at once; negatives that are evaluated are none."""
         queries = normalise_all([pair.query for pair in block])
         documents = normalise_all([pair.document for pair in block])
         plain = iter(normalise_all([text for pair in block for text in pair.negatives]))
-        negatives = [
-            [text for text in pair.negatives if next(plain) not in ("", document)] if pair.negatives else []
-            for pair, document in zip(block, documents, strict=True)
-        ]
-        lost = [len(pair.negatives) - len(left) for pair, left in zip(block, negatives, strict=True)]
-        return cls(queries, documents, negatives, lost)
+        negatives, lost, num_evaluated = [], [], []
+        for pair, document in zip(block, documents, strict=True):
+            found = list(zip(pair.negatives, plain, strict=False))  # so many of the texts that follow
+            own = [(text, words) for text, words in found if words not in ("", document)]
+            negatives.append([text for text, words in own if words not in evaluated])
+            lost.append(len(found) - len(own))
+            num_evaluated.append(len(own) - len(negatives[-1]))
+        return cls(queries, documents, negatives, lost, num_evaluated)
 
     def kept(self, evaluated: EvaluatedTexts, seen: SeenKeys, counts: Counter[str]) -> list[int]:
         """Return the places of the pairs that are kept: none empty, none evaluated, none that came before."""
@@ -210,6 +218,8 @@ class Looked:
 
     def note(self, chosen: Sequence[int], found: Mapping[str, list], counts: Counter[str]) -> None:
         """Count what its owner may want to know of the pairs that are kept."""
+        if lost := sum(self.num_evaluated[place] for place in chosen):
+            counts[EVALUATED_NEGATIVES] += lost
         counts["with_negatives"] += sum(map(bool, found["negatives"]))
         counts["query_is_document"] += sum(self.queries[place] == self.documents[place] for place in chosen)
         # so many words have at least as many characters and the spaces between them

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +16,20 @@ class Quirks:
     removes_self_hits: bool = False  # a query's own document is taken out of its ranking, as BEIR does
     asks_on_both_sides: bool = False  # documents are questions and carry the query's prompt
     lacks_documents: bool = False  # judges documents that its corpus does not have
-    says: str = ""
+    says: str = ""  # {num_queries} stands for how many there are
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if type(getattr(self, field.name)) is not type(field.default):
+                raise TypeError(f"{field.name}={getattr(self, field.name)!r} is no {type(field.default).__name__}")
+
+    def told_of(self, num_queries: int) -> str:
+        """Return the note for a reader of the scores of so many queries."""
+        return self.says.replace("{num_queries}", f"{num_queries:,}")
+
+    def changed(self) -> dict[str, Any]:
+        """Return what differs from a collection without oddities, as a suite's file holds it."""
+        return {name: value for name, value in asdict(self).items() if value != getattr(Quirks(), name)}
 
 
 QUIRKS: Mapping[str, Quirks] = MappingProxyType(
@@ -31,9 +45,11 @@ QUIRKS: Mapping[str, Quirks] = MappingProxyType(
             asks_on_both_sides=True,
             says="queries and documents are questions: a query's own id is taken out, both sides get its prompt",
         ),
-        "msmarco": Quirks(split="dev", says="scored on dev (6,980 queries), as in the paper; its test split has 43"),
+        "msmarco": Quirks(
+            split="dev", says="scored on dev ({num_queries} queries here), as in the paper: MS MARCO's has 6,980"
+        ),
         "webis-touche2020": Quirks(
-            says="version 2 of the judgements (49 queries), as in BEIR; the cleaned version 3 gives other scores"
+            says="BEIR's scores are of version 2 of the judgements (49 queries; {num_queries} here), not of version 3"
         ),
     }
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from datasets import Dataset
@@ -10,10 +9,14 @@ from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval
+from repro.evaluate.kept import content_digest
 
 
 def retrieval_task(retrieval: Retrieval, split: str = "test") -> AbsTaskRetrieval:
-    """Return a retrieval task; its revision is a digest of ids and judgements: changed data is another task."""
+    """Return a retrieval task; its revision is a digest of its content, texts too, which ends its name as well.
+
+    mteb gives out kept results by a task's name, whatever its revision: changed data must be another name.
+    """
 
     class Collection(AbsTaskRetrieval):
         metadata = _metadata(retrieval, split)
@@ -36,11 +39,11 @@ def split_data(retrieval: Retrieval) -> Any:
 
 
 def _metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
-    content = repr((retrieval.document_ids, retrieval.query_ids, sorted(map(str, retrieval.judgements.items()))))
+    content = content_digest(retrieval)
     return TaskMetadata(
-        name=retrieval.name,
+        name=f"{retrieval.name}-{content[:8]}",
         description=f"The collection {retrieval.name} of this machine.",
-        dataset={"path": f"local/{retrieval.name}", "revision": hashlib.sha256(content.encode()).hexdigest()[:12]},
+        dataset={"path": f"local/{retrieval.name}", "revision": content},
         type="Retrieval",
         category="t2t",
         modalities=["text"],

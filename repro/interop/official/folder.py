@@ -7,6 +7,7 @@ instruction out of the mean where the config says so (v2); "h1" is the published
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from repro.interop.official.config import (
 from repro.interop.official.head_axis import HeadAxisModel
 from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
 from repro.interop.safe_weights import read_safetensors
+from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
 from repro.storage.atomic import whole_file
@@ -63,8 +65,13 @@ def load_official(
 
 
 def export_official(model: ContextualModel, folder: str | Path) -> None:
-    """Write config.json and model.safetensors in the authors' format; ValueError when it cannot hold this model."""
+    """Write config.json and model.safetensors in the authors' format; ValueError when it cannot hold this model.
+
+    Beside them goes tokenizer.json, where the format would not find the model's own words otherwise.
+    """
     values = write_official_config(model.config)
+    if _tokenizer_of(Path(folder), values) != model.config.tokenizer:
+        write_tokenizer(model.config, Path(folder))
     write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
     with whole_file(Path(folder) / "config.json") as part:
         part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -76,8 +83,8 @@ def is_official(source: str | Path) -> bool:
     return str(source) in RELEASES or (path.is_file() and "embedder" in _read_json(path))
 
 
-def find_folder(source: str | Path, revision: str | None = None) -> Path:
-    """Return the local folder of a folder or hub id: the hub's cache if it is there, else a download.
+def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES) -> Path:
+    """Return the local folder of a folder or hub id: the hub's cache if it is there, else a download of `files`.
 
     ValueError when it is neither a folder nor reachable.
     """
@@ -86,7 +93,7 @@ def find_folder(source: str | Path, revision: str | None = None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted: dict[str, Any] = {"revision": revision or RELEASES.get(str(source)), "allow_patterns": list(FILES)}
+    wanted: dict[str, Any] = {"revision": revision or RELEASES.get(str(source)), "allow_patterns": list(files)}
     try:
         return Path(snapshot_download(str(source), local_files_only=True, **wanted))
     except HFValidationError as error:
@@ -101,6 +108,15 @@ def find_folder(source: str | Path, revision: str | None = None) -> Path:
             f"{source} is no folder, not in the hub's cache, and could not be downloaded ({reason}); fetch it on a "
             f"machine with internet (`hf download {source}`) and give its folder"
         ) from error
+
+
+def write_tokenizer(config: ModelConfig, folder: Path) -> None:
+    """Write a model's tokenizer as tokenizer.json, neither cutting nor padding."""
+    words = load_tokenizer(config.tokenizer)
+    words.no_padding()
+    words.no_truncation()
+    with whole_file(folder / "tokenizer.json") as part:
+        words.save(str(part))
 
 
 def _tokenizer_of(folder: Path, values: dict[str, Any]) -> str:

@@ -1,0 +1,82 @@
+"""What a reader gives to be evaluated on: BEIR folders, in archives too, read once as what they are known for.
+
+A BEIR folder called as a known collection is read by that one's oddities, as if it were opened directly, and what of
+them decides its scores is written beside it; pairs in files have none, whatever their domains are called.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from repro.data.beir import (
+    Retrieval,
+    beir_folders,
+    check_groups,
+    load_beir,
+    splits_of,
+    write_beir_folder,
+    write_suite,
+)
+from repro.data.paper.quirks import Quirks, quirks_of
+from repro.data.readers import ARCHIVES, unpack
+
+TEST_SPLITS = ("test", "dev")
+GIVEN_FAMILY = "given"
+Given = tuple[Retrieval, Quirks]
+
+
+@contextmanager
+def unpacked(source: Path) -> Iterator[Path]:
+    """Give a file or folder as it is, and an archive as an unpacked folder; a complaint names the archive."""
+    if not (source.is_file() and source.name.endswith(ARCHIVES)):
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary) / next(source.name.removesuffix(one) for one in ARCHIVES if source.name.endswith(one))
+        inside = unpack(source, root)
+        try:
+            yield inside
+        except ValueError as error:
+            said = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
+            raise ValueError(said) from error
+
+
+def evaluation_folders(source: Path) -> list[Path]:
+    """Return the BEIR folders that `source` is or holds, if each can be evaluated on and none is to train on."""
+    found = [path for _, path in beir_folders(source)] if source.is_dir() else []
+    splits = [splits_of(folder) for folder in found]
+    fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
+    return found if fit else []
+
+
+def read_given(source: Path) -> list[Given]:
+    """Return the collections that `source` is or holds, with what is odd about each: the split is read already.
+
+    ValueError when one has no split to evaluate on, when two have one name, or one that of a mean.
+    """
+    named = beir_folders(source)
+    check_groups([(name, GIVEN_FAMILY) for name, _ in named], str(source))
+    return [_read(name, folder) for name, folder in named]
+
+
+def write_given(folder: Path, suite: str, given: Sequence[Given]) -> None:
+    """Write a suite of collections that were given; only what is odd is written of them beside their texts."""
+    for retrieval, _ in given:
+        write_beir_folder(folder / retrieval.name, retrieval)
+    names = [(retrieval.name, GIVEN_FAMILY) for retrieval, _ in given]
+    odd = any(quirks.changed() for _, quirks in given)
+    write_suite(folder, suite, names, {retrieval.name: quirks for retrieval, quirks in given} if odd else None)
+
+
+def _read(name: str, folder: Path) -> Given:
+    quirks, splits = quirks_of(name), splits_of(folder)
+    there = [split for split in (quirks.split, *TEST_SPLITS) if split in splits]
+    if not there:
+        raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
+    found = load_beir(folder, there[0], lacks_documents=quirks.lacks_documents)
+    says = quirks.says if there[0] == quirks.split else ""
+    return replace(found, name=name), replace(quirks, split=Quirks().split, says=says)

@@ -1,0 +1,79 @@
+"""Texts behind their prompts: which prompt stands before each text of a corpus, for the model and for an encoder.
+
+The paper's filter, nomic-embed-text-v1, was trained with task prefixes. The official code feeds it the token ids that
+are trained on, so with the prefix that each domain has in training (`hn_filter_model` "nomic"; the paper does not say).
+Ours sees the same prefixes: those of the domain where the corpus declares some, else those of search. It does so also
+in a run that trains without prompts, where the official code would give it bare text that it was never trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from repro.data.pairs import Indices, Pairs, Side, TextColumn
+from repro.data.paper.hub import SOURCES, prompts_by_domain
+from repro.model.prompts import PROMPTS
+
+SIDES: tuple[Side, ...] = ("query", "document")
+PROMPTS_OF_ENCODERS: Mapping[str, str] = MappingProxyType({"nomic-ai/nomic-embed-text-v1": "task"})
+"""Fixed encoders that want prompts, and which row of the table of prompts; all others are given bare text."""
+
+
+def prompts_of(encoder: str) -> str:
+    """Return the row of the table of prompts that a surrogate or filter wants: "none" for most."""
+    return PROMPTS_OF_ENCODERS.get(encoder, "none")
+
+
+def prompts_in_key(prompts: str, corpus: str) -> dict[str, str]:
+    """Return what a stage's key says of the prompts' texts, so that editing them makes it anew; nothing without."""
+    if prompts == "none":
+        return {}
+    declared = SOURCES[corpus].domains if corpus in SOURCES else {}
+    texts = [PROMPTS[prompts], {name: domain.prompts for name, domain in declared.items()}]
+    return {"prompt_texts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:12]}
+
+
+def prompts_of_domains(prompts: str, corpus: str, pairs: Pairs, side: Side) -> list[str]:
+    """Return the prompt of each domain of the pairs, by its code: its own where the corpus declares one."""
+    names, of_all = pairs.domain_names, PROMPTS[prompts]
+    present = np.flatnonzero(np.bincount(pairs.domain_codes, minlength=len(names)))
+    own = {} if prompts == "none" else prompts_by_domain(corpus, [names[code] for code in present])
+    return [own.get(name, of_all)[SIDES.index(side)] for name in names]
+
+
+def prompted_blocks(prompts: str, corpus: str, pairs: Pairs, side: Side) -> Iterator[list[str]]:
+    """Return all texts of a side behind their prompts, in blocks."""
+    of_domains, codes_N, start = prompts_of_domains(prompts, corpus, pairs, side), pairs.domain_codes, 0
+    for block in pairs.blocks(side):
+        codes = codes_N[start : start + len(block)].tolist()
+        yield [of_domains[code] + text for code, text in zip(codes, block, strict=True)]
+        start += len(block)
+
+
+def texts_for(encoder: str, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
+    """Return the queries or documents of pairs as a fixed encoder wants them: bare, or behind its prompts."""
+    return TextColumn(pairs, side) if prompts_of(encoder) == "none" else PromptedTexts(pairs, side, encoder, corpus)
+
+
+class PromptedTexts(TextColumn):
+    """The queries or the documents of pairs behind the prompts that an encoder wants, read by their numbers."""
+
+    def __init__(self, pairs: Pairs, side: Side, encoder: str, corpus: str) -> None:
+        super().__init__(pairs, side)
+        self._codes_N = pairs.domain_codes
+        self._prompts = prompts_of_domains(prompts_of(encoder), corpus, pairs, side)
+
+    def texts(self, rows: Indices) -> list[str]:
+        """Return the texts of these rows, each behind its prompt."""
+        codes = self._codes_N[rows].tolist()
+        return [self._prompts[code] + text for code, text in zip(codes, super().texts(rows), strict=True)]
+
+    def text_lengths(self) -> np.ndarray:
+        """Return the number of characters of each with its prompt, int32 (N,)."""
+        lengths_P = np.array([len(prompt) for prompt in self._prompts], np.int32)
+        return super().text_lengths() + lengths_P[self._codes_N]

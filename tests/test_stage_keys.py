@@ -1,0 +1,189 @@
+"""A stage's key says all that decides its content, and nothing that does not: old stages stay in use."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel
+
+from experiments.e01_table1 import EXPERIMENT
+from repro.batches.surrogate import load_surrogate
+from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.tokens import minilm_folder
+from repro.inputs import encoders, prompting, stages
+from repro.inputs.encoders import commit_of, files_in_key
+from repro.inputs.inputs import Inputs
+from repro.inputs.prompting import texts_for
+from repro.inputs.stages import SIDES, StageGraph, stages_of
+from repro.model.prompts import PROMPTS, Prompts
+from repro.spec import base
+from repro.storage.digests import sha256_of
+from repro.storage.stages import STAGE_FILE
+
+TODAY = {
+    "desk": {
+        *("corpus/f54caf7316af", "selection/2be6d3cb0afe", "tokens/8048d8177595", "keys/702b8a83f3cb"),
+        *("embeddings/cbc7d788bcf2", "clusters/521ee6bc0c58"),
+    },
+    "smoke": {
+        *("corpus/aeec32e242ad", "selection/08bd357a011c", "tokens/a2882fd4c3d8", "keys/07ffa117bb34"),
+        *("embeddings/e1eb3ddd0d66", "clusters/c0eeb34e82f8"),
+    },
+}
+"""Of Table 1, as users have them on their disks: what moves one makes all of them build and train again."""
+NOMIC = "nomic-ai/nomic-embed-text-v1"
+RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1)
+
+
+@pytest.mark.parametrize("scale", TODAY)
+def test_the_stages_of_table_1_keep_their_names(scale: str) -> None:
+    assert {stage.title for run in EXPERIMENT.runs(scale) for stage in stages_of(run)} == TODAY[scale]
+
+
+def test_new_texts_of_a_prompt_make_new_tokens_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tokens_and_filter() -> list[str]:
+        runs = [replace(RUN, prompts=prompts, filter_model=NOMIC) for prompts in ("none", "task")]
+        return [StageGraph(run).tokens.title for run in runs] + [StageGraph(runs[0]).filter_embeddings.title]
+
+    before = tokens_and_filter()
+    edited = {**PROMPTS, "task": Prompts("search query: ", "search_document: ")}
+    monkeypatch.setattr(prompting, "PROMPTS", MappingProxyType(edited))
+    after = tokens_and_filter()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
+
+
+def test_new_prompts_of_a_domain_make_new_tokens_of_that_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = prompting.prompts_in_key("task", "nomic-supervised"), prompting.prompts_in_key("task", "desk")
+    source = prompting.SOURCES["nomic-supervised"]
+    domains = {**source.domains, "reddit": replace(source.domains["reddit"], prompts=("topic: ", "topic: "))}
+    sources = {**prompting.SOURCES, "nomic-supervised": replace(source, domains=domains)}
+    monkeypatch.setattr(prompting, "SOURCES", sources)
+    assert prompting.prompts_in_key("task", "nomic-supervised") != before[0]
+    assert prompting.prompts_in_key("task", "desk") == before[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A local encoder in sentence-transformers' format: a small BERT with weights at random, the mean over tokens."""
+    torch.manual_seed(0)
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
+    BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(minilm_folder() / name, tmp_path / "bert" / name)
+    SentenceTransformer(str(tmp_path / "bert"), device="cpu").save(str(tmp_path / "encoder"))
+    return tmp_path / "encoder"
+
+
+def test_new_weights_in_a_local_folder_make_new_embeddings_and_the_same_are_read_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = replace(RUN, surrogate=str(folder), filter_model=None)
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr("repro.inputs.encoders.sha256_of", counted)
+    before = StageGraph(run).embeddings.title
+    num_read = len(read)
+    assert StageGraph(run).embeddings.title == before and len(read) == num_read > 0
+    encoders._sha256.cache_clear()
+    assert StageGraph(run).embeddings.title == before and len(read) == num_read, "another process reads its note"
+    (weights,) = folder.rglob("*.safetensors")
+    weights.write_bytes(weights.read_bytes() + b"another")
+    assert StageGraph(run).embeddings.title != before and read[num_read:] == [weights.name]
+    after = StageGraph(run).embeddings.title
+    (folder / "README.md").write_text("another")
+    assert StageGraph(run).embeddings.title == after, "what is said about a model does not make it another"
+
+
+def test_a_start_from_a_local_folder_has_new_tokens_for_a_new_tokenizer_and_not_for_new_weights(tmp_path: Path) -> None:
+    (tmp_path / "start").mkdir()
+    for name in ("tokenizer.json", "model.safetensors"):
+        (tmp_path / "start" / name).write_text("one")
+
+    def tokens() -> str:
+        return StageGraph(replace(RUN, start=str(tmp_path / "start"))).tokens.title
+
+    before = tokens()
+    (tmp_path / "start" / "model.safetensors").write_text("another")
+    assert tokens() == before
+    (tmp_path / "start" / "tokenizer.json").write_text("another")
+    assert tokens() != before
+
+
+def test_names_that_are_no_folder_say_nothing_in_a_key() -> None:
+    for name in ("minilm", "minilm-words", NOMIC, "/no/such/folder"):
+        assert files_in_key(name) == {}
+
+
+def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = tmp_path / "hub" / "models--someone--encoder" / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "modules.json").write_text("[]")
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name in ("someone/another", "/no/such/folder", "minilm", str(folder)):
+        assert commit_of(name) == {}
+    monkeypatch.setattr("repro.batches.surrogate.load_surrogate", lambda name: load_surrogate(str(folder)))
+    stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
+    assert "commit" not in json.dumps(stage.key), "it is told, and fixed by nothing"
+    told = json.loads((stage.build() / STAGE_FILE).read_text())
+    assert told["made_with"] == {"model": "someone/encoder", "commit": commit}
+
+
+@pytest.mark.parametrize("kind", stages.RECIPE)
+def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = {"selection": set(stages.RECIPE), "embeddings": {"embeddings", "clusters", "negatives"}}
+    before = {stage.name: stage.title for stage in stages_of(RUN)}
+    monkeypatch.setitem(stages.RECIPE, kind, 2)
+    after = {stage.name: stage.title for stage in stages_of(RUN)}
+    assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
+
+
+def test_the_filter_of_the_paper_sees_prompted_texts_and_other_encoders_bare_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = replace(RUN, filter_model=str(folder))
+    library = SentenceTransformer(str(folder), device="cpu")
+    library.max_seq_length = run.max_tokens
+
+    def assert_seen(prompts: tuple[str, str]) -> None:
+        graph = StageGraph(run)
+        graph.filter_embeddings.build()
+        pairs = Inputs(run).pairs
+        for side, prompt in zip(SIDES, prompts, strict=True):
+            texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
+            expected = library.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+            found = np.asarray(graph.load_embeddings(side, of_filter=True), np.float32)
+            np.testing.assert_allclose(found, expected, atol=2e-3)
+
+    assert_seen(("", ""))
+    monkeypatch.setattr(prompting, "PROMPTS_OF_ENCODERS", {str(folder): "task"})
+    assert_seen(("search_query: ", "search_document: "))
+    with pytest.raises(AssertionError):
+        assert_seen(("", ""))
+    graph = StageGraph(run)
+    assert "prompt_texts" in graph.filter_embeddings.key and "prompt_texts" not in graph.embeddings.key
+
+
+def test_an_encoder_sees_the_prompts_of_each_domain_where_the_corpus_has_some(tmp_path: Path) -> None:
+    rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
+    write_pairs(tmp_path / "train.arrow", rows)
+    texts = texts_for(NOMIC, "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
+    expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]
+    assert texts.texts(np.array([2, 0, 1, 3])) == [expected[2], expected[0], expected[1], expected[3]]
+    assert texts.text_lengths().tolist() == [len(text) for text in expected]
