@@ -179,4 +179,6 @@ def _num_contexts(run: Run) -> int:
 
 
 def _kind_of(record: Record) -> str:
-    return machine_kind(record.provenance["machine"]["device"])
+    sittings = record.provenance.get("training", {}).get("sittings") or [{}]
+    machine = sittings[-1].get("machine") or record.provenance["machine"]  # which trained may not be which measured
+    return machine_kind(machine["device"])

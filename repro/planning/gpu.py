@@ -80,7 +80,7 @@ def write_findings(findings: Sequence[Finding]) -> Path:
     told = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": code_identity()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
-        part.write_text(json.dumps({**told, "machine": machine()}, indent=1) + "\n", encoding="utf-8")
+        part.write_text(json.dumps({**told, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
     return path
 
 
