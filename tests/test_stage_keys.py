@@ -41,6 +41,12 @@ NOMIC = "nomic-ai/nomic-embed-text-v1"
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1)
 
 
+@pytest.fixture(autouse=True)
+def without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked for what is not on this machine."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
 @pytest.mark.parametrize("scale", TODAY)
 def test_the_stages_of_table_1_keep_their_names(scale: str) -> None:
     assert {stage.title for run in EXPERIMENT.runs(scale) for stage in stages_of(run)} == TODAY[scale]
