@@ -112,7 +112,7 @@ NOT_JUDGED = tuple(
             "declared at no scale: a second phase of each training of the grid; figure 10 has some",
         ),
         ("Figure 9", "the contextual model without the filter", f"{TOO_DEAR} (F9.e)"),
-        ("Figure 10", "at several batch sizes", "at our scales at one"),
+        ("Figure 10", "after a first phase, at several batch sizes", "at our scales from scratch, at one batch size"),
         (
             "Figure 11",
             "negatives of the Nomic sets, mined without a filter",
