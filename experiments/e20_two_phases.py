@@ -14,7 +14,7 @@ CONTEXTUAL = BOTH
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The first phases are runs of Table 1; each second phase goes on from its own."""
+    """The first phases are runs of Table 1, at desk two more seeds of the plain one; each second phase has its own."""
     found: tuple[Run, ...] = ()
     for system in (PLAIN, CONTEXTUAL):
         first = base(scale, **{**system, **sizes(scale, system)})
