@@ -12,7 +12,7 @@ from repro.claims.calibration import Cell, simulate
 from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.judge import judge_all, p_values
-from repro.claims.needs import detectable_gap, need_of, power_of, seeds_needed, units_needed
+from repro.claims.needs import MOST_SEEDS, POWER, detectable_gap, least, need_of, power_of, units_needed
 from repro.claims.variance import Pool
 from repro.records.store import Record, write_record
 from repro.report.needed import needed_words
@@ -208,6 +208,11 @@ def test_false_verdicts_that_settings_differ_are_rare_where_queries_dominate() -
     """Eight seeds share their queries: a test over seeds alone was wrong in four of five trials."""
     for kind in ("varies", "uneven", "inside"):
         assert simulate(Cell(kind, "none", 0, 8), 60, seed=1)["false"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+
+
+def seeds_needed(gap: float, found: Estimate, level: float) -> int | None:
+    """The least number of seeds that sees one gap."""
+    return least(2, MOST_SEEDS, lambda number: power_of(gap, found, number, level) >= POWER)
 
 
 def test_power_says_the_seeds_that_a_t_test_needs(tmp_path: Path) -> None:

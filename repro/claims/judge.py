@@ -20,7 +20,7 @@ from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import Evidence, MissingRunsError, evidence_for, looks_at
-from repro.claims.needs import need_of, need_of_leads
+from repro.claims.needs import need_of, need_of_leads, tolerance
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
 from repro.claims.varies import Leads, leads_of
@@ -196,11 +196,6 @@ def _within(claim: Equivalence | Value, estimates: Sequence[Estimate]) -> dict[s
         "HOLDS": max(one.inside(delta) for one in estimates),
         "DIFFERS": min(1.0, len(estimates) * min(one.outside(delta) for one in estimates)),
     }
-
-
-def tolerance(claim: Equivalence | Value) -> float:
-    """Return how far off zero an effect may be."""
-    return claim.delta if isinstance(claim, Equivalence) else claim.margin
 
 
 def _p_of_holding(claim: Claim, one: Estimate) -> float:

@@ -52,6 +52,11 @@ def need_of_leads(leads: Sequence[Estimate], level: float) -> Need:
     return Need(least(2, MOST_SEEDS, lambda seeds: _power_of_all(leads, 0.0, seeds, level) >= POWER))
 
 
+def tolerance(claim: Equivalence | Value) -> float:
+    """Return how far off zero an effect may be."""
+    return claim.delta if isinstance(claim, Equivalence) else claim.margin
+
+
 def power_of_claim(claim: Claim, estimates: Sequence[Estimate], num_seeds: int, level: float) -> float:
     """Return the probability that a claim of some comparisons is decided as their effects of today would have it.
 
@@ -59,7 +64,7 @@ def power_of_claim(claim: Claim, estimates: Sequence[Estimate], num_seeds: int, 
     Comparisons are taken for independent: those that share runs are decided together rather more often.
     """
     if isinstance(claim, Equivalence | Value):
-        delta = claim.delta if isinstance(claim, Equivalence) else claim.margin
+        delta = tolerance(claim)
         outside = [abs(one.effect) - delta for one in estimates]
         if max(outside) <= 0:
             return _power_within(estimates, delta, num_seeds, level)
@@ -100,11 +105,6 @@ def _detectable(weakest: Estimate, num_comparisons: int, level: float) -> float:
     number = max(2, weakest.num_seeds)
     all_of = detectable_gap(weakest, number, level, POWER ** (1 / num_comparisons))
     return max(all_of, detectable_gap(weakest, number, level / num_comparisons))
-
-
-def seeds_needed(gap: float, found: Estimate, level: float) -> int | None:
-    """Return the least number of seeds that sees a gap with a power of 80 %; None when 64 do not."""
-    return least(2, MOST_SEEDS, lambda number: power_of(gap, found, number, level) >= POWER)
 
 
 def least(first: int, last: int, is_enough: Callable[[int], bool]) -> int | None:
