@@ -10,12 +10,12 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, te
 FIRST_SET: dict[str, tuple[str, str | None]] = {
     "smoke": ("planted-tiny", "planted"),
     "desk": ("desk", "services"),
-    "lab": ("lab", "services"),
+    "lab": ("desk", "services"),
 }
 SECOND_SET: dict[str, tuple[str, str | None]] = {
     "smoke": ("planted-tiny", None),
     "desk": ("desk", "packages+modules"),
-    "lab": ("lab", "packages+modules"),
+    "lab": ("desk", "packages+modules"),
 }
 FIRST_SET |= dict.fromkeys(("small", "large"), ("nomic-supervised", None))
 SECOND_SET |= dict.fromkeys(("small", "large"), ("bge-full-data", None))
@@ -30,7 +30,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "learning_rate": base("desk").learning_rate / 20,
     },
     "lab": {
-        "pretraining_corpus": "lab",
+        "pretraining_corpus": "desk",
         "num_pretraining_steps": base("lab").num_steps,
         "learning_rate": base("lab").learning_rate / 20,
     },
@@ -90,7 +90,7 @@ FIGURE = Figure(
         Row(label="BGE", of=pick(**BGE), scales=PAPERS),
     ),
 )
-SECOND = {"corpus": ("bge-full-data", "desk", "lab"), "sources": (None, "packages+modules")}
+SECOND = {"corpus": ("bge-full-data", "desk"), "sources": (None, "packages+modules")}
 CLAIMS = (
     Claim.order(
         "F5.a",

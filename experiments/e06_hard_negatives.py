@@ -12,7 +12,7 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid
 CORPUS = {
     "smoke": "planted-tiny",
     "desk": "desk",
-    "lab": "lab",
+    "lab": "desk",
     "small": "nomic-supervised",
     "large": "nomic-supervised",
 }

@@ -21,7 +21,7 @@ CLUSTERS: dict[str, tuple[int, ...]] = {
 }
 CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
 # Numbers of pairs to cluster, and the batch size at which they are compared.
-SIZES = {"smoke": (128, 192), "desk": (32768, 65536, 131072), "lab": (131072, 262144, 524288)}
+SIZES = {"smoke": (128, 192), "desk": (32768, 65536, 131072), "lab": (32768, 65536, 131072)}
 SIZES |= dict.fromkeys(("small", "large"), (2**20, 2**24))
 COMPARED = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
 SEEDS = (0, 1, 2)

@@ -7,7 +7,7 @@ LOOKED = {"measure": "neighbours", "architecture": "none"}
 SIZES: dict[str, tuple[int, ...]] = {
     "smoke": (64, 128, 192),
     "desk": (8192, 32768, 65536, 131072),
-    "lab": (32768, 131072, 524288),
+    "lab": (8192, 32768, 131072),
 }
 SIZES |= dict.fromkeys(("small", "large"), (2**18, 2**20, 2**22))
 # A surrogate and a better one, on as many pairs as the better one embeds in a minute.
