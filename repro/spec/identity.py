@@ -1,4 +1,4 @@
-"""A run's id: twelve hex digits of what differs from the values its scale fixes."""
+"""A run's id: twelve hex digits of what differs from the values its scale fixes, and of the scale's version."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # m
 
 
 def _digest(changes: Mapping[str, Any]) -> str:
+    version = scale_named(changes["scale"]).version
+    if version > 1:
+        changes = {**changes, "scale_version": version}
     return hashlib.sha256(_canonical(changes).encode()).hexdigest()[:12]
 
 
