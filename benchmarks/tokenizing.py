@@ -1,8 +1,8 @@
 """Times tokenising many texts by their words beside the tokenizer on whole texts, in turns, in one process.
 
-    python -m benchmarks.tokenizing --texts lab --write benchmarks/tokenizing.json
+    python -m benchmarks.tokenizing --texts desk-views --write benchmarks/tokenizing.json
 
-Texts are the queries and documents of one block of pairs, `generated` or those of a mined corpus (`desk`, `lab`,
+Texts are the queries and documents of one block of pairs, `generated` or those of a mined corpus (`desk`, `desk-views`,
 `functions`: code, where words repeat least). The ids must be the same, else it fails. What is told is the median of the
 rounds, in seconds of the processor: others may use the machine.
 """
@@ -55,7 +55,7 @@ def timed(sides: Sequence[Sequence[str]], max_tokens: int, least_texts: int) -> 
 def main() -> None:
     """Measure, print, and put the rows into the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", default="generated", choices=("generated", "desk", "lab", "functions"))
+    parser.add_argument("--texts", default="generated", choices=("generated", "desk", "desk-views", "functions"))
     parser.add_argument("--max-tokens", type=int, default=40)
     parser.add_argument("--num-rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="the record to put the rows into")

@@ -10,7 +10,7 @@ SEEDS = {"smoke": (0,), "desk": (0,), "lab": (1,)}
 SUITES = {"smoke": "planted-validation", "desk": "desk-validation", "lab": "desk-validation"}
 TEXTS: dict[str, dict[str, str]] = {
     "documents": {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"},
-    "views": {"smoke": "planted-tiny", "desk": "lab", "lab": "lab"},
+    "views": {"smoke": "planted-tiny", "desk": "desk-views", "lab": "desk-views"},
 }
 """The same text: each document once, or its views too (`repro/data/mined/views.py`), all pairs of either."""
 ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (

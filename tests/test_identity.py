@@ -1,6 +1,8 @@
 """Ids: what keeps a record valid, and what makes it an error that says why."""
 
+import json
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -93,6 +95,24 @@ def test_a_moved_default_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPat
     move_default(monkeypatch, "desk", learning_rate=0.123)
     with pytest.raises(ValueError, match=r"learning_rate was .* is 0\.123 at scale 'desk'"):
         run_from_record(values, identifier)
+
+
+def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = base("desk"), base("desk", seed=1, batch_size=64), base("lab")
+    before = [run_id(run) for run in runs]
+    raised = replace(scales.SCALES["desk"], version=scales.SCALES["desk"].version + 1)
+    monkeypatch.setattr(identity, "scale_named", lambda name: {**scales.SCALES, "desk": raised}[name])
+    after = [run_id(run) for run in runs]
+    assert after[0] != before[0] and after[1] != before[1] and after[2] == before[2]
+
+
+@pytest.mark.parametrize("name", scales.ORDER)
+def test_a_scale_whose_values_moved_has_another_version(name: str) -> None:
+    scale = scales.SCALES[name]
+    kept = json.loads((Path(__file__).parent / "golden" / "scale_values.json").read_text())
+    known = kept[f"{name}, version {scale.version}"]  # a new version is added to that file
+    moved = {field: (value, scale.fields[field]) for field, value in known.items() if scale.fields[field] != value}
+    assert not moved, f"raise the version of {name}: its old records and checkpoints would be taken for these values"
 
 
 def test_a_renamed_field_is_an_error_that_names_it() -> None:

@@ -21,7 +21,7 @@ from repro.spec import TRAINED, Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-RECIPE = {"desk": 1, "lab": 1, "wide": 1, "planted": 1, "functions": 1}
+RECIPE = {"desk": 1, "desk-views": 1, "wide": 1, "planted": 1, "functions": 1}
 """Versions of how a corpus is made. Raise one when the same wheels would give other rows: every user's corpus, tokens,
 embeddings and clusters are then made anew, which editing a comment must not do. `tests/data/test_desk.py` compares
 what is made with the manifests and a digest, so that a change of rows without a new version is noticed."""
@@ -45,9 +45,9 @@ def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int, text: st
 
 def _mined(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        from repro.data.mined.desk import build_desk, build_lab, build_wide
+        from repro.data.mined.desk import build_desk, build_views, build_wide
 
-        {"desk": build_desk, "lab": build_lab, "wide": build_wide}[name](folder)
+        {"desk": build_desk, "desk-views": build_views, "wide": build_wide}[name](folder)
 
     return make
 
@@ -71,7 +71,7 @@ CORPORA: dict[str, Corpus] = {
     "planted-tiny": Corpus(_planted(6, 40, 3, "wide"), ("planted", "planted-validation")),
     "planted": Corpus(_planted(400, 128, 16, "small"), ("planted", "planted-validation")),
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
-    "lab": Corpus(_mined("lab")),
+    "desk-views": Corpus(_mined("desk-views")),
     "wide": Corpus(_mined("wide"), made_from="installed packages and six wheels that pip fetches once"),
     "functions": Corpus(_make_functions, ("functions",)),
 }
@@ -79,7 +79,7 @@ CORPORA: dict[str, Corpus] = {
 
 _MANIFESTS: dict[str, tuple[Path, ...]] = {
     "desk": (MANIFEST_FOLDER,),
-    "lab": (MANIFEST_FOLDER,),
+    "desk-views": (MANIFEST_FOLDER,),
     "wide": (MANIFEST_FOLDER, WIDE_FOLDER),
     "functions": (FUNCTIONS_FOLDER,),
 }

@@ -107,4 +107,4 @@ def test_its_manifest_lies_apart_so_that_the_other_corpora_do_not_depend_on_it()
     found = read_manifest("functions", FUNCTIONS_FOLDER)
     assert [manifest.wheel for manifest in found] == list(WHEELS["functions"]) == list(WHEELS["packages"])
     assert all(manifest.num_rows and manifest.licence for manifest in found)
-    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(MINERS), "what decides desk and lab"
+    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(MINERS), "what decides desk and desk-views"

@@ -95,7 +95,7 @@ def test_the_rates_are_those_of_the_committed_bench() -> None:
     for step in ("embeddings", "keys"):
         assert MICROSECONDS_A_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
     texts = json.loads((CHECKOUT / "benchmarks" / "tokenizing.json").read_text())["rows"]
-    mined = next(row for row in texts if row["texts"] == "lab" and row["way"] == "by words")
+    mined = next(row for row in texts if row["texts"] == "desk-views" and row["way"] == "by words")
     assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_A_TOKEN
 
 

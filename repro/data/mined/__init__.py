@@ -1,1 +1,1 @@
-"""Text mined from wheels: the corpora `desk`, `lab`, `wide` and `functions`."""
+"""Text mined from wheels: the corpora `desk`, `desk-views`, `wide` and `functions`."""

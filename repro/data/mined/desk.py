@@ -1,4 +1,4 @@
-"""Builds the corpora `desk`, `lab` and `wide` from mined text: training pairs, evaluation suites, a report."""
+"""Builds the corpora `desk`, `desk-views` and `wide` from mined text: training pairs, evaluation suites, a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.selection import select_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
 
-__all__ = ["build_desk", "build_lab", "build_wide", "select_pairs"]
+__all__ = ["build_desk", "build_views", "build_wide", "select_pairs"]
 
 Progress = Callable[[str], None]
 
@@ -46,7 +46,7 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
     _write_report(folder, mined, _report_pairs(kept, removed), suites)
 
 
-def build_lab(folder: Path, progress: Progress | None = None) -> None:
+def build_views(folder: Path, progress: Progress | None = None) -> None:
     """Write train.arrow with every view of the training text, and report.json; its suites are `build_desk`'s."""
     say = progress or _say_nothing
     mined = _mine(say)
