@@ -42,14 +42,15 @@ def test_every_field_moves_the_id() -> None:
         "sources": "services", "mined_negatives": "any",
         "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
         "test_contexts": "own", "measure": "batches", "mixing_alpha": None,
-        "pretraining_corpus": None, "num_pretraining_steps": None, "rerank_depth": None, "sequence_dropout": 0.5,
+        "pretraining_corpus": None, "num_pretraining_steps": None, "pretraining_cluster_size": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip
     for name in FIELDS:
         value = other[name] if name in other else (getattr(run, name) or 0) + 1
         if value is None:
             continue
         assert run_id(replace(run, **{name: value})) != run_id(run), name
-    assert run_id(replace(run, pretraining_corpus="desk", num_pretraining_steps=9)) != run_id(run)
+    second = replace(run, pretraining_corpus="desk", num_pretraining_steps=9)
+    assert len({run_id(one) for one in (run, second, replace(second, pretraining_cluster_size=8))}) == 3
     by_domain = replace(run, sampler="domain", cluster_size=None)
     assert len({run_id(replace(by_domain, mixing_alpha=alpha)) for alpha in (None, 0.0, 0.5)}) == 3
     contextual = replace(run, architecture="contextual")
@@ -72,6 +73,16 @@ def test_the_first_phase_has_its_scales_own_values_whatever_the_second_has() -> 
     by_epochs = replace(second, sampler="domain", num_steps=None, num_epochs=2)
     assert first_phase_of(by_epochs) == base("desk", sampler="domain", num_steps=50)
     assert first_phase_of(base("desk")) is None
+
+
+def test_second_phases_of_all_cluster_sizes_can_share_a_first_one() -> None:
+    seconds = [run for run in hard_negatives("small") if run.pretraining_cluster_size]
+    assert len({(run.cluster_size, run.batch_size) for run in seconds}) > 9
+    firsts = {first_phase_of(run) for run in seconds}
+    assert {(run.sampler, run.cluster_size, run.batch_size) for run in firsts if run} == {("cluster", 512, 512)}
+    assert len(firsts) == len({run.seed for run in seconds})
+    with pytest.raises(ValueError, match="without a pretraining_corpus"):
+        base("desk", pretraining_cluster_size=64)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])

@@ -118,6 +118,7 @@ class Run:
     max_grad_norm: float
     pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
     num_pretraining_steps: int | None
+    pretraining_cluster_size: int | None  # its batches are clusters of that size; None: it has batches as this phase has
     # evaluation
     suite: str
     protocol: str  # search all documents, or rank what a first stage found: the surrogate, or BM25
@@ -152,6 +153,8 @@ class Run:
                 f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
                 f"{self.num_pretraining_steps}: give both or neither"
             )
+        if self.pretraining_cluster_size is not None and self.pretraining_corpus is None:
+            raise ValueError(f"pretraining_cluster_size={self.pretraining_cluster_size} without a pretraining_corpus")
         if self.nested_sizes is not None:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
         if self.pooling != "mean" and self.architecture != "contextual":
@@ -231,12 +234,18 @@ PHASE_FIELDS = (
 def first_phase_of(run: Run) -> Run | None:
     """Return the training that a two-phase run starts from: the same run at the scale's own `PHASE_FIELDS`, as long and
     on the corpus that `run` says; None for a run of one phase.
+
+    Its batches are cut as those of `run`, or into clusters of `pretraining_cluster_size` at the scale's own sizes: runs
+    that differ in their second batches can so share a first phase.
     """
     if run.pretraining_corpus is None:
         return None
     fixed = scale_named(run.scale).fields
     one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
-    one_phase |= {"pretraining_corpus": None, "num_pretraining_steps": None}
+    one_phase |= {"pretraining_corpus": None, "num_pretraining_steps": None, "pretraining_cluster_size": None}
+    if run.pretraining_cluster_size is not None:
+        one_phase |= {name: fixed[name] for name in ("batch_size", "domain_column")}
+        one_phase |= {"sampler": "cluster", "cluster_size": run.pretraining_cluster_size}
     steps: dict[str, Any] = {
         "corpus": run.pretraining_corpus,
         "num_steps": run.num_pretraining_steps,

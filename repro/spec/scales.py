@@ -70,6 +70,7 @@ SMOKE: dict[str, Any] = {
     "max_grad_norm": 1.0,
     "pretraining_corpus": None,
     "num_pretraining_steps": None,
+    "pretraining_cluster_size": None,
     "suite": "planted",
     "protocol": "full",
     "rerank_depth": None,
@@ -151,6 +152,7 @@ SMALL: dict[str, Any] = {
     "max_grad_norm": 1.0,  # official code, the default of its trainer
     "pretraining_corpus": None,
     "num_pretraining_steps": None,
+    "pretraining_cluster_size": None,
     "suite": "beir",  # §5: truncated BEIR
     "protocol": "rerank",
     "rerank_depth": 1024,  # §5: top 1024 by GTR
