@@ -35,10 +35,9 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "learning_rate": base("lab").learning_rate / 20,
     },
 }
-PAPER_PAIRS, PAPER_EPOCHS = 234_553_344, 3  # Table 5 and §5
-PRETRAINING["small"] = PRETRAINING["large"] = {
-    "pretraining_corpus": "nomic-unsupervised",
-    "num_pretraining_steps": PAPER_EPOCHS * PAPER_PAIRS // CONTEXTUAL_BATCH["small"],
+PRETRAINING |= {
+    scale: {"pretraining_corpus": base(scale).corpus, "num_pretraining_epochs": base(scale).num_epochs}  # Table 1's run
+    for scale in ("small", "large")
 }
 # §6: the best model has one hard negative a query; it warms up as any does (§5). Ours are too few steps to warm up.
 OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
@@ -50,19 +49,19 @@ EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
 
 def runs(scale: str) -> tuple[Run, ...]:
     """One training for each number of epochs and each set; all start from one pre-training a seed."""
-    shared: dict[str, Any] = (
-        BOTH | PRETRAINING[scale] | {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    )
-    shared |= {"num_pairs": NUM_PAIRS[scale], "num_steps": None, "test_contexts": "own"} | SUPERVISED[scale]
     return tuple(
         run
-        for corpus, sources in (FIRST_SET[scale], SECOND_SET[scale])
-        for run in grid(
-            base(scale, **{**shared, "corpus": corpus, "sources": sources, "num_epochs": 1}),
-            num_epochs=EPOCHS[scale],
-            seed=seeds_at(scale),
-        )
+        for place in (FIRST_SET, SECOND_SET)
+        for run in grid(supervised(scale, place[scale], 1), num_epochs=EPOCHS[scale], seed=seeds_at(scale))
     )
+
+
+def supervised(scale: str, training_set: tuple[str, str | None], num_epochs: int) -> Run:
+    """Return the second phase of the contextual model on a set, a corpus and its sources."""
+    phase: dict[str, Any] = BOTH | PRETRAINING[scale] | SUPERVISED[scale]
+    phase |= {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale], "num_pairs": NUM_PAIRS[scale]}
+    phase |= dict(zip(("corpus", "sources"), training_set, strict=True))
+    return base(scale, **phase | {"num_steps": None, "num_epochs": num_epochs, "test_contexts": "own"})
 
 
 NDCG = "{suite}/mean/ndcg_at_10"

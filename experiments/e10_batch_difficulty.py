@@ -26,6 +26,7 @@ SIZES |= dict.fromkeys(("small", "large"), (2**20, 2**24))
 COMPARED = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
 SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
+MEASURED |= {"packing": "random"}
 WHOLE = MEASURED | {"num_pairs": (None, base("desk").num_pairs)}  # as many as a scale trains on
 DIFFICULTY = "batches/difficulty"
 LINES: dict[str, Any] = {

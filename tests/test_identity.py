@@ -14,6 +14,8 @@ from experiments.e20_two_phases import runs as two_phases
 from repro.spec import FIELDS, Run, base, by_scale, first_phase_of, grid, identity, pick, scales
 from repro.spec.identity import difference, run_from_record, run_id, training_id
 
+SIZES = ("pretraining_batch_size", "pretraining_cluster_size")
+
 
 def recorded(run: Run) -> dict:
     return asdict(run)
@@ -42,7 +44,8 @@ def test_every_field_moves_the_id() -> None:
         "sources": "services", "mined_negatives": "any",
         "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
         "test_contexts": "own", "measure": "batches", "mixing_alpha": None,
-        "pretraining_corpus": None, "num_pretraining_steps": None, "pretraining_cluster_size": None, "rerank_depth": None, "sequence_dropout": 0.5,
+        "pretraining_corpus": None, "num_pretraining_steps": None, "num_pretraining_epochs": None,
+        "pretraining_batch_size": None, "pretraining_cluster_size": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip
     for name in FIELDS:
         value = other[name] if name in other else (getattr(run, name) or 0) + 1
@@ -50,7 +53,7 @@ def test_every_field_moves_the_id() -> None:
             continue
         assert run_id(replace(run, **{name: value})) != run_id(run), name
     second = replace(run, pretraining_corpus="desk", num_pretraining_steps=9)
-    assert len({run_id(one) for one in (run, second, replace(second, pretraining_cluster_size=8))}) == 3
+    assert len({run_id(one) for one in (run, second, *(replace(second, **{name: 8}) for name in SIZES))}) == 4
     by_domain = replace(run, sampler="domain", cluster_size=None)
     assert len({run_id(replace(by_domain, mixing_alpha=alpha)) for alpha in (None, 0.0, 0.5)}) == 3
     contextual = replace(run, architecture="contextual")
@@ -85,7 +88,7 @@ def test_second_phases_of_all_cluster_sizes_can_share_a_first_one() -> None:
         base("desk", pretraining_cluster_size=64)
 
 
-@pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
+@pytest.mark.parametrize("scale", scales.ORDER)
 def test_every_first_phase_is_a_training_of_table_1(scale: str) -> None:
     of_table_7 = [run for run in two_phases(scale) if run.pretraining_corpus is None]  # at desk two seeds of its own
     known = {training_id(run) for run in (*table1(scale), *of_table_7)}

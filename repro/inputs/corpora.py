@@ -17,7 +17,7 @@ from repro.data.external import external_corpora, external_corpus, external_suit
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
-from repro.spec import TRAINED, Run
+from repro.spec import MTEB_SUITES, TRAINED, Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -121,7 +121,8 @@ def suite_corpus(run: Run) -> str:
 def check_available(runs: Iterable[Run]) -> None:
     """ValueError, before anything is spent, when a run needs data that is not made here."""
     for run in runs:
-        suite_corpus(run)
+        if run.suite not in MTEB_SUITES:
+            suite_corpus(run)
         corpus_stage(run.corpus)
         if run.architecture in TRAINED:
             check_trainable(run.corpus)

@@ -18,7 +18,7 @@ from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, suite_corpus
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.prompting import SIDES, prompted_blocks, prompts_in_key, prompts_of, texts_for
-from repro.spec import TRAINED, Run, first_phase_of
+from repro.spec import MTEB_SUITES, TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
@@ -217,7 +217,8 @@ class StageGraph:
     def stages(self) -> tuple[Stage, ...]:
         """What the run needs, in the order of building, each once."""
         run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
-        wanted = [self.evaluation, *(self.first_phase.stages if self.first_phase else ())]
+        wanted = [*(self.first_phase.stages if self.first_phase else ())]
+        wanted = wanted if run.suite in MTEB_SUITES else [self.evaluation, *wanted]
         wanted += [self.selection] if run.measure in READS_PAIRS else []
         wanted += [self.tokens] if trains else []
         wanted += [self.keys] if trains or embeds else []

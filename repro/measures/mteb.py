@@ -19,6 +19,7 @@ from repro.evaluate.collections import read_collections
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
+from repro.spec import MTEB_SUITES
 
 if TYPE_CHECKING:
     from repro.model.biencoder import Biencoder
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 CONTEXTS = {"own": "corpus", "random": "fixed", "null": "null"}
 BENCHMARK = "MTEB(eng, v1)"
+MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
+"""What mteb's main score is, of categories that are a suite of their own."""
 
 
 def measure(inputs: Inputs, model: Biencoder | ContextualModel | None, folder: Path) -> Measured:
@@ -45,24 +48,28 @@ def measure(inputs: Inputs, model: Biencoder | ContextualModel | None, folder: P
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
         metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
         metrics |= {f"{suite}/{name}/score": value for name, value in by_category(scores[kind], categories).items()}
-        if len(set(categories.values())) > 1:
-            arrays[f"{suite}/mean/score"] = np.array(list(scores[kind].values()))
-            metrics[f"{suite}/mean/score"] = float(arrays[f"{suite}/mean/score"].mean())
-    if "random" in scores:
+        kinds = set(categories.values())
+        if main := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
+            arrays[f"{suite}/mean/{main}"] = np.array(list(scores[kind].values()))
+            metrics[f"{suite}/mean/{main}"] = float(arrays[f"{suite}/mean/{main}"].mean())
+    if "random" in scores and {"STS"} < set(categories.values()):
         moved = moves(scores["own"], scores["random"], categories)
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
-    told = {"name": run.suite, "datasets": rows, "is_mteb": run.suite == "mteb", "protocol": "that of mteb's tasks"}
+    told = {
+        "name": run.suite,
+        "datasets": rows,
+        "is_mteb": run.suite in MTEB_SUITES,
+        "protocol": "that of mteb's tasks",
+    }
     return Measured(metrics, arrays, told)
 
 
 def tasks_of(inputs: Inputs) -> list[Any]:
-    """Return MTEB's tasks for the suite "mteb", the offline ones for every other suite."""
-    if inputs.run.suite == "mteb":
-        import mteb
-
-        return list(mteb.get_benchmark(BENCHMARK).tasks)
+    """Return MTEB's own tasks for a suite that is some of them, the offline ones for every other suite."""
+    if inputs.run.suite in MTEB_SUITES:
+        return tasks_of_mteb(inputs.run.suite)
     from repro.evaluate.mteb.suite import offline_tasks
 
     families: dict[str, list[Retrieval]] = {}
@@ -70,6 +77,20 @@ def tasks_of(inputs: Inputs) -> list[Any]:
     for dataset in inputs.suite.datasets:
         families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
     return offline_tasks(families)
+
+
+def tasks_of_mteb(suite: str) -> list[Any]:
+    """Return the English tasks of MTEB that a suite names, all or those of a category; the data is not loaded yet."""
+    import mteb
+
+    category = MTEB_SUITES[suite]
+    return [task for task in mteb.get_benchmark(BENCHMARK).tasks if category in (None, task.metadata.type)]
+
+
+def datasets_of_mteb(suite: str) -> list[Mapping[str, str]]:
+    """Return path and revision on the hub of every dataset behind a suite's tasks."""
+    singles = (single for task in tasks_of_mteb(suite) for single in getattr(task, "tasks", None) or [task])
+    return [single.metadata.dataset for single in singles]
 
 
 def evaluate_tasks(encoder: Any, tasks: list[Any]) -> dict[str, float]:
@@ -118,6 +139,7 @@ def _encoders(inputs: Inputs, model: Biencoder | ContextualModel | None) -> dict
     return {
         kind: MtebModel(model, method=method, context_seed=run.context_seed, fixed_context=texts * (kind == "random"))
         for kind, method in CONTEXTS.items()
+        if kind.replace("random", "wrong") in run.test_contexts.split("+")
     }
 
 

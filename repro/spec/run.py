@@ -56,6 +56,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
+"""Suites that are tasks of the library mteb, which gets their data itself: all 56 of MTEB, or those of one category."""
+
 CONTEXTS = ("own", "wrong", "null")
 """Contexts that a contextual model is scored under."""
 
@@ -117,8 +120,10 @@ class Run:
     temperature: float
     max_grad_norm: float
     pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
-    num_pretraining_steps: int | None
-    pretraining_cluster_size: int | None  # its batches are clusters of that size; None: it has batches as this phase has
+    num_pretraining_steps: int | None  # exactly one of these two, where there is a first phase
+    num_pretraining_epochs: int | None
+    pretraining_batch_size: int | None  # None: batches as large as this phase has
+    pretraining_cluster_size: int | None  # its batches are clusters of that size; None: cut as this phase's are
     # evaluation
     suite: str
     protocol: str  # search all documents, or rank what a first stage found: the surrogate, or BM25
@@ -148,19 +153,26 @@ class Run:
             raise ValueError(f'mixing_alpha={self.mixing_alpha} with sampler={self.sampler!r}: it needs "domain"')
         if (self.num_steps is None) == (self.num_epochs is None):
             raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
-        if (self.pretraining_corpus is None) != (self.num_pretraining_steps is None):
-            raise ValueError(
-                f"pretraining_corpus={self.pretraining_corpus!r} with num_pretraining_steps="
-                f"{self.num_pretraining_steps}: give both or neither"
-            )
-        if self.pretraining_cluster_size is not None and self.pretraining_corpus is None:
-            raise ValueError(f"pretraining_cluster_size={self.pretraining_cluster_size} without a pretraining_corpus")
+        self._check_first_phase()
+        if self.suite in MTEB_SUITES and self.measure != "mteb":
+            raise ValueError(f"suite={self.suite!r} with measure={self.measure!r}: its tasks need measure='mteb'")
         if self.nested_sizes is not None:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
         if self.pooling != "mean" and self.architecture != "contextual":
             raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
+
+    def _check_first_phase(self) -> None:
+        lengths = {name: getattr(self, name) for name in ("num_pretraining_steps", "num_pretraining_epochs")}
+        told = ", ".join(f"{name}={value}" for name, value in lengths.items())
+        given = sum(value is not None for value in lengths.values())
+        if given != (self.pretraining_corpus is not None):
+            wanted = "give exactly one of the latter" if self.pretraining_corpus else "give neither without the corpus"
+            raise ValueError(f"pretraining_corpus={self.pretraining_corpus!r} with {told}: {wanted}")
+        for name in ("pretraining_batch_size", "pretraining_cluster_size"):
+            if getattr(self, name) is not None and self.pretraining_corpus is None:
+                raise ValueError(f"{name}={getattr(self, name)} without a pretraining_corpus")
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
@@ -235,21 +247,23 @@ def first_phase_of(run: Run) -> Run | None:
     """Return the training that a two-phase run starts from: the same run at the scale's own `PHASE_FIELDS`, as long and
     on the corpus that `run` says; None for a run of one phase.
 
-    Its batches are cut as those of `run`, or into clusters of `pretraining_cluster_size` at the scale's own sizes: runs
-    that differ in their second batches can so share a first phase.
+    Its batches are those of `run`, unless it says their size, or clusters of the scale's own domains: runs that differ
+    in their second batches can so share a first phase.
     """
     if run.pretraining_corpus is None:
         return None
     fixed = scale_named(run.scale).fields
     one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
-    one_phase |= {"pretraining_corpus": None, "num_pretraining_steps": None, "pretraining_cluster_size": None}
+    one_phase |= dict.fromkeys(name for name in FIELDS if "pretraining" in name)
+    if run.pretraining_batch_size is not None:
+        one_phase["batch_size"] = run.pretraining_batch_size
     if run.pretraining_cluster_size is not None:
-        one_phase |= {name: fixed[name] for name in ("batch_size", "domain_column")}
         one_phase |= {"sampler": "cluster", "cluster_size": run.pretraining_cluster_size}
+        one_phase["domain_column"] = fixed["domain_column"]
     steps: dict[str, Any] = {
         "corpus": run.pretraining_corpus,
         "num_steps": run.num_pretraining_steps,
-        "num_epochs": None,
+        "num_epochs": run.num_pretraining_epochs,
     }
     return training_of(replace(run, **one_phase, **steps))
 

@@ -38,6 +38,8 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "temperature": (1e-6, 1000),
         "max_grad_norm": (1e-9, 1e9),
         "num_pretraining_steps": (1, MANY),
+        "num_pretraining_epochs": (1, 10**6),
+        "pretraining_batch_size": (1, 10**7),
         "pretraining_cluster_size": (1, MANY),
         "rerank_depth": (1, 10**9),
         "context_seed": (0, 2**32 - 1),

@@ -2,23 +2,29 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from experiments.e19_mteb import CATEGORIES
+from experiments.e19_mteb import runs as mteb_runs
+from experiments.e20_two_phases import TASKS
+from experiments.e20_two_phases import runs as two_phases
 from repro.batches.mask import content_keys
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
+from repro.measures import mteb as mteb_measure
 from repro.measures.cross import chosen_domains
 from repro.measures.divergence import document_frequency, idf_divergence
-from repro.measures.mteb import by_category, moves
+from repro.measures.mteb import by_category, moves, tasks_of_mteb
 from repro.measures.neighbours import nearest_rows
 from repro.measures.spread import distances, principal_plane
-from repro.spec import base
+from repro.spec import base, first_phase_of
 
 TEXTS = ["a red apple", "a green apple apple", "the sky is green", "a sky"]
 OTHERS = ["apple and sky", "an apple", "the sea"]
@@ -130,3 +136,28 @@ def test_shape_counts_the_weights_of_the_model_that_would_be_trained() -> None:
     )
     stages = [record.metrics[f"shape/num_{stage}_stage_weights"] for stage in ("first", "second")]
     assert sum(stages) == sum(weight.numel() for weight in model.parameters())
+
+
+def test_a_suite_of_mteb_needs_no_collection_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    ours = base("smoke", architecture="surrogate", measure="mteb")
+    expected = execute(ours, progress=quiet).metrics
+    its_tasks = [task for task in mteb_measure.tasks_of(Inputs(ours)) if task.metadata.type == "Retrieval"]
+    monkeypatch.setattr(mteb_measure, "tasks_of_mteb", lambda suite: its_tasks)
+    run = replace(ours, suite="mteb-retrieval")
+    assert "corpus" not in {stage.kind for stage in Inputs(run).graph.stages}, "nothing is made for it"
+    metrics = execute(run, progress=quiet).metrics
+    assert len(its_tasks) > 1
+    assert metrics["mteb-retrieval/mean/ndcg_at_10"] == pytest.approx(expected["planted/Retrieval/score"])
+    with pytest.raises(ValueError, match="measure='mteb'"):
+        replace(run, measure="retrieval")
+
+
+def test_tables_2_and_7_at_large_are_tasks_of_mteb() -> None:
+    names = {task.metadata.name for task in tasks_of_mteb("mteb-retrieval")}
+    assert names == set(TASKS) and len(tasks_of_mteb("mteb")) == sum(count for _, _, count in CATEGORIES)
+    runs = (*two_phases("large"), *mteb_runs("large"))
+    assert {(run.suite, run.measure) for run in runs} == {("mteb", "mteb"), ("mteb-retrieval", "mteb")}
+    final = [run for run in mteb_runs("large") if run.architecture == "contextual"]
+    assert {(run.corpus, run.num_epochs, run.num_hard_negatives) for run in final} == {("bge-full-data", 4, 1)}
+    assert {first.corpus for first in map(first_phase_of, final) if first} == {"nomic-unsupervised"}
