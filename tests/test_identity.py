@@ -11,7 +11,7 @@ from experiments.e01_table1 import runs as table1
 from experiments.e05_epochs import runs as epochs
 from experiments.e06_hard_negatives import runs as hard_negatives
 from experiments.e20_two_phases import runs as two_phases
-from repro.spec import FIELDS, Run, base, by_scale, first_phase_of, grid, identity, pick, scales
+from repro.spec import FIELDS, Run, base, batches_of, by_scale, first_phase_of, grid, identity, pick, scales
 from repro.spec.identity import difference, run_from_record, run_id, training_id
 
 SIZES = ("pretraining_batch_size", "pretraining_cluster_size")
@@ -167,3 +167,11 @@ def test_a_pick_may_mean_another_value_at_each_scale() -> None:
     assert str(largest.at("desk")) == "batch_size=512, sampler=random"
     with pytest.raises(ValueError, match="unknown scale 'dusk'"):
         by_scale({"dusk": 1})
+
+
+def test_what_changes_no_batch_is_what_the_stages_of_batches_do_not_read() -> None:
+    run = base("desk", sampler="cluster", cluster_size=64)
+    for name, value in {"loss": "icl", "learning_rate": 1.0, "temperature": 0.1, "architecture": "contextual"}.items():
+        assert batches_of(replace(run, **{name: value})) == batches_of(run), name
+    for name, value in {"packing": "greedy", "filter": "surrogate", "num_hard_negatives": 1, "max_tokens": 9}.items():
+        assert batches_of(replace(run, **{name: value})) != batches_of(run), name

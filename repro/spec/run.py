@@ -186,23 +186,13 @@ EVALUATION_FIELDS = (
     "measure",
 )
 """Fields that cannot change a training: runs that differ in nothing else share theirs."""
-MODEL_FIELDS = (
-    "architecture",
-    "backbone",
-    "start",
-    "num_layers",
-    "num_first_stage_layers",
-    "hidden_size",
-    "num_contexts",
-    "tokens_per_document",
-    "num_soft_prompts",
-    "sequence_dropout",
-    "residual",
-    "prompts",
-    "max_tokens",
-    "heads",
+BATCH_FIELDS = (
+    *("corpus", "sources", "num_pairs", "domain_column"),
+    *("sampler", "mixing_alpha", "batch_size", "cluster_size", "packing"),
+    *("surrogate", "filter", "filter_model", "filter_margin", "num_hard_negatives", "mined_negatives"),
+    *("max_tokens", "num_steps", "num_epochs"),  # the surrogate reads as many tokens as the model
 )
-"""Fields that cannot change a batch: runs of one seed that differ in nothing else see the same pairs at each step."""
+"""Fields that can change a batch: runs of one seed that agree in them see the same pairs at each step."""
 
 
 DRAWS = ("batches", "neighbours", "cluster", "calibration")
@@ -229,7 +219,7 @@ def training_of(run: Run) -> Run:
 @cache
 def batches_of(run: Run) -> tuple[object, ...]:
     """Return what decides the batches of a run but for its seed, as values that can be compared."""
-    return tuple(getattr(run, name) for name in FIELDS if name not in ("seed", *MODEL_FIELDS, *EVALUATION_FIELDS))
+    return tuple(getattr(run, name) for name in BATCH_FIELDS)
 
 
 PHASE_FIELDS = (
