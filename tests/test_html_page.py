@@ -216,7 +216,7 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     main = page.read_text().split("<main")[1]
     known = main.split("</section>")[0]
-    assert "Of 3 claims, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
+    assert "Of 3 claims that are measured, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
     assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
     shown = [line for line in sections_of(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.low]
     assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]

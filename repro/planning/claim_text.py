@@ -1,4 +1,4 @@
-"""One claim told in a paragraph: what the paper says, what was compared, on which seeds, and what would decide it."""
+"""One claim told in a paragraph: what it says, what was compared, on which seeds, and what would decide it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term,
 from repro.spec.registry import experiments, suggestion
 
 WORDS = {
-    "HOLDS": "what the paper says holds here",
+    "HOLDS": "what is claimed holds here",
     "DIFFERS": "here it is the other way round",
     "NO EFFECT": "here there is no effect worth the name",
     "UNDECIDED": "the records do not decide it",
@@ -38,7 +38,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
     judged = next(one for one in judgements(experiment, scale) if one.claim.id == id)
     lines = [
         f"{claim.id} at {scale}: {judged.verdict}: {WORDS[judged.verdict]}",
-        f"  the paper   {claim.says} ({claim.source})",
+        f"  {'we ask' if claim.is_ours else 'the paper':<11} {claim.says} ({claim.source})",
         f"  the bar     holds if {claim.bar} {judged.unit.name}: {claim.because}".rstrip(),
         *_compared(judged),
         *_seeds(judged),

@@ -9,7 +9,7 @@ from repro.report.needed import needed_count
 from repro.report.view import View, format_seconds, format_signed
 from repro.spec.artefact import ABSENT
 
-HEADER = ("claim", "effect", "holds if", "seeds", "visible", "needs", "time", "what the paper says")
+HEADER = ("claim", "effect", "holds if", "seeds", "visible", "needs", "time", "what is claimed")
 EXPLAINED = "visible: the least distance from the bar that these seeds show; needs: seeds in all; time: of those to run"
 
 

@@ -10,7 +10,7 @@ from functools import singledispatch
 from typing import Any
 
 from repro.claims.judge import Judgement
-from repro.spec import Claim, Directed, Equivalence, Value
+from repro.spec import Claim, Directed, Equivalence, Identity, Value
 
 LETTERS = 56
 """Of a line of a claim's words over its row."""
@@ -26,13 +26,24 @@ SAID = {
 
 
 def known_sentence(judgements: Sequence[Judgement]) -> str:
-    """Return one sentence with the number of claims of each verdict, in words; "" for no claims."""
+    """Return the number of claims of each verdict, in words: of a paper's, of its arithmetic, and of our questions.
+
+    "" for no claims.
+    """
+    groups: dict[str, list[Judgement]] = {"claims that are measured": [], "of printed numbers": [], "of our own": []}
+    measured, arithmetic, ours = groups.values()
+    for judged in judgements:
+        is_arithmetic = isinstance(judged.claim, Identity)
+        (arithmetic if is_arithmetic else ours if judged.claim.is_ours else measured).append(judged)
+    told = [f"of {len(those)} {what}, {_counted(those)}" for what, those in groups.items() if those]
+    sentence = "; ".join(told)
+    return f"{sentence[:1].upper()}{sentence[1:]}." if told else ""
+
+
+def _counted(judgements: Sequence[Judgement]) -> str:
     counts = Counter(judged.verdict for judged in judgements)
     told = [f"{counts[verdict]} {words[counts[verdict] > 1]}" for verdict, words in SAID.items() if counts[verdict]]
-    if not told:
-        return ""
-    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
-    return f"Of {len(judgements)} claims, {listed}."
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
 def forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:

@@ -115,7 +115,7 @@ def _blank_repeated(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], 
     return tuple(shown)
 
 
-LEDGER_HEADER = ("claim", "verdict", "effect", "interval", "holds if", "seeds", "what the paper says")
+LEDGER_HEADER = ("claim", "verdict", "effect", "interval", "holds if", "seeds", "what is claimed")
 
 
 def claims_view(judgements: Sequence[Judgement], title: str = "Claims") -> View:

@@ -11,6 +11,8 @@ from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
 
 Pair = tuple[Term, Term]
+OURS = "our question"
+"""What the source of a claim begins with that no paper states."""
 
 
 class Said(TypedDict):
@@ -41,9 +43,7 @@ class Claim:
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
     has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
     is_chosen: bool = False  # what is compared was picked for how it looked on the seen seeds: these say nothing at all
-    num_looks: int = (
-        1  # how often it was judged while seeds were added to those it had; each look takes its share of 5 %
-    )
+    num_looks: int = 1  # times it was judged on a growing number of seeds; 5 % is divided by it
 
     def __post_init__(self) -> None:
         """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""
@@ -58,6 +58,11 @@ class Claim:
     def kind(self) -> str:
         """The word for the kind, e.g. "order"."""
         return type(self).__name__.lower()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether no paper says it: a question of this suite."""
+        return self.source.startswith(OURS)
 
     @property
     def terms(self) -> tuple[Term, ...]:
