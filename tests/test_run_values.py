@@ -30,6 +30,7 @@ BAD_VALUES: list[dict[str, Any]] = [
     {"batch_size": 10**30},
     {"num_steps": -4},
     {"num_steps": 0},
+    {"num_test_contexts": 0},
     {"seed": -1},
     {"seed": "0"},
     {"learning_rate": -1.0},

@@ -186,13 +186,22 @@ class ModelSystem:
         retrieval, setting = collection.retrieval, self.setting
         context, width = parse_view(kind)
         if self._embedded[0] != (retrieval.name, context):
+            self._embedded = (("", ""), None)  # let go of before others are made: there may be millions
             self._embedded = ((retrieval.name, context), self._embed(collection, context))
         queries, documents, provenance = self._embedded[1]
         if width is not None:
             queries, documents = prefix(queries, width), prefix(documents, width)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
-        k = TOP_K + collection.num_extra_hits
-        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k, candidates), provenance
+        k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
+        return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
+
+    def _rows(self, retrieval: Retrieval) -> Sequence[int]:
+        """Return the places of the documents that are embedded: all, or those that are some query's candidate."""
+        every = range(len(retrieval.document_ids))
+        if self.setting.candidates is None:
+            return every
+        wanted = {document_id for hits in self.setting.candidates[retrieval.name].values() for document_id in hits}
+        return [row for row in every if retrieval.document_ids[row] in wanted] or every[:1]
 
     def _embed(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of queries and documents under one context, and how that context was drawn."""
@@ -203,7 +212,8 @@ class ModelSystem:
             self.encoder.set_context(context.texts, setting.seed, role)
             provenance = context.provenance
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        return queries, self._encode(retrieval, retrieval.documents, role, "documents"), provenance
+        documents = [retrieval.documents[row] for row in self._rows(retrieval)]
+        return queries, self._encode(retrieval, documents, role, "documents"), provenance
 
     def _context(self, collection: Collection, kind: str) -> Context:
         source = self.source(collection, kind)

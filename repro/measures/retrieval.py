@@ -29,7 +29,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Score the model (or the reference system that stands in its place) on the run's suite."""
     collections = read_collections(inputs.suite)
     evaluation = evaluate(inputs, model, folder / "trec", collections)
-    if inputs.run.architecture != "contextual" or inputs.run.num_test_contexts == 0:
+    if inputs.run.architecture != "contextual":
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
     seen = Seen(inputs, contextual_encoder(inputs.run, model), evaluation, collections)
     metrics, example = evaluation.metrics | context_effect(seen), context_example(seen, folder / "trec")

@@ -68,17 +68,16 @@ class TextEncoder(nn.Module):
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         was_training = self.training
         self.eval()
-        parts, order = [], canonical_order(tokens)
+        order = canonical_order(tokens)
+        vectors_ND = np.zeros((0, self.config.hidden_size), dtype=np.float32)
         for start in range(0, len(order), batch_size):
-            texts = texts_from(*tokens.pad(order[start : start + batch_size])).to(self.device)
-            vectors_ND = self.embed_texts(texts).float()
-            parts.append(nn.functional.normalize(vectors_ND, dim=-1).cpu().numpy())
+            rows = order[start : start + batch_size]
+            found = self.embed_texts(texts_from(*tokens.pad(rows)).to(self.device)).float()
+            if not start:  # filled in place: the vectors of millions of texts lie in memory once
+                vectors_ND = np.empty((len(order), found.shape[1]), dtype=np.float32)
+            vectors_ND[rows] = nn.functional.normalize(found, dim=-1).cpu().numpy()
         self.train(was_training)
-        if not parts:
-            return np.zeros((0, self.config.hidden_size), dtype=np.float32)
-        vectors = np.empty((len(order), parts[0].shape[1]), dtype=np.float32)
-        vectors[order] = np.concatenate(parts)
-        return vectors
+        return vectors_ND
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, each whole or not at all."""

@@ -43,7 +43,7 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "pretraining_cluster_size": (1, MANY),
         "rerank_depth": (1, 10**9),
         "context_seed": (0, 2**32 - 1),
-        "num_test_contexts": (0, 10**6),
+        "num_test_contexts": (1, 10**6),
     }
 )
 """The least and the most that a number may be; what no machine could carry out is a slip of the pen."""

@@ -1,5 +1,6 @@
 """A suite scored under several contexts, with an encoder whose vectors can be worked out by hand."""
 
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -123,3 +124,40 @@ def test_bad_input_is_one_clear_line(suite: Suite, tmp_path: Path) -> None:
     write_suite(tmp_path, "zoo", [("ants", "bees"), ("bees", "ants")])
     with pytest.raises(ValueError, match="name both a dataset and a mean"):
         evaluate_suite(FakeEncoder(), load_suite(tmp_path))
+
+
+class Weighed(FakeEncoder):
+    """Remembers what it encoded, and which vectors of before were still held when it was asked for more documents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoded, self.given, self.held = [], [], []
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        self.held.append(sum(one() is not None for one in self.given))
+        self.encoded += texts
+        vectors = super().encode(texts, prompt)
+        self.given.append(weakref.ref(vectors))
+        return vectors
+
+
+def test_vectors_of_one_context_are_let_go_of_before_those_of_the_next_are_made(suite: Suite) -> None:
+    encoder = Weighed()
+    evaluate_suite(encoder, suite, **CONTEXTS)
+    assert encoder.held == [0, 1] * 9, "queries find nothing held, documents the queries"
+
+
+def test_a_reranked_collection_embeds_its_candidates_alone_and_ranks_them_as_before(suite: Suite) -> None:
+    names = [dataset.name for dataset in suite.datasets]
+    full = evaluate_setting(FakeEncoder(), suite, Setting())
+    candidates = {name: {"q00": {"d00": 1.0, "d03": 0.5}, "q01": {"d03": 2.0}} for name in names}
+    encoder = Weighed()
+    found = evaluate_setting(encoder, suite, Setting(candidates=candidates))
+    documents = [text for text in encoder.encoded if text.startswith("document")]
+    assert documents == [f"document {name} {number}" for name in names for number in (0, 3)]
+    sizes = np.array([dataset["num_queries"] for dataset in full.provenance["datasets"]])
+    # q00's own document d00 is a candidate, q01's d01 is none
+    np.testing.assert_allclose([found.metrics[f"zoo/{name}/recall_at_100"] for name in names], 1 / sizes)
+    unknown = {name: {"q00": {"d99": 1.0}} for name in names}
+    with pytest.raises(ValueError, match="'q00' has candidates that are no documents, first 'd99'"):
+        evaluate_setting(encoder, suite, Setting(candidates=unknown))

@@ -1,6 +1,7 @@
 """Promises of what a user calls: context, vectors, folders."""
 
 import json
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from repro.data.tokens import Tokens
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
 from repro.model.encoding import write_tensors
 from repro.model.prompts import PROMPTS, with_prompt
 from repro.model.start import build_model, load_model
+from repro.model.texts import Texts
 from tests.model.samples import KINDS, small_model
 
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
@@ -161,3 +164,26 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
 def test_a_config_that_means_nothing_names_the_value(field: str, value: str | int) -> None:
     with pytest.raises(ValueError, match=f"{value}"):
         ModelConfig(**({"architecture": "biencoder", "hidden_size": 16} | {field: value}))
+
+
+class Wide(Biencoder):
+    """Has vectors that cost no time and much memory: each text's ids over and over."""
+
+    width = 512
+
+    def embed_texts(self, texts: Texts) -> torch.Tensor:
+        return texts.ids_NS.float().mean(1, keepdim=True) + torch.arange(self.width)
+
+
+def test_vectors_of_many_texts_lie_in_memory_once() -> None:
+    count = 20_000
+    model = Wide(ModelConfig(architecture="biencoder", hidden_size=16, num_heads=2, intermediate_size=24))
+    tokens = Tokens(np.arange(2 * count, dtype=np.int32), 2 * np.arange(count + 1))
+    model.encode_tokens(Tokens(tokens.ids[:4], tokens.offsets[:3]))  # loads what is loaded once
+    tracemalloc.start()
+    vectors = model.encode_tokens(tokens)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert vectors.nbytes == count * Wide.width * 4 and most < 1.4 * vectors.nbytes
+    last = 2 * count - 1.5 + np.arange(Wide.width)
+    np.testing.assert_allclose(vectors[-1], last / np.linalg.norm(last), rtol=1e-5)
