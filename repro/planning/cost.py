@@ -30,6 +30,8 @@ GPU_BYTES = 80 * 2**30  # assumed of a GPU, from which follows how many texts ke
 
 ASSUMED_FLOPS_PER_SECOND = {"cpu": 4.0e10, "gpu": 1.0e14}
 """One core, and an 80 GB GPU at a tenth of its bfloat16 peak: used, and said to be assumed, until there are records."""
+ASSUMED_FLOAT32_FLOPS_PER_SECOND = 1.0e13
+"""Of a GPU in float32, without its tensor cores, as FAISS computes distances: half the peak of an A100, 19.5e12."""
 
 
 @dataclass(frozen=True)

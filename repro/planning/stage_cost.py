@@ -18,7 +18,13 @@ from repro.data.own.imported import IMPORT_FOLDER, imported_named
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
 from repro.inputs.stages import READS_PAIRS, WIDEST, WIDTHS, needs_surrogate
-from repro.planning.cost import ASSUMED_FLOPS_PER_SECOND, TEXT_SHARE, forward_flops, phases_of
+from repro.planning.cost import (
+    ASSUMED_FLOAT32_FLOPS_PER_SECOND,
+    ASSUMED_FLOPS_PER_SECOND,
+    TEXT_SHARE,
+    forward_flops,
+    phases_of,
+)
 from repro.planning.pairs import domain_sizes, num_pairs_of, sources_of
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
@@ -206,7 +212,7 @@ def _embeddings(chosen: Chosen, encoder: str) -> StageCost:
     held = BYTES_A_PAIR["longest first"]
     how += (
         f"; memory: {PEAK_GIB['embeddings']} GiB and {held} bytes a pair, to sort texts by their length; "
-        f"time: operations of {NUM_ENCODER_LAYERS} layers at {_gpu():.0e} a second, assumed for one GPU"
+        f"time: operations of {NUM_ENCODER_LAYERS} layers at {_gpu():.0e} a second in bfloat16, assumed for one GPU"
     )
     memory = PEAK_GIB["embeddings"] * GIB + held * chosen.num_pairs
     told = f"{width} wide, {flops:.1e} operations"
@@ -219,6 +225,7 @@ def _clusters(chosen: Chosen) -> StageCost:
     assert size is not None, "only runs with clusters have this stage"
     counts = [clusters_of(domain, size) for domain in chosen.sizes]
     fitted = [num_fitted_pairs(domain, size) for domain in chosen.sizes]
+    rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
     rounds, each = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(chosen.sizes, counts, fitted, strict=True))
     flops = sum(2.0 * width * count * (rounds * 2 * fit + domain) for domain, count, fit in each)
     disk = 4 * chosen.num_pairs + 4 * width * sum(counts)
@@ -227,11 +234,12 @@ def _clusters(chosen: Chosen) -> StageCost:
     how = (
         "disk: 4 bytes a pair, and the centroids; "
         f"memory: the points of the largest fit, {PEAK_GIB['clusters']} GiB and {held} bytes a pair; "
-        f"time: at most, all {NUM_ITERATIONS} iterations at {_gpu():.0e} operations a second, assumed for one GPU"
+        f"time: at most, all {NUM_ITERATIONS} iterations at {rate:.0e} operations a second in float32, "
+        "assumed for one GPU"
     )
     sampled = sum(fit < domain for domain, _, fit in each)
     told = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
-    return StageCost(chosen.title, f"clusters of {size}", disk, memory, flops / _gpu() / 3600, "GPU", how, told)
+    return StageCost(chosen.title, f"clusters of {size}", disk, memory, flops / rate / 3600, "GPU", how, told)
 
 
 def _negatives(chosen: Chosen) -> StageCost:

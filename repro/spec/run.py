@@ -118,7 +118,9 @@ class Run:
     max_grad_norm: float
     pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
     num_pretraining_steps: int | None
-    pretraining_cluster_size: int | None  # its batches are clusters of that size; None: it has batches as this phase has
+    pretraining_cluster_size: (
+        int | None
+    )  # its batches are clusters of that size; None: it has batches as this phase has
     # evaluation
     suite: str
     protocol: str  # search all documents, or rank what a first stage found: the surrogate, or BM25
