@@ -240,10 +240,14 @@ class LocalQueue:
 
 
 def dearest_first(tasks: Sequence[Task]) -> list[Task]:
-    """Return stages as they come, then the runs by their arithmetic: the longest must not be left for the end."""
+    """Return stages as they come, then the runs by their arithmetic: the longest must not be left for the end.
+
+    Those of unknown length come first.
+    """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
-    return [*stages, *sorted(runs, key=lambda task: -arithmetic_of(Run(**task.job.run)).flops)]
+    does = {task.name: arithmetic_of(Run(**task.job.run)) for task in runs}
+    return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
 
 
 def _lives(child: subprocess.Popen[bytes]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from repro.planning.cost import phases_of
@@ -19,7 +21,7 @@ from slurm.sweep import read_submissions
 
 KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 LEFT_ALONE_SECONDS = 3600.0
-"""How old a half-written file must be before it counts as left by a process that died."""
+"""How long nothing may have changed in a half-written file or folder that counts as left by a process that died."""
 
 
 def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
@@ -37,9 +39,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
             continue
         if not any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training"))):
             yield from ((path, size_of(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
-    for part in sorted(home().rglob(".*.part")):
-        if time.time() - part.stat().st_mtime > LEFT_ALONE_SECONDS:
-            yield part, size_of(part)
+    yield from ((part, size_of(part)) for part in _half_written(home()) if _is_left(part))
     yield from ((folder, size_of(folder)) for folder in needless_shards())
     names_recorded = {item_of_run(run).name for run in recorded.intersection(runs)}
     by_sweep: dict[str, set[str]] = {}
@@ -50,15 +50,44 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
             yield from ((path, size_of(path)) for path in sorted((sweeps_folder() / sweep / "jobs").glob("*.pkl")))
 
 
+def _half_written(folder: Path) -> list[Path]:
+    """Return the files and folders of temporary names, but none inside another: it goes, or stays, with that."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        parts = {name for name in (*folders, *files) if name.startswith(".") and name.endswith(".part")}
+        folders[:] = [name for name in folders if name not in parts]
+        found += [Path(place, name) for name in parts]
+    return sorted(found)
+
+
+def _is_left(part: Path) -> bool:
+    """Return whether nobody works on it: no living owner of the stage it will be, and nothing in it changed lately."""
+    name = part.name[1:].rsplit(".", 2)[0]
+    owner = look(part.with_name(f"{name}.building") / "owner")
+    if owner is not None and owner.is_alive:
+        return False
+    inside = part.rglob("*") if part.is_dir() else ()
+    changed = [status.st_mtime for path in (part, *inside) if (status := _status(path))]
+    return bool(changed) and time.time() - max(changed) > LEFT_ALONE_SECONDS
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what the disk says of a path; None when it has gone meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.lstat()
+    return None
+
+
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder; what has gone meanwhile has none."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files)
+    return sum(status.st_size for file in files if (status := _status(file)))
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    """Remove a file or a folder; another process that removes it as well does no harm."""
+    with suppress(FileNotFoundError):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from repro.data.own.imported import imported_named
 from repro.inputs.stages import stages_by_phase
-from repro.planning.stage_cost import pairs_of
+from repro.planning.pairs import num_pairs_of
 from repro.spec import Run
 from repro.storage.stages import Stage
 from slurm.profiles import Profile
@@ -21,7 +20,7 @@ def num_shards(run: Run, profile: Profile) -> int:
         return profile.num_shards
     if profile.pairs_per_shard is None:
         return 1
-    return max(1, -(-_pairs_at_most(run) // profile.pairs_per_shard))
+    return max(1, -(-(num_pairs_of(run) or 0) // profile.pairs_per_shard))
 
 
 def shards_of_stages(
@@ -36,11 +35,3 @@ def shards_of_stages(
         for stage, owner in stages_by_phase(run, stages_of):
             found[stage.title] = max(found.get(stage.title, 1), num_shards(owner, profile))
     return found
-
-
-def _pairs_at_most(run: Run) -> int:
-    """Return the pairs that a run trains on, before anything is held out; 0 where that is not known yet."""
-    if "@" not in run.corpus:
-        return pairs_of(run)
-    num_imported = imported_named(run.corpus).found.num_kept
-    return min(num_imported, run.num_pairs or num_imported)

@@ -142,7 +142,7 @@ def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -
 
     Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy.
     """
-    num_workers = 1 if faiss.get_num_gpus() else faiss.omp_get_max_threads()
+    num_workers = 1 if _has_gpus() else faiss.omp_get_max_threads()
     found: dict[int, np.ndarray] = {}
     is_large = counts >= LARGE_DOMAIN
     with ThreadPoolExecutor(num_workers, initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
@@ -175,12 +175,24 @@ def _cluster_domain(
 
 def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:
     """Return the index of the nearest centroid of each pair, int32 (n,); a block of pairs in memory."""
-    index = faiss.IndexFlatL2(centroids_KW.shape[1])
-    index.add(centroids_KW)
+    index = _index_of(centroids_KW)
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
     for part in blocks_of(len(rows_n), ROWS_PER_SEARCH):
         nearest_n[part] = index.search(vectors.paired(rows_n[part]), 1)[1][:, 0]
     return nearest_n
+
+
+def _index_of(centroids_KW: np.ndarray) -> faiss.Index:
+    """Return an index of the centroids by exact distance: on all GPUs where K-means is, else on the CPU."""
+    index: faiss.Index = faiss.IndexFlatL2(centroids_KW.shape[1])
+    if _has_gpus():
+        index = faiss.index_cpu_to_all_gpus(index)  # a copy on each, which share the pairs of a search
+    index.add(centroids_KW)
+    return index
+
+
+def _has_gpus() -> bool:
+    return bool(faiss.get_num_gpus() > 0)
 
 
 def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
@@ -197,7 +209,7 @@ def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[f
             num_clusters,
             niter=ITERATIONS_PER_CALL,
             seed=seed % 2**31,
-            gpu=faiss.get_num_gpus() > 0,
+            gpu=_has_gpus(),
             min_points_per_centroid=1,
             max_points_per_centroid=len(points_PW),
         )

@@ -5,7 +5,8 @@ Steps:
    vector does not depend on its neighbours, else longest first, so that a block has texts of similar length.
 2. A block becomes unit vectors. `minilm`: all-MiniLM-L6-v2, mean over tokens; batches of a fixed number of tokens, so
    that little is padding. `minilm-words`: the mean of MiniLM's word vectors, rare words weighing more; no attention,
-   hundreds of times faster, about three points of NDCG@10 worse. Any other name: a sentence-transformers model.
+   hundreds of times faster, about three points of NDCG@10 worse. Any other name: a sentence-transformers model,
+   on a GPU in bfloat16 and in batches of a number of tokens.
 3. Vectors go into a memory-mapped .npy that appears by rename when it is complete. A part of the texts is some of the
    very blocks of the whole, so that parts, joined, are the whole to the byte.
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder, batches_of_tokens
 from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
 from repro.storage.arrays import ArrayWriter, blocks_of, give_back, load_array, map_to_fill
 from repro.storage.atomic import whole_file
@@ -28,16 +30,12 @@ from repro.storage.stages import WHOLE, Part
 if TYPE_CHECKING:
     import torch
 
-NAMES = ("minilm", "minilm-words")
 VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
 """Of a part."""
 TEXTS_PER_BLOCK = 4096
 TEXTS_PER_SPAN = 65_536
 """That are read together: and sorted, with those of the same length as the last of them, where neighbours matter."""
-WITH_OWN_CODE = ("nomic-ai/nomic-embed-text-v1",)
-"""Models of the hub whose repository carries the code of the model: the paper's filter is one."""
 CPU_TOKENS_PER_BATCH = 4096
-GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_WORDS = 999
 FIRST_RANKED_WORD = 1996
 """MiniLM's vocabulary: special and unused words, then characters, then words by falling frequency."""
@@ -81,7 +79,7 @@ def load_surrogate(name: str) -> Surrogate:
         return MiniLM()
     if name == "minilm-words":
         return MiniLMWords()
-    return _SentenceTransformerSurrogate(name)
+    return SentenceEncoder(name)
 
 
 def embed_texts(
@@ -214,7 +212,7 @@ class MiniLM:
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
-        for rows in _batches_of_tokens(tokens.lengths, budget):
+        for rows in batches_of_tokens(tokens.lengths, budget):
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
         return vectors_ND
 
@@ -266,29 +264,6 @@ class MiniLMWords:
         return sums_ND / np.maximum(np.linalg.norm(sums_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
-class _SentenceTransformerSurrogate:
-    looks_at_neighbours = True
-
-    def __init__(self, name: str) -> None:
-        from sentence_transformers import SentenceTransformer
-
-        try:
-            self._model = SentenceTransformer(name, trust_remote_code=name in WITH_OWN_CODE)
-        except OSError as error:
-            raise ValueError(
-                f"unknown surrogate {name!r}: it is none of {list(NAMES)}, and no model of that name is on this "
-                f"machine or can be fetched ({type(error).__name__})"
-            ) from error
-        self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
-
-    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Return unit vectors, float32 (N, D)."""
-        self._model.max_seq_length = max_tokens
-        return self._model.encode(
-            list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        ).astype(np.float32)
-
-
 def _load_minilm() -> torch.nn.Module:
     from safetensors.torch import load_file
     from transformers import BertConfig, BertModel
@@ -299,13 +274,3 @@ def _load_minilm() -> torch.nn.Module:
     assert not missing, f"weights missing for {missing}"
     assert all(name.startswith("pooler.") or name.endswith("position_ids") for name in unexpected), unexpected
     return model.eval()
-
-
-def _batches_of_tokens(lengths_N: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
-    order = np.argsort(-lengths_N, kind="stable")
-    start = 0
-    while start < len(order):
-        num_rows = max(1, budget // int(lengths_N[order[start]]))
-        yield order[start : start + num_rows]
-        start += num_rows

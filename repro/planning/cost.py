@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from repro.planning.pairs import num_pairs_of
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, first_phase_of
 from repro.spec.identity import training_id
@@ -22,7 +23,6 @@ from repro.train.chunks import chunks_for, kept_bytes
 from repro.train.switches import switches_here
 
 TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
-NUM_PAIRS = {"nomic-unsupervised": 235_000_000, "nomic-supervised": 1_800_000, "desk": 65_536, "planted-tiny": 240}
 VOCABULARY = 30_528
 BYTES_A_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
 BASE_MEMORY_BYTES = 700 * 2**20  # Python, torch and libraries, before the first weight
@@ -30,6 +30,8 @@ GPU_BYTES = 80 * 2**30  # assumed of a GPU, from which follows how many texts ke
 
 ASSUMED_FLOPS_PER_SECOND = {"cpu": 4.0e10, "gpu": 1.0e14}
 """One core, and an 80 GB GPU at a tenth of its bfloat16 peak: used, and said to be assumed, until there are records."""
+ASSUMED_FLOAT32_FLOPS_PER_SECOND = 1.0e13
+"""Of a GPU in float32, without its tensor cores, as FAISS computes distances: half the peak of an A100, 19.5e12."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,15 @@ class Arithmetic:
     flops: float
     num_weights: int
     first_stage_flops: float = 0.0  # of `flops`: what each of several processes does in whole
+    is_known: bool = True  # False: by epochs of nobody knows how many pairs, which count as none here
 
     def __add__(self, other: Arithmetic) -> Arithmetic:
         """Return what both do, one after the other, with the larger one's weights."""
         num_weights = max(self.num_weights, other.num_weights)
         first = self.first_stage_flops + other.first_stage_flops
         num_pairs, num_tokens = self.num_pairs + other.num_pairs, self.num_tokens + other.num_tokens
-        return Arithmetic(num_pairs, num_tokens, self.flops + other.flops, num_weights, first)
+        is_known = self.is_known and other.is_known
+        return Arithmetic(num_pairs, num_tokens, self.flops + other.flops, num_weights, first, is_known)
 
     def flops_of_each(self, num_processes: int) -> float:
         """Return what each of several processes does: a share of all but the first stage, and the whole of that."""
@@ -65,7 +69,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost on one machine."""
+    """What a run will cost on one machine; without the training where `arithmetic.is_known` says that nobody knows."""
 
     seconds: float
     memory_bytes: int
@@ -81,8 +85,8 @@ def arithmetic_of(run: Run) -> Arithmetic:
     """Count what a run does in training; nothing for a reference system that is not trained."""
     if run.architecture not in TRAINED:
         return NOTHING
-    an_epoch = min(filter(None, (NUM_PAIRS.get(run.corpus), run.num_pairs)), default=0)
-    num_steps = run.num_steps or -(-an_epoch * (run.num_epochs or 0) // run.batch_size)
+    an_epoch = None if run.num_steps else num_pairs_of(run)
+    num_steps = run.num_steps or -(-(an_epoch or 0) * (run.num_epochs or 0) // run.batch_size)
     num_pairs = num_steps * run.batch_size
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
     contextual = run.architecture == "contextual"
@@ -92,7 +96,8 @@ def arithmetic_of(run: Run) -> Arithmetic:
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
     first = 3 * num_steps * a_batch
-    return Arithmetic(num_pairs, round(num_pairs * 2 * text), 3 * num_pairs * a_pair + first, num_weights, first)
+    flops, is_known = 3 * num_pairs * a_pair + first, bool(run.num_steps) or an_epoch is not None
+    return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights, first, is_known)
 
 
 def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
@@ -112,6 +117,7 @@ def measure_speed(records: Iterable[Record], like: Run, kind: str) -> Speed:
     """
     there = [record for record in records if _kind_of(record) == kind]
     trained = [record for record in there if record.provenance["training"].get("seconds")]
+    trained = [record for record in trained if arithmetic_of(record.run).is_known]
     same = [record for record in trained if record.run.architecture == like.architecture]
     for group in ([record for record in same if record.run.scale == like.scale], same, trained):
         if group:
@@ -138,7 +144,7 @@ def estimate(
     speed = measure_speed(known, run, kind)
     seconds = does.flops_of_each(num_devices) / speed.flops_per_second + _other_seconds(run, known, kind)
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
-    memory += _graph_bytes(run, kind, num_devices) if does.num_pairs else 0
+    memory += _graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
     return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed)
 
 

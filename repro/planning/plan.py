@@ -9,10 +9,11 @@ from typing import Any
 
 from repro.inputs.stages import stages_by_phase
 from repro.planning.cost import Estimate, estimate, phases_of
-from repro.planning.stage_cost import StageCost, lines_of, stage_costs
+from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
 from repro.spec import Run
+from repro.spec.artefact import ABSENT
 from repro.spec.identity import difference_in_words, run_id, training_id
 from repro.storage.paths import published_records
 from repro.storage.stages import Stage
@@ -40,7 +41,7 @@ class Plan:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Return the cost of all missing runs; memory is the largest of any."""
+        """Return the cost of all missing runs, without trainings on unknown pairs; memory is the largest of any."""
         seconds = sum(one.seconds for one in self.estimates)
         errors = [one.speed.relative_error for one in self.estimates if one.speed.relative_error is not None]
         return {
@@ -53,6 +54,7 @@ class Plan:
             "num_tokens": sum(one.arithmetic.num_tokens for one in self.estimates),
             "memory_gib": round(max((one.memory_bytes for one in self.estimates), default=0) / GIB, 1),
             "disk_gib": round(sum(one.disk_bytes for one in self.estimates) / GIB, 2),
+            "num_unknown": sum(not one.arithmetic.is_known for one in self.estimates),
             "num_measured": sum(one.speed.num_records > 0 for one in self.estimates),
             "relative_error": round(max(errors), 2) if errors else None,
         }
@@ -69,7 +71,8 @@ class Plan:
             "num_shards": dict(self.num_shards),
             "lacks": list(self.lacks),
             "seconds": {
-                run_id(run): round(one.seconds, 1) for run, one in zip(self.missing, self.estimates, strict=True)
+                run_id(run): round(one.seconds, 1) if one.arithmetic.is_known else None
+                for run, one in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
         }
@@ -80,7 +83,7 @@ class Plan:
         asked = f"{self.num_asked} runs asked for, {unique} different"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
-        runs = [f"  {run_id(run)}  {format_seconds(one.seconds):>8}  {difference_in_words(run)}" for run, one in pairs]
+        runs = [f"  {run_id(run)}  {_time_of(one):>8}  {difference_in_words(run)}" for run, one in pairs]
         cut = {title: f" in {num} shards" for title, num in self.num_shards.items()}
         stages = [f"  stage {stage.title}{cut.get(stage.title, '')}" for stage in self.stages]
         return [
@@ -93,10 +96,11 @@ class Plan:
         ]
 
     def _stage_lines(self) -> list[str]:
+        unknown = [f"{name}: {ABSENT} pairs, as nobody here knows how many" for name in unknown_corpora(self.missing)]
         if not self.stage_costs:
-            return []
+            return unknown
         cut = f"  {', '.join(IN_SHARDS)} in {self.most_shards} shards: the hours are those of all of them together"
-        return [*lines_of(self.stage_costs), *([cut] if self.most_shards > 1 else [])]
+        return [*lines_of(self.stage_costs), *([cut] if self.most_shards > 1 else []), *unknown]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
@@ -108,7 +112,9 @@ class Plan:
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
         sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *self._together(), self._trust()]
+        unknown = f"not counted: {cost['num_unknown']} trainings by epochs of unknown length, with {ABSENT} for a time"
+        told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
+        told += [*self._together(), self._trust()]
         other = "--profile NAME reckons with other machines, as slurm/profiles.toml has them"
         return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
 
@@ -128,6 +134,10 @@ class Plan:
         error = self.totals["relative_error"]
         off = "one record each" if error is None else f"on those records the estimate is {100 * error:.0f} % off"
         return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
+
+
+def _time_of(one: Estimate) -> str:
+    return format_seconds(one.seconds) if one.arithmetic.is_known else ABSENT
 
 
 def make_plan(

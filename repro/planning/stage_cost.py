@@ -8,15 +8,24 @@ streams, what it holds of each pair, counted, and for clusters the points of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
 from repro.batches.negatives import ROWS_AT_ONCE
+from repro.data.own.imported import IMPORT_FOLDER, imported_named
+from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
 from repro.inputs.stages import READS_PAIRS, WIDEST, WIDTHS, needs_surrogate
-from repro.planning.cost import ASSUMED_FLOPS_PER_SECOND, NUM_PAIRS, TEXT_SHARE, forward_flops, phases_of
+from repro.planning.cost import (
+    ASSUMED_FLOAT32_FLOPS_PER_SECOND,
+    ASSUMED_FLOPS_PER_SECOND,
+    TEXT_SHARE,
+    forward_flops,
+    phases_of,
+)
+from repro.planning.pairs import domain_sizes, num_pairs_of, sources_of
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
 from repro.storage.atomic import size_in_words
@@ -82,37 +91,30 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The pairs that a run chooses from a declared corpus."""
+    """The pairs that a run chooses from a declared or imported corpus."""
 
     run: Run
 
     @cached_property
     def sizes(self) -> Sequence[int]:
         """Pairs of each domain as the paper prints them, scaled to as many as are chosen; else all in one."""
-        return domain_sizes(self.run.corpus, self.num_pairs, self._named)
+        return domain_sizes(self.run.corpus, self.num_pairs, sources_of(self.run))
 
     @cached_property
     def num_pairs(self) -> int:
-        """How many, as declared; 0 where nobody knows."""
-        num_all, printed = NUM_PAIRS.get(self.run.corpus, 0), _printed(self.run.corpus, None)
-        if self._named and printed:
-            num_all = round(num_all * sum(_printed(self.run.corpus, self._named)) / sum(printed))
-        return min(filter(None, (num_all, self.run.num_pairs)), default=0)
+        """How many, as declared or imported; 0 where nobody knows."""
+        return num_pairs_of(self.run) or 0
 
     @property
     def title(self) -> str:
         """Which pairs they are, for a reader."""
-        of = f", {len(self._named)} of its sources" if self._named else ""
+        of = f", {len(named)} of its sources" if (named := sources_of(self.run)) else ""
         return f"{self.run.corpus}{of}, {self.num_pairs:,} pairs"
-
-    @property
-    def _named(self) -> tuple[str, ...]:
-        return tuple(self.run.sources.split("+")) if self.run.sources else ()
 
 
 def stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
-    """Return the stages of the runs, and of the trainings they go on from, whose declared corpus has a million pairs or
-    more; each once, those of the same pairs together.
+    """Return the stages of the runs, and of the trainings they go on from, whose corpus has, as far as known, a million
+    pairs or more; each once, those of the same pairs together.
     """
     found: dict[tuple[str, str], StageCost] = {}
     for run in runs:
@@ -123,6 +125,12 @@ def stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
                     found.setdefault((cost.pairs, cost.name), cost)
     order = {title: number for number, title in enumerate(dict.fromkeys(cost.pairs for cost in found.values()))}
     return tuple(sorted(found.values(), key=lambda cost: order[cost.pairs]))
+
+
+def unknown_corpora(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return the corpora of the paper that runs choose from and of which nobody here knows how many pairs they have."""
+    phases = (phase for run in runs for phase in phases_of(run))
+    return tuple(dict.fromkeys(one.corpus for one in phases if one.corpus in SOURCES and num_pairs_of(one) is None))
 
 
 def lines_of(costs: Sequence[StageCost]) -> Iterator[str]:
@@ -136,23 +144,6 @@ def lines_of(costs: Sequence[StageCost]) -> Iterator[str]:
         yield cost.line()
     yield "how these figures are obtained (a table of measured ones: REPRODUCING.md, The paper's own scale)"
     yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
-
-
-def pairs_of(run: Run) -> int:
-    """Return the number of pairs that a run chooses from, as declared; 0 where nobody knows."""
-    return Chosen(run).num_pairs
-
-
-def domain_sizes(corpus: str, num_pairs: int, named: Sequence[str] = ()) -> Sequence[int]:
-    """Return the pairs of each domain as the paper prints them, or of the named, scaled to so many in all; else one."""
-    printed = _printed(corpus, named or None)
-    return [round(rows * num_pairs / sum(printed)) for rows in printed] or [num_pairs]
-
-
-def _printed(corpus: str, named: Sequence[str] | None) -> list[int]:
-    domains: Mapping[str, object] = SOURCES[corpus].domains if corpus in SOURCES else {}
-    wanted = [domain for name, domain in domains.items() if named is None or name in named]
-    return [rows for domain in wanted if (rows := getattr(domain, "num_rows", None))]
 
 
 def _costs(chosen: Chosen) -> Iterator[StageCost]:
@@ -180,9 +171,13 @@ def _costs(chosen: Chosen) -> Iterator[StageCost]:
 def _corpus(chosen: Chosen) -> StageCost:
     whole = Chosen(replace(chosen.run, num_pairs=None, sources=None))
     source = SOURCES.get(chosen.run.corpus)
-    size = source.size_gb * 1e9 / whole.num_pairs if source else 0.0
-    how = "disk: the estimate of the download; time: that of generated pairs imported and cut"
+    size = (source.size_gb * 1e9 if source else _bytes_imported(chosen.run.corpus)) / whole.num_pairs
+    how = "disk: the estimate of the download, or what is imported; time: that of generated pairs imported and cut"
     return _streamed(whole, "corpus", size, how)
+
+
+def _bytes_imported(corpus: str) -> int:
+    return (imported_named(corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
 
 
 def _streamed(chosen: Chosen, kind: str, disk_a_pair: float, how: str, more: str = "") -> StageCost:
@@ -217,7 +212,7 @@ def _embeddings(chosen: Chosen, encoder: str) -> StageCost:
     held = BYTES_A_PAIR["longest first"]
     how += (
         f"; memory: {PEAK_GIB['embeddings']} GiB and {held} bytes a pair, to sort texts by their length; "
-        f"time: operations of {NUM_ENCODER_LAYERS} layers at {_gpu():.0e} a second, assumed for one GPU"
+        f"time: operations of {NUM_ENCODER_LAYERS} layers at {_gpu():.0e} a second in bfloat16, assumed for one GPU"
     )
     memory = PEAK_GIB["embeddings"] * GIB + held * chosen.num_pairs
     told = f"{width} wide, {flops:.1e} operations"
@@ -230,6 +225,7 @@ def _clusters(chosen: Chosen) -> StageCost:
     assert size is not None, "only runs with clusters have this stage"
     counts = [clusters_of(domain, size) for domain in chosen.sizes]
     fitted = [num_fitted_pairs(domain, size) for domain in chosen.sizes]
+    rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
     rounds, each = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(chosen.sizes, counts, fitted, strict=True))
     flops = sum(2.0 * width * count * (rounds * 2 * fit + domain) for domain, count, fit in each)
     disk = 4 * chosen.num_pairs + 4 * width * sum(counts)
@@ -238,11 +234,12 @@ def _clusters(chosen: Chosen) -> StageCost:
     how = (
         "disk: 4 bytes a pair, and the centroids; "
         f"memory: the points of the largest fit, {PEAK_GIB['clusters']} GiB and {held} bytes a pair; "
-        f"time: at most, all {NUM_ITERATIONS} iterations at {_gpu():.0e} operations a second, assumed for one GPU"
+        f"time: at most, all {NUM_ITERATIONS} iterations at {rate:.0e} operations a second in float32, "
+        "assumed for one GPU"
     )
     sampled = sum(fit < domain for domain, _, fit in each)
     told = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
-    return StageCost(chosen.title, f"clusters of {size}", disk, memory, flops / _gpu() / 3600, "GPU", how, told)
+    return StageCost(chosen.title, f"clusters of {size}", disk, memory, flops / rate / 3600, "GPU", how, told)
 
 
 def _negatives(chosen: Chosen) -> StageCost:

@@ -63,6 +63,24 @@ def test_stopping_early_gives_what_a_hundred_iterations_give() -> None:
     np.testing.assert_allclose(again.centroids, start, atol=1e-6)
 
 
+def test_where_k_means_is_on_gpus_so_is_the_search_of_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, documents = pairs_without_structure(300)
+    asked = (queries, documents, np.zeros(300, np.int32))
+    expected = cluster_pairs(*asked, cluster_size=10, seed=0)
+    made: list[faiss.Index] = []
+
+    def to_all_gpus(index: faiss.Index) -> faiss.Index:
+        made.append(faiss.IndexFlatL2(index.d))
+        return made[-1]
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_all_gpus)
+    monkeypatch.setattr(cluster, "_best_attempt", lambda *_: expected.centroids_KD)
+    found = cluster_pairs(*asked, cluster_size=10, seed=0)
+    assert [index.ntotal for index in made] == [len(expected.centroids_KD)]
+    np.testing.assert_array_equal(found.assignment_N, expected.assignment_N)
+
+
 def clustered_at_once(
     queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, cluster_size: int
 ) -> tuple[np.ndarray, np.ndarray]:

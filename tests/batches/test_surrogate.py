@@ -6,7 +6,9 @@ from typing import Never
 
 import numpy as np
 import pytest
+import torch
 
+from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
 from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
 from repro.data.tokens import minilm_folder
@@ -59,6 +61,32 @@ def test_a_local_folder_is_a_surrogate_too(minilm: MiniLM) -> None:
     other = load_surrogate(str(minilm_folder()))
     assert other.num_dimensions == 384
     np.testing.assert_allclose(other.embed(TEXTS, 16), minilm.embed(TEXTS, 16), atol=2e-3)
+
+
+def test_a_local_folder_is_narrow_on_a_gpu_and_its_batches_hold_a_number_of_tokens(
+    minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU does, done on a CPU: no batch is above the budget, nor has one text where three fit."""
+    other = load_surrogate(str(minilm_folder()))
+    expected = other.embed(TEXTS, 32)
+    monkeypatch.setattr(sentence_encoder, "GPU_TOKENS_PER_BATCH", 96)
+    other._is_narrow = True
+    other._model.bfloat16()
+    sizes: list[list[int]] = []
+    encode = other._model.encode
+
+    def counted(batch: list[str], *, batch_size: int, **words: bool) -> torch.Tensor:
+        assert batch_size == len(batch), "a batch is not cut again"
+        sizes.append([len(ids) for ids in other._model.tokenizer(batch, truncation=True, max_length=32)["input_ids"]])
+        return encode(batch, batch_size=batch_size, **words)
+
+    monkeypatch.setattr(other._model, "encode", counted)
+    found = other.embed(TEXTS, 32)
+    np.testing.assert_allclose(found, expected, atol=2e-2)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    assert found.dtype == np.float32 and not np.array_equal(found, expected)
+    assert sum(map(len, sizes)) == len(TEXTS) and max(map(len, sizes)) >= 3
+    assert all(len(batch) * max(batch) <= 96 for batch in sizes)
 
 
 def test_stored_vectors_are_in_the_order_of_the_texts(

@@ -1,11 +1,17 @@
 """What the stages of the paper's size take: counted, and measured as the committed bench has it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from repro.data.own.imported import bring
+from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
+from repro.inputs.corpora import corpus_stage
+from repro.planning.cost import estimate
+from repro.planning.pairs import MINED, domain_sizes, num_pairs_of
 from repro.planning.plan import make_plan
 from repro.planning.stage_cost import (
     BYTES_A_PAIR,
@@ -13,30 +19,29 @@ from repro.planning.stage_cost import (
     MICROSECONDS_A_PAIR,
     MICROSECONDS_A_TOKEN,
     PEAK_GIB,
-    domain_sizes,
-    pairs_of,
     stage_costs,
 )
 from repro.spec import base
-from repro.storage.paths import CHECKOUT
+from repro.spec.identity import run_id
+from repro.storage.paths import CHECKOUT, published_records
 
 CLUSTERED = base("small", sampler="cluster", cluster_size=512)
 
 
 def test_disk_is_counted_from_the_number_of_pairs() -> None:
     costs = {cost.name: cost for cost in stage_costs([CLUSTERED])}
-    num_pairs = pairs_of(CLUSTERED)
+    num_pairs = num_pairs_of(CLUSTERED)
     assert costs["keys"].disk_bytes == 8 * num_pairs
     assert costs["embeddings by gtr-t5-base"].disk_bytes == 2 * num_pairs * 768 * 2
     assert costs["tokens of 64"].disk_bytes == pytest.approx(num_pairs * (2 * 8 + 2 * 4 * 0.6 * 64))
 
 
 def test_clusters_hold_the_points_of_their_largest_fit() -> None:
-    """Reddit has 65 of 235 million pairs: 64 of them for each of its clusters, both halves, two vectors of 768 each."""
-    largest = max(domain_sizes("nomic-unsupervised", pairs_of(CLUSTERED)))
+    """Reddit has 66 of 239 million pairs: 64 of them for each of its clusters, both halves, two vectors of 768 each."""
+    largest = max(domain_sizes("nomic-unsupervised", num_pairs_of(CLUSTERED)))
     fitted = 64 * -(-largest // 512)
     found = next(cost for cost in stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
-    assert found.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * pairs_of(CLUSTERED))
+    assert found.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * num_pairs_of(CLUSTERED))
 
 
 def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_before_it() -> None:
@@ -55,19 +60,57 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
     by_pairs = {cost.pairs: [] for cost in every}
     for cost in every:
         by_pairs[cost.pairs].append(cost.name)
-    gooaq_and_paq = pairs_of(of_sources)
+    gooaq_and_paq = num_pairs_of(of_sources)
     assert list(by_pairs) == [
         "nomic-supervised, 1,800,000 pairs",
-        "nomic-unsupervised, 235,000,000 pairs",
+        "nomic-unsupervised, 238,998,494 pairs",
         "nomic-unsupervised, 1,048,576 pairs",
         f"nomic-unsupervised, 2 of its sources, {gooaq_and_paq:,} pairs",
     ]
     surrogates = {"embeddings by gtr-t5-base", "embeddings by nomic-embed-text-v1"}
     trained = {"corpus", "selection", "tokens of 64", "keys", "start of a training"}
     assert set(by_pairs["nomic-supervised, 1,800,000 pairs"]) == {*trained, *surrogates, "negatives of 7"}
-    assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 235,000,000 pairs"])
+    assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 238,998,494 pairs"])
     assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", *surrogates}
-    assert gooaq_and_paq == pytest.approx(235e6 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
+    assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
+
+
+def test_a_corpus_of_unknown_size_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+    by_epochs = base("small", corpus="bge-full-data")
+    made = make_plan([by_epochs, base("small")], [tmp_path])
+    lines = made.lines()
+    assert "bge-full-data: – pairs, as nobody here knows how many" in lines
+    [line] = [line for line in lines if line.startswith(f"  {run_id(by_epochs)}")]
+    assert line.split()[1] == "–"
+    assert any(line.startswith("not counted: 1 trainings by epochs") for line in lines)
+    assert made.as_dict()["seconds"][run_id(by_epochs)] is None and made.as_dict()["seconds"][run_id(base("small"))] > 0
+    assert not any("bge-full-data" in cost.pairs for cost in made.stage_costs)
+
+
+def test_an_imported_corpus_is_planned_by_its_pairs(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [json.dumps({"query": f"which thing is {n}", "document": f"the thing {n} itself"}) for n in range(40)]
+    own_home.mkdir(exist_ok=True)
+    (own_home / "mine.jsonl").write_text("\n".join(lines))
+    corpus = bring(own_home / "mine.jsonl", name="mine")
+    run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
+    assert num_pairs_of(run) == 40
+    assert estimate(run, []).arithmetic.num_pairs == 3 * 40
+    monkeypatch.setattr("repro.planning.stage_cost.LEAST_PAIRS", 40)
+    costs = {cost.name: cost for cost in stage_costs([run])}
+    assert costs["corpus"].pairs.endswith(", 40 pairs") and costs["corpus"].disk_bytes > 40 * 30
+    assert num_pairs_of(replace(run, corpus="other@12345678")) is None
+
+
+def test_the_pairs_of_corpora_made_here_are_those_that_were_counted() -> None:
+    found = [json.loads(path.read_text()) for path in published_records().glob("*.json")]
+    counts = {
+        (one["run"]["corpus"], one["metrics"]["train/total/num_pairs"])
+        for one in found
+        if "train/total/num_pairs" in one["metrics"]
+    }
+    assert counts == {("desk", MINED["desk"])}
+    path = corpus_stage("planted-tiny").build() / "train.arrow"
+    assert len(read_pairs(path)) == MINED["planted-tiny"]
 
 
 def domain_sizes_printed(*names: str) -> list[int]:

@@ -15,7 +15,7 @@ from repro.storage.lease import acquire
 from repro.storage.paths import run_folder
 from slurm.hooks import Hooks
 from slurm.profiles import Profile
-from slurm.prune import leftovers
+from slurm.prune import leftovers, remove, size_of
 from slurm.start import LaunchOptions, start
 from slurm.states import item_of_run
 from tests.slurm.stand_in import HOOKS
@@ -158,3 +158,40 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert not (run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors").exists()
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
+
+
+def test_prune_leaves_what_is_being_made_and_names_no_part_inside_another(own_home: Path) -> None:
+    stage = own_home / "stages" / "tokens" / "abc"
+    left, made = stage.with_name(".def.1.part"), stage.with_name(".abc.2.part")
+    import_going_on = own_home / "corpora" / ".mine.3.part"
+    for folder in (left, made, import_going_on):
+        (folder / "query").mkdir(parents=True)
+        (folder / "query" / ".ids.npy.4.part").write_bytes(b"0" * 10)
+    lease = acquire(stage.with_name("abc.building") / "owner")
+    assert lease is not None
+    for path in (left, made, import_going_on):
+        for one in (*path.rglob("*"), path):
+            os.utime(one, (time.time() - 7200,) * 2)
+    os.utime(import_going_on / "query" / ".ids.npy.4.part")  # the folders above it look as old as before
+    assert list(leftovers([])) == [(left, 10)]
+    lease.release()
+    assert [path for path, _ in leftovers([])] == [made, left]
+    for path, _ in leftovers([]):
+        remove(path)
+    remove(left)
+    assert import_going_on.is_dir() and not left.exists() and not made.exists()
+
+
+def test_prune_goes_on_where_another_process_removes_what_it_looks_at(
+    own_home: Path,
+) -> None:
+    first, second = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
+    for path in (first, second):
+        path.mkdir(parents=True)
+        (path / "ids.npy").write_bytes(b"0" * 10)
+        for one in (path / "ids.npy", path):
+            os.utime(one, (time.time() - 7200,) * 2)
+    found = leftovers([])
+    assert next(found) == (first, 10)
+    remove(second)
+    assert list(found) == [] and size_of(second) == 0

@@ -40,7 +40,7 @@ class HubSource:
     domains: Mapping[str, Domain]
     columns: Mapping[str, str]
     domain_is_file: bool = False  # one split a domain, told by the name of its file
-    num_rows: int | None = None
+    num_rows: int | None = None  # None: nobody here knows
     revision: str | None = None  # None: not pinned here; `fetch` writes down the one it got
     licence: str = "not verified: see the dataset's card"
     size_gb: int = 0  # an estimate
@@ -112,13 +112,14 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
             hub_id="nomic-ai/nomic_embed_unsupervised",
             domains=UNSUPERVISED,
             columns={"query": "query", "document": "document", "domain": "dataset"},
-            num_rows=238_998_494,  # what the authors' loader insists on; Table 5 sums to 234,553,344
+            num_rows=238_998_494,  # what the authors' loader insists on; Table 5, whole batches only, has 234,553,344
             size_gb=300,
         ),
         "nomic-supervised": HubSource(
             hub_id="nomic-ai/nomic_embed_supervised",
             domains=SUPERVISED,
             columns={"query": "query", "document": "document", "negatives": "negative", "domain": "dataset"},
+            num_rows=1_800_000,  # "1.8 M", §5
             size_gb=20,
         ),
         "bge-full-data": HubSource(

@@ -1,0 +1,68 @@
+"""A sentence-transformers model as a surrogate: float32 on a CPU; on a GPU bfloat16, in batches of a number of tokens.
+
+Shapes: N texts, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+FROM_WHEELS = ("minilm", "minilm-words")
+"""Surrogates that are no such model."""
+WITH_OWN_CODE = ("nomic-ai/nomic-embed-text-v1",)
+"""Models of the hub whose repository carries the code of the model: the paper's filter is one."""
+GPU_TOKENS_PER_BATCH = 131_072
+NUM_SPECIAL_TOKENS = 4
+"""Of a text, at most."""
+
+
+class SentenceEncoder:
+    """A model of a local folder or of the hub; its own prompts, pooling and normalisation."""
+
+    looks_at_neighbours = True
+
+    def __init__(self, name: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            self._model = SentenceTransformer(name, trust_remote_code=name in WITH_OWN_CODE)
+        except OSError as error:
+            raise ValueError(
+                f"unknown surrogate {name!r}: it is none of {list(FROM_WHEELS)}, and no model of that name is on this "
+                f"machine or can be fetched ({type(error).__name__})"
+            ) from error
+        self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
+        self._is_narrow = self._model.device.type == "cuda"
+        if self._is_narrow:
+            self._model.bfloat16()
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Return unit vectors, float32 (N, D)."""
+        self._model.max_seq_length = max_tokens
+        if self._is_narrow:
+            return self._embed_narrow(texts, max_tokens)
+        return self._model.encode(
+            list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        ).astype(np.float32)
+
+    def _embed_narrow(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Return what `embed` does, by weights in bfloat16; no text has more tokens than bytes and special ones."""
+        at_most_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])
+        vectors_ND = np.empty((len(texts), self.num_dimensions), np.float32)
+        for rows in batches_of_tokens(at_most_N, GPU_TOKENS_PER_BATCH):
+            batch = [texts[row] for row in rows]
+            found = self._model.encode(batch, batch_size=len(batch), convert_to_tensor=True, show_progress_bar=False)
+            vectors_ND[rows] = found.float().cpu().numpy()
+        return vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+
+
+def batches_of_tokens(lengths_N: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
+    order = np.argsort(-lengths_N, kind="stable")
+    start = 0
+    while start < len(order):
+        num_rows = max(1, budget // int(lengths_N[order[start]]))
+        yield order[start : start + num_rows]
+        start += num_rows
