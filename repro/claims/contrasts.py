@@ -168,7 +168,7 @@ def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None
     """
     patterns: dict[Run, dict[str, float]] = {}
     for (system, metric), weight in contrast.weights.items():
-        if weight and not evidence.is_fixed(system):
+        if weight and is_random(system):
             patterns.setdefault(system, {})[metric] = weight
     if len({training_of(system) for system in patterns}) < len(patterns) or _vary_together(contrast, patterns):
         return None

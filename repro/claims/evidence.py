@@ -40,12 +40,8 @@ class Evidence:
 
     def seconds_a_seed(self) -> float:
         """Return the seconds that a further seed takes: those of the fastest seed, which waited least for others."""
-        drawn = [system for system in self.records if not self.is_fixed(system)]
+        drawn = [system for system in self.records if is_random(system)]
         return min(sum(seconds_of([self.records[system][seed] for system in drawn])) for seed in self.seeds)
-
-    def is_fixed(self, system: Run) -> bool:
-        """Return whether a system has no randomness: its one record stands for every seed."""
-        return not is_random(system)
 
     def of_system(self, system: Run) -> list[Record]:
         """Return the records of a system, one a seed."""

@@ -20,7 +20,7 @@ from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import Evidence, MissingRunsError, evidence_for, looks_at
-from repro.claims.needs import need_of, need_of_leads, tolerance
+from repro.claims.needs import need_of, need_of_leads, sided, tolerance
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
 from repro.claims.varies import Leads, leads_of
@@ -29,7 +29,6 @@ from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run,
 from repro.spec.scales import scale_named
 
 ALPHA = 0.05
-VERDICTS = ("HOLDS", "DIFFERS", "NO EFFECT", "UNDECIDED", "NOT RUN", "WRONG SCALE")
 NO_UNIT = Unit("")
 
 
@@ -178,13 +177,13 @@ def p_values(claim: Claim, estimates: Sequence[Estimate]) -> dict[str, float]:
 
 @p_values.register
 def _(claim: Directed, estimates: Sequence[Estimate]) -> dict[str, float]:
-    sided = [one if claim.sign > 0 else one.mirrored() for one in estimates]
+    turned = [sided(claim, one) for one in estimates]
     found = {
-        "HOLDS": min(1.0, 2 * max(one.above(claim.margin) for one in sided)),
-        "DIFFERS": min(1.0, 2 * len(sided) * min(one.below(claim.margin) for one in sided)),
+        "HOLDS": min(1.0, 2 * max(one.above(claim.margin) for one in turned)),
+        "DIFFERS": min(1.0, 2 * len(turned) * min(one.below(claim.margin) for one in turned)),
     }
     if claim.delta is not None:
-        found["NO EFFECT"] = max(one.inside(claim.delta) for one in sided)
+        found["NO EFFECT"] = max(one.inside(claim.delta) for one in turned)
     return found
 
 
@@ -203,8 +202,7 @@ def _p_of_holding(claim: Claim, one: Estimate) -> float:
     if isinstance(claim, Equivalence | Value):
         return max(one.above(-tolerance(claim)), one.below(tolerance(claim)))
     if isinstance(claim, Directed):
-        bar = claim.sign * claim.margin
-        return one.above(bar) if claim.sign > 0 else one.below(bar)
+        return sided(claim, one).above(claim.margin)
     return p_values(claim, [one])["HOLDS"]
 
 

@@ -52,6 +52,11 @@ def need_of_leads(leads: Sequence[Estimate], level: float) -> Need:
     return Need(least(2, MOST_SEEDS, lambda seeds: _power_of_all(leads, 0.0, seeds, level) >= POWER))
 
 
+def sided(claim: Directed, one: Estimate) -> Estimate:
+    """Return an estimate as a claim has it: above the margin is what it says, whichever its sign."""
+    return one if claim.sign > 0 else one.mirrored()
+
+
 def tolerance(claim: Equivalence | Value) -> float:
     """Return how far off zero an effect may be."""
     return claim.delta if isinstance(claim, Equivalence) else claim.margin
@@ -71,11 +76,11 @@ def power_of_claim(claim: Claim, estimates: Sequence[Estimate], num_seeds: int, 
         return _power_of_any(zip(outside, estimates, strict=True), num_seeds, level / len(estimates))
     if not isinstance(claim, Directed):
         return 0.0
-    sided = [one if claim.sign > 0 else one.mirrored() for one in estimates]
-    found = _power_of_all(sided, claim.margin, num_seeds, level)
-    below = [claim.margin - one.effect for one in sided]
-    found = max(found, _power_of_any(zip(below, sided, strict=True), num_seeds, level / len(sided)))
-    return found if claim.delta is None else max(found, _power_within(sided, claim.delta, num_seeds, level))
+    turned = [sided(claim, one) for one in estimates]
+    found = _power_of_all(turned, claim.margin, num_seeds, level)
+    below = [claim.margin - one.effect for one in turned]
+    found = max(found, _power_of_any(zip(below, turned, strict=True), num_seeds, level / len(turned)))
+    return found if claim.delta is None else max(found, _power_within(turned, claim.delta, num_seeds, level))
 
 
 def _power_of_all(estimates: Sequence[Estimate], bar: float, num_seeds: int, level: float) -> float:

@@ -87,7 +87,9 @@ def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
         return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, paper_of(id))
 
     page = render_page("desk", [section("table3", "T3.a"), section("mrl_figure2", "M2.a")], tmp_path)
-    assert "Of 1 claims that are measured, 1 lacks records" in page.split('id="ledger"')[0], "the opening sentence is this paper's"
+    assert "Of 1 claims that are measured, 1 lacks records" in page.split('id="ledger"')[0], (
+        "the opening sentence is this paper's"
+    )
     own, companion = page.split('id="ledger"')[1].split("<h3>Matryoshka Representation Learning</h3>")
     assert "T3.a" in own and "M2.a" not in own and "M2.a" in companion
 
