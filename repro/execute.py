@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from repro.evaluate.kept import FOLDER
 from repro.evaluate.suites import Encoder
 from repro.inputs.corpora import check_available
 from repro.inputs.inputs import Inputs
@@ -39,8 +41,9 @@ def never() -> bool:
 def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Progress = print) -> Record:
     """Return the record of a run, carrying it out when there is none.
 
-    A run that was stopped goes on from its last checkpoint, to the same numbers. ValueError, before anything is spent,
-    when its data is not here; `Interrupted` when `should_stop` said so, after a checkpoint was written.
+    A run that was stopped goes on from its last checkpoint, or behind the last collection that was scored, to the same
+    numbers. ValueError, before anything is spent, when its data is not here; `Interrupted` when `should_stop` said so,
+    after a checkpoint was written.
     """
     if has_record(local_records(), run):
         return read_record(local_records() / f"{run_id(run)}.json")
@@ -56,7 +59,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
-    return write_record(
+    record = write_record(
         local_records(),
         run,
         metrics={**trained.metrics, **measured.metrics},
@@ -72,6 +75,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
             "evaluation_seconds": round(seconds, 1),
         },
     )
+    shutil.rmtree(run_folder(run_id(run)) / FOLDER, ignore_errors=True)
+    return record
 
 
 def _check_model(run: Run) -> None:

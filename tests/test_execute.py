@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from repro.evaluate.collections import Collection
+from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.inputs.stages import stages_of
-from repro.measures.retrieval import WithNulls
+from repro.measures.retrieval import WithNulls, keep_in
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.records.store import has_record
@@ -110,6 +112,47 @@ def test_settings_that_cannot_work_are_one_clear_error(changes: dict, says: str)
     with pytest.raises(ValueError, match=says):
         execute(base("smoke", **changes), progress=quiet)
     assert not list(local_records().glob("*"))
+
+
+@pytest.mark.parametrize("architecture", ["contextual", "surrogate"])
+def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the_same_record(
+    architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = replace(CONTEXTUAL, seed=8) if architecture == "contextual" else base("smoke", architecture="surrogate")
+    whole, searched, real = execute(run, progress=quiet), [], ModelSystem.search
+    folder = run_folder(run_id(run))
+    assert not (folder / "kept").exists(), "nothing is kept of a run that has a record"
+    for path in local_records().glob(f"{run_id(run)}*"):
+        path.unlink()
+    for path in (folder / "trec").rglob("*.gz"):
+        path.unlink()
+    limit = 4 if architecture == "contextual" else 2
+
+    def search(self: ModelSystem, collection: Collection, kind: str) -> Any:
+        searched.append((collection.retrieval.name, kind))
+        if len(searched) == limit:
+            raise KeyboardInterrupt
+        return real(self, collection, kind)
+
+    monkeypatch.setattr(ModelSystem, "search", search)
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, progress=quiet)
+    again = execute(run, progress=quiet)
+    assert len(searched) == limit + len(set(searched)) - (limit - 1), "what was found before is not searched again"
+    assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
+    assert again.exhibits == whole.exhibits and again.arrays.keys() == whole.arrays.keys()
+    for name, values in whole.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], values)
+
+
+def test_results_are_kept_by_the_weights_that_they_are_of(tmp_path: Path) -> None:
+    model = build_model(config_of(CONTEXTUAL), start=CONTEXTUAL.start, seed=0)
+    before, other_run = (keep_in(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
+    assert before == keep_in(tmp_path, CONTEXTUAL, model) != other_run
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] += 1e-3
+    assert keep_in(tmp_path, CONTEXTUAL, model) != before
+    assert keep_in(tmp_path, CONTEXTUAL, None, first_stage="a") != keep_in(tmp_path, CONTEXTUAL, None, first_stage="b")
 
 
 def test_runs_that_differ_in_evaluation_only_train_once() -> None:

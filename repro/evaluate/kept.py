@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ from repro.storage.digests import sha256_of
 
 RECIPE = 1
 """Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
+FOLDER = "kept"
+"""Where a run's results lie in its folder until it has a record."""
+TEXTS_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Kept:
 
     folder: Path
     system: Mapping[str, Any]
+    _digests: dict[tuple[str, int], str] = field(default_factory=dict, compare=False)  # each is a look at all texts
 
     def path(self, collection: Collection, kind: str, source: Retrieval | None) -> Path:
         """Return where the result under a context lies, which is drawn from `source` (None: from no corpus)."""
@@ -48,12 +52,28 @@ class Kept:
             "recipe": RECIPE,
             "system": dict(self.system),
             "kind": kind,
-            "collection": content_digest(collection.retrieval),
+            "collection": self._digest(collection.retrieval),
             "quirks": repr(collection.quirks),
-            "source": None if source is None else content_digest(source),
+            "source": None if source is None else self._digest(source),
         }
-        key = hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        return self.folder / f"{collection.retrieval.name}-{kind}-{key}.json"
+        return self.folder / f"{collection.retrieval.name}-{kind}-{_key(decides)}.json"
+
+    def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
+        """Return one number that was kept under a name and all that decides it, or else make and keep it."""
+        path = self.folder / f"{name}-{_key({'system': dict(self.system), **decides})}.json"
+        try:
+            return float(json.loads(path.read_text(encoding="utf-8"))["score"])
+        except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: it is made again
+            found = score()
+        with whole_file(path) as part:
+            part.write_text(json.dumps({"score": found}) + "\n", encoding="utf-8")
+        return found
+
+    def _digest(self, retrieval: Retrieval) -> str:
+        place = (retrieval.name, id(retrieval))
+        if place not in self._digests:
+            self._digests[place] = content_digest(retrieval)
+        return self._digests[place]
 
     def read(self, path: Path, run: Path) -> Found | None:
         """Return what was kept; None when there is nothing, or when the TREC run beside it is another one."""
@@ -79,7 +99,19 @@ def content_digest(retrieval: Retrieval) -> str:
     """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
     found = hashlib.sha256(retrieval.name.encode())
     for words in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
-        found.update(json.dumps(words).encode())
+        for part in _listed(words):
+            found.update(part.encode())
     judged = {query: dict(grades) for query, grades in retrieval.judgements.items()}
     found.update(json.dumps(judged, sort_keys=True).encode())
     return found.hexdigest()[:16]
+
+
+def _listed(words: Sequence[str]) -> Iterator[str]:
+    """Return what `json.dumps` writes of the texts, in parts: of millions it would be one string of gigabytes."""
+    for start in range(0, max(1, len(words)), TEXTS_AT_ONCE):
+        yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_AT_ONCE])[1:-1]
+    yield "]"
+
+
+def _key(decides: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -23,6 +23,7 @@ import Stemmer
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
+from repro.storage.arrays import blocks_of
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import check_regular, short
 
@@ -31,6 +32,8 @@ Run = dict[str, dict[str, float]]
 Judgements = Mapping[str, Mapping[str, int]]
 
 QUERIES_PER_BLOCK = 128
+DOCUMENTS_PER_BLOCK = 2**18
+"""More are multiplied in parts: their scores would take gigabytes. Sums of one block do not depend on it."""
 LONGEST_LINE = 65_536  # characters of a line of a run
 DECIMALS = 6
 GZIP_LEVEL = 3  # a third larger than the best, in a fraction of its time
@@ -69,14 +72,35 @@ def search(
     if candidates is not None:
         assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
-    order = np.argsort(np.asarray(document_ids, dtype=object), kind="stable")
-    ids = [document_ids[place] for place in order]
+    ranks_D = np.empty(len(document_ids), dtype=np.int64)
+    ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
     run: Run = {}
-    for start in range(0, len(query_ids), QUERIES_PER_BLOCK):
-        scores_QD = _dense(queries_QH[start : start + QUERIES_PER_BLOCK] @ documents_DH.T)
-        for query_id, scores_D in zip(query_ids[start : start + QUERIES_PER_BLOCK], scores_QD, strict=True):
-            run[query_id] = _top(scores_D[order], ids, k)  # scores are sorted, not vectors: those of millions are large
+    for part in blocks_of(len(query_ids), QUERIES_PER_BLOCK):
+        found = _best(queries_QH[part], documents_DH, ranks_D, k)
+        for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
+            run[query_id] = {document_ids[place]: float(one) for place, one in zip(places_K, scores_K, strict=True)}
     return run
+
+
+def _best(queries_QH: Matrix, documents_DH: Matrix, ranks_D: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return rounded scores and places of the k best documents of each query, K of each, from one block after another.
+
+    A document is looked at again only if it may be among the k best of those before it.
+    """
+    none = (np.zeros(0, np.float32), np.zeros(0, np.int64))
+    best, least_Q = [none] * queries_QH.shape[0], np.full(queries_QH.shape[0], -np.inf, np.float32)
+    for part in blocks_of(len(ranks_D), DOCUMENTS_PER_BLOCK):
+        for query, scores_B in enumerate(_dense(queries_QH @ documents_DH[part].T)):
+            places_S = np.flatnonzero(scores_B >= least_Q[query])
+            if not len(places_S):
+                continue
+            scores_S = np.concatenate([best[query][0], scores_B[places_S]])
+            places_S = np.concatenate([best[query][1], places_S + part.start])
+            scores_K, inside_K = _top(scores_S, ranks_D[places_S], k)
+            best[query] = scores_K, places_S[inside_K]
+            if 0 < k == len(inside_K):
+                least_Q[query] = _below(scores_K[-1], np.float32)
+    return best
 
 
 def without_self_hits(run: Run, k: int) -> Run:
@@ -150,7 +174,7 @@ def bm25_search(
         if candidates is not None:
             among = sorted(set(candidates.get(query_id, ())))
             scores_D = scores_D[[place_of[document_id] for document_id in among]]
-        hits = _top(scores_D, among, k)
+        hits = _hits(scores_D, among, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
 
@@ -230,8 +254,10 @@ def _check_vectors(what: str, vectors: Matrix, ids: Sequence[str]) -> None:
     if isinstance(vectors, csr_array):
         if not np.isfinite(vectors.data).all():
             raise ValueError(f"{what}: vectors hold NaN or infinity")
-    elif not np.isfinite(vectors).all():
-        raise ValueError(f"{what}: {int((~np.isfinite(vectors)).any(axis=1).sum())} vectors hold NaN or infinity")
+        return
+    odd = sum(int((~np.isfinite(vectors[part])).any(axis=1).sum()) for part in blocks_of(len(ids), DOCUMENTS_PER_BLOCK))
+    if odd:
+        raise ValueError(f"{what}: {odd} vectors hold NaN or infinity")
 
 
 def _rerank(
@@ -250,15 +276,29 @@ def _rerank(
         if unknown:
             raise ValueError(f"query {query_id!r} has candidates that are no documents, first {unknown[0]!r}")
         scores_C = documents_DH[[place_of[document_id] for document_id in wanted]] @ query_H
-        run[query_id] = _top(scores_C, wanted, k)
+        run[query_id] = _hits(scores_C, wanted, k)
     return run
 
 
-def _top(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
-    """Return the k best of documents in the order of their ids; all that tie with the k-th are weighed first."""
-    rounded_D = np.round(scores_D.astype(np.float64), DECIMALS)
-    places = np.arange(len(rounded_D))
-    if k < len(rounded_D):
-        places = np.flatnonzero(rounded_D >= np.partition(rounded_D, -k)[-k])
-    best = places[np.argsort(-rounded_D[places], kind="stable")][:k]
-    return {sorted_ids[place]: float(rounded_D[place]) for place in best}
+def _top(scores_D: np.ndarray, ranks_D: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rounded scores and places of the k best, best first, of equal ones the smaller rank; K of each.
+
+    Only those are rounded that may be among them: all that tie with the k-th, and a little less.
+    """
+    places_S = np.arange(len(scores_D))
+    if 0 < k < len(scores_D):
+        places_S = np.flatnonzero(scores_D >= _below(np.partition(scores_D, -k)[-k], scores_D.dtype.type))
+    rounded_S = np.round(scores_D[places_S].astype(np.float64), DECIMALS)
+    first_K = np.lexsort((ranks_D[places_S], -rounded_S))[:k]
+    return rounded_S[first_K], places_S[first_K]
+
+
+def _below(score: float, kind: type) -> Any:
+    """Return a number of this kind that is less than every score that a rounding can make equal to this one."""
+    return np.nextafter(kind(float(score) - 2 * 10**-DECIMALS), kind(-np.inf))
+
+
+def _hits(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
+    """Return the k best of documents in the order of their ids."""
+    scores_K, places_K = _top(scores_D, np.arange(len(scores_D)), k)
+    return {sorted_ids[place]: float(one) for place, one in zip(places_K, scores_K, strict=True)}

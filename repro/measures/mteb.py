@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,10 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import read_collections
+from repro.evaluate.kept import Kept
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
+from repro.measures.retrieval import keep_in
 from repro.seeds import generator_for
 from repro.spec import MTEB_SUITES
 
@@ -39,11 +43,12 @@ def measure(inputs: Inputs, model: Biencoder | ContextualModel | None, folder: P
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     scores: dict[str, dict[str, float]] = {}
+    kept = keep_in(folder, run, model)
     for kind, encoder in _encoders(inputs, model).items():
         tasks = tasks_of(inputs)  # fresh ones: a task draws on a generator of its own as it is evaluated
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores[kind] = evaluate_tasks(encoder, tasks) if encoder is not None else _bm25(inputs, tasks)
+            scores[kind] = evaluate_tasks(encoder, tasks, kept, kind) if encoder is not None else _bm25(inputs, tasks)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
         metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
@@ -93,13 +98,26 @@ def datasets_of_mteb(suite: str) -> list[Mapping[str, str]]:
     return [single.metadata.dataset for single in singles]
 
 
-def evaluate_tasks(encoder: Any, tasks: list[Any]) -> dict[str, float]:
-    """Return each task's main score as a share, by its name; mteb keeps no result files."""
+def evaluate_tasks(encoder: Any, tasks: list[Any], kept: Kept | None = None, kind: str = "own") -> dict[str, float]:
+    """Return each task's main score as a share, by its name; tasks that were kept under this context are not repeated.
+
+    Kept are scores alone: mteb's own result files stand under a model's name, whatever its weights.
+    """
+    scores = {}
+    for task in tasks:
+        told = task.metadata
+        decides = {"kind": kind, "data": str(told.dataset), "measure": told.main_score, "mteb": version("mteb")}
+        score = partial(_score, encoder, task)
+        scores[told.name] = score() if kept is None else kept.score(f"{told.name}-{kind}", decides, score)
+    return scores
+
+
+def _score(encoder: Any, task: Any) -> float:
     import mteb
 
-    found = mteb.evaluate(encoder, tasks, cache=None, show_progress_bar=False)
+    found = mteb.evaluate(encoder, [task], cache=None, show_progress_bar=False)
     assert not found.exceptions, found.exceptions
-    return {result.task_name: float(result.get_score()) for result in found.task_results}
+    return float(found.task_results[0].get_score())
 
 
 def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:

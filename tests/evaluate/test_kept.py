@@ -1,5 +1,7 @@
 """Promises of kept results: a stopped evaluation goes on, and nothing is taken for what it is not."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.beir import Suite, load_suite
-from repro.evaluate.kept import Kept
+from repro.data.beir import Retrieval, Suite, load_suite
+from repro.evaluate.kept import Kept, content_digest
 from repro.evaluate.suites import Ended, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
@@ -72,6 +74,15 @@ def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, c
     # a changed text is also the wrong context of another collection
     assert encoder.calls == {"text": 8, "run": 6, "damaged": 6}.get(change, 18)
     assert found.metrics == evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting).metrics
+
+
+def test_a_collection_is_read_in_parts_for_the_digest_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.evaluate.kept.TEXTS_AT_ONCE", 2)
+    for size in (0, 1, 2, 5):
+        ids, texts = tuple(map(str, range(size))), tuple(f'ä "{number}"' for number in range(size))
+        retrieval = Retrieval("name", ids, texts, (), (), {})
+        whole = "name" + json.dumps(ids) + json.dumps(texts) + "[]" + "[]" + "{}"
+        assert content_digest(retrieval) == hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytrec_eval
+from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.evaluate.retrieval import bm25_search, ranked, read_run, score, search, without_self_hits, write_run
@@ -36,6 +37,27 @@ def test_ties_go_to_the_smaller_id_also_at_the_cut(k: int) -> None:
     run = search(vectors(1, 7), documents, ["q"], ids, k)
     scores = np.round(documents.astype(np.float64) @ vectors(1, 7)[0], 6)
     assert list(run["q"]) == [i for _, i in sorted(zip(-scores, ids, strict=True))][:k]
+
+
+@pytest.mark.parametrize("k", [1, 7, 100, 999, 1000])
+@pytest.mark.parametrize("size", [3, 128, 10_000])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_documents_in_blocks_rank_as_rounded_scores_of_all_at_once(
+    k: int, size: int, is_sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products with one and with thirty are exact, and lie on and beside the places where rounding turns."""
+    monkeypatch.setattr("repro.evaluate.retrieval.DOCUMENTS_PER_BLOCK", size)
+    rng = np.random.default_rng(k)
+    documents = (0.25 + rng.integers(0, 40, (1000, 1)) * 2.5e-7).astype(np.float32)
+    documents[rng.integers(0, 1000, 300)] = 0
+    queries = np.array([[1.0], [-1.0], [30.0]], np.float32)
+    ids = [f"d{n}" for n in rng.permutation(1000)]
+    given = (csr_array(queries), csr_array(documents)) if is_sparse else (queries, documents)
+    run = search(*given, ["a", "b", "c"], ids, k)
+    for query_id, query in zip(run, queries, strict=True):
+        rounded = np.round((documents[:, 0] * query[0]).astype(np.float64), 6)
+        expected = sorted(zip(-rounded, ids, strict=True))[:k]
+        assert list(run[query_id].items()) == [(one, -score) for score, one in expected]
 
 
 def test_reranking_looks_only_at_the_candidates() -> None:

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,12 +17,13 @@ from experiments.e20_two_phases import runs as two_phases
 from repro.batches.mask import content_keys
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
+from repro.evaluate.kept import Kept
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
 from repro.measures import mteb as mteb_measure
 from repro.measures.cross import chosen_domains
 from repro.measures.divergence import document_frequency, idf_divergence
-from repro.measures.mteb import by_category, moves, tasks_of_mteb
+from repro.measures.mteb import by_category, evaluate_tasks, moves, tasks_of_mteb
 from repro.measures.neighbours import nearest_rows
 from repro.measures.spread import distances, principal_plane
 from repro.spec import base, first_phase_of
@@ -161,3 +163,32 @@ def test_tables_2_and_7_at_large_are_tasks_of_mteb() -> None:
     final = [run for run in mteb_runs("large") if run.architecture == "contextual"]
     assert {(run.corpus, run.num_epochs, run.num_hard_negatives) for run in final} == {("bge-full-data", 4, 1)}
     assert {first.corpus for first in map(first_phase_of, final) if first} == {"nomic-unsupervised"}
+
+
+def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[str] = []
+
+    def score(encoder: str, task: SimpleNamespace) -> float:
+        scored.append(f"{encoder} {task.metadata.name}")
+        if scored == ["a one", "a two"]:
+            raise KeyboardInterrupt
+        return len(scored) / 3
+
+    def tasks(revision: int) -> list[SimpleNamespace]:
+        told = [{"name": name, "dataset": {"revision": revision}, "main_score": "map"} for name in ("one", "two")]
+        return [SimpleNamespace(metadata=SimpleNamespace(**one)) for one in told]
+
+    monkeypatch.setattr("repro.measures.mteb._score", score)
+    kept, other = (Kept(tmp_path, {"model": name}) for name in ("a", "b"))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_tasks("a", tasks(1), kept)
+    assert evaluate_tasks("a", tasks(1), kept) == {"one": 1 / 3, "two": 1.0}
+    assert scored == ["a one", "a two", "a two"]
+    assert evaluate_tasks("a", tasks(1), kept) == {"one": 1 / 3, "two": 1.0}, "to the last bit"
+    scored.clear()
+    evaluate_tasks("b", tasks(1), other)
+    evaluate_tasks("a", tasks(2), kept)
+    evaluate_tasks("a", tasks(1), kept, "null")
+    assert scored == [f"{name} {task}" for name in ("b", "a", "a") for task in ("one", "two")]
