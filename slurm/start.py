@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from repro.planning.clusters import too_large_clusters
 from repro.spec import Run
 from repro.storage.lease import acquire, look
 from repro.storage.paths import sweeps_folder
@@ -128,8 +129,16 @@ def _chosen_tasks(
     ]
     left = len([1 for status in found.values() if status.state in ("failed", "cancelled")])
     progress(f"{len(found)} runs asked for, {len(chosen)} to start" + (f", {left} failed or cancelled" if left else ""))
-    tasks = tasks_of(chosen, profile, code=code, hooks=options.hooks)
+    tasks = tasks_of(_possible(chosen, progress), profile, code=code, hooks=options.hooks)
     return tasks if options.retry else _without_failed_stages(tasks, progress)
+
+
+def _possible(runs: Sequence[Run], progress: Progress) -> list[Run]:
+    """Return the runs but those whose clusters will be refused, after days of embedding maybe; it says which."""
+    refused = too_large_clusters(runs)
+    for why in refused.values():
+        progress(f"left out: {why}")
+    return [run for run in runs if run not in refused]
 
 
 def _without_failed_stages(tasks: list[Task], progress: Progress) -> list[Task]:

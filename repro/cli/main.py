@@ -151,9 +151,11 @@ def run(
         return plan(what, scale, seed)
     if missing:
         from repro.inputs.corpora import check_available
+        from repro.planning.clusters import check_clusters
         from slurm.here import run_here
 
         check_available(missing)
+        check_clusters(missing)
         for number, one in enumerate(missing, 1):
             say(f"run {number} of {len(missing)}: {run_id(one)} ({difference_in_words(one)})")
             run_here(one, progress=say)

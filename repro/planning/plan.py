@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.inputs.stages import stages_by_phase
+from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, estimate, phases_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
@@ -38,6 +39,7 @@ class Plan:
     stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
     num_shards: Mapping[str, int] = field(default_factory=dict)  # of the stages that are made in shards
     most_shards: int = 1  # of a stage of any missing run, also of data that is not here
+    impossible: tuple[str, ...] = ()  # what will be refused, a line each
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -70,6 +72,7 @@ class Plan:
             "stages": [stage.title for stage in self.stages],
             "num_shards": dict(self.num_shards),
             "lacks": list(self.lacks),
+            "impossible": list(self.impossible),
             "seconds": {
                 run_id(run): round(one.seconds, 1) if one.arithmetic.is_known else None
                 for run, one in zip(self.missing, self.estimates, strict=True)
@@ -89,6 +92,7 @@ class Plan:
         return [
             counts,
             *(f"not here: {lack}" for lack in self.lacks),
+            *(f"cannot be: {one}" for one in self.impossible),
             *stages,
             *runs,
             *self._stage_lines(),
@@ -162,7 +166,12 @@ def make_plan(
     cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
     made = tuple(recorded), tuple(missing), tuple(one for one, _ in stages), lacks, estimates, num_gpus, num_at_once
     most = max((num_shards(phase) for run in missing for phase in phases_of(run)), default=1)
-    return Plan(len(runs), *made, stage_costs=stage_costs(missing), num_shards=cut, most_shards=most)
+    more: dict[str, Any] = {
+        "num_shards": cut,
+        "most_shards": most,
+        "impossible": tuple(too_large_clusters(missing).values()),
+    }
+    return Plan(len(runs), *made, stage_costs=stage_costs(missing), **more)
 
 
 def _estimates(
