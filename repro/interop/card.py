@@ -78,8 +78,9 @@ def _context(opened: Opened) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
     return (
-        f"{opened.num_contexts} documents of the corpus that is searched: of more, the first are read; fewer are "
-        "repeated. Queries and documents are only comparable under the same ones."
+        f"{opened.num_contexts} documents of the corpus that is searched: of more, so many are drawn with a seed; "
+        "fewer are repeated. Queries and documents are only comparable under the same ones. There is no vector without "
+        "a context: a call that is given none raises an error."
     )
 
 

@@ -1,8 +1,10 @@
 """Our contextual model as one module of a sentence-transformers model.
 
-1. `encode(texts, context=documents)` runs both stages: the context's own vectors are made once and kept.
-2. `encode(documents)` runs the first stage alone; what it gives is taken back as `dataset_embeddings=`, as in the
-authors' releases. Its vectors keep their lengths, which the second stage reads.
+1. `encode(texts, context=documents)` runs both stages: the context's own vectors are made once and kept. Of more
+documents than the model takes so many are drawn, with `context_seed=`.
+2. `encode(documents, without_context="first_stage")` runs the first stage alone; what it gives is taken back as
+`dataset_embeddings=`, as in the authors' releases. Its vectors keep their lengths, which the second stage reads.
+Without that word, no context is an error: first-stage vectors would pass for a text's own, and rank badly.
 3. A text's vector under a context is handed to a stock `Normalize` module, which the other two pass untouched.
 
 Shapes: N texts, S tokens, D hidden size, T vectors a context document.
@@ -22,7 +24,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from repro.data.tokens import load_tokenizer, tokenize
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, fill_context
 from repro.model.start import load_model
 from repro.model.texts import Texts, texts_from
 
@@ -30,6 +32,11 @@ TOKENIZER_FILE = "tokenizer.json"
 MODULE_FOLDER = "0_ContextualModule"
 UNDER_A_CONTEXT = "contextual_embedding"
 """The feature that holds vectors of the second stage: these are normalised, those of the first are not."""
+FIRST_STAGE = "first_stage"
+NO_CONTEXT = (
+    "no context is set: give encode context=[documents of the corpus that is searched] or dataset_embeddings=; "
+    f"without_context={FIRST_STAGE!r} gives the vectors of context documents themselves"
+)
 
 
 def normalize() -> Normalize:
@@ -40,7 +47,7 @@ def normalize() -> Normalize:
 class ContextualModule(InputModule):
     """Tokenises and runs both stages; `config.transductive_corpus_size` is the number of context documents."""
 
-    forward_kwargs = {"context", "dataset_embeddings"}  # noqa: RUF012 - a plain set in the base class
+    forward_kwargs = {"context", "context_seed", "dataset_embeddings", "without_context"}  # noqa: RUF012 - a plain set in the base class
     save_in_root = False
 
     def __init__(self, model: ContextualModel) -> None:
@@ -66,33 +73,45 @@ class ContextualModule(InputModule):
         features: dict[str, Any],
         context: Sequence[str] | None = None,
         dataset_embeddings: Tensor | None = None,
+        context_seed: int = 0,
+        without_context: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Add `sentence_embedding`: (N, D) under a context, else the context vectors of each text, (N, T × D).
+        """Add `sentence_embedding`: (N, D) under a context, or the context vectors of each text, (N, T × D).
 
-        `context`: documents of the corpus that is searched, as `ContextualModel.set_context` takes them. ValueError
-        for a context given in both ways.
+        `context`, `context_seed`: documents of the corpus that is searched, as `ContextualModel.set_context` takes
+        them. `without_context`: "first_stage" asks for the context vectors where no context is given. ValueError for
+        a context given in both ways, or in none and not asked for that.
         """
+        if without_context not in (None, FIRST_STAGE):
+            raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
         texts = Texts(features["input_ids"], features["attention_mask"])
         if context is None and dataset_embeddings is None:
+            if without_context is None:
+                raise ValueError(NO_CONTEXT)
             vectors = self.model.first_stage(texts).reshape(texts.num_texts, -1)
             return features | {"sentence_embedding": vectors}
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
-        given_CD = self._vectors_of(context) if context is not None else self._as_vectors(dataset_embeddings)
+        by_text = context is not None
+        given_CD = self._vectors_of(context, context_seed) if by_text else self._as_vectors(dataset_embeddings)
         vectors = self.model.second_stage(texts, given_CD)
         return features | {"sentence_embedding": vectors, UNDER_A_CONTEXT: vectors}
 
-    def _vectors_of(self, context: Sequence[str]) -> Tensor:
+    def drawn_from(self, corpus: Sequence[str], seed: int = 0) -> list[str]:
+        """Return the documents of a corpus that `context=` takes with this `context_seed`; ValueError for none."""
+        return [corpus[place] for place in fill_context(len(corpus), self.model.config.num_contexts, seed)]
+
+    def _vectors_of(self, context: Sequence[str], seed: int) -> Tensor:
         """Return the context vectors of some documents; sentence-transformers asks again for every batch."""
         if isinstance(context, str):
             raise ValueError("context= is one text: give a list of documents")
         model = self.model
         # torch counts the changes of a weight in place: a context is made anew after a step of training
-        asked = (tuple(context), model.device, sum(weight._version for weight in model.parameters()))
+        asked = (tuple(context), seed, model.device, sum(weight._version for weight in model.parameters()))
         if self._kept is None or self._kept[0] != asked:
             before = model.context_CD
-            model.set_context(asked[0])
+            model.set_context(asked[0], seed)
             assert model.context_CD is not None, "a context was just set"
             self._kept, model.context_CD = (asked, model.context_CD), before
         return self._kept[1]

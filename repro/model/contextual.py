@@ -150,9 +150,10 @@ class ContextualModel(TextEncoder):
 
     @torch.no_grad()
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Embed the first `num_contexts` texts, with their prompt, as context; None sets the null context.
+        """Embed `num_contexts` of the texts, with their prompt, as context; None sets the null context.
 
-        Fewer texts than that are over-sampled, drawn with `seed`, with a warning; ValueError for an empty list.
+        Of more texts so many are drawn with `seed`; exactly so many are taken as they are; fewer are over-sampled with
+        `seed`, with a warning. ValueError for an empty list.
         """
         if texts is None:
             self.context_CD = self.second_stage_model.null_contexts().detach().clone()
@@ -172,11 +173,18 @@ class ContextualModel(TextEncoder):
 
 
 def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
-    """Return the places of the texts that serve as context: the first ones, then seeded repeats if they are too few."""
+    """Return the places of the texts that serve as context, int64 (num_contexts,).
+
+    Of more texts a seeded draw without repeats, in ascending order; of exactly so many, each; of fewer, all of them in
+    order, then seeded repeats. A corpus is often sorted by domain: its first texts would tell of one domain only.
+    """
     if num_texts == 0:
         raise ValueError("the context is an empty list of texts: give at least one, or None for the null context")
-    if num_texts >= num_contexts:
+    if num_texts == num_contexts:
         return np.arange(num_contexts)
+    if num_texts > num_contexts:
+        drawn = generator_for(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
+        return np.sort(drawn)
     warnings.warn(
         f"{num_texts} context documents for a model that takes {num_contexts}: some are repeated (seed {seed})",
         stacklevel=3,

@@ -52,9 +52,9 @@ def collection() -> Retrieval:
 NAME = retrieval_task(collection()).metadata.name
 
 
-def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None) -> dict[str, Any]:
+def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None, **how: Any) -> dict[str, Any]:
     cache = mteb.ResultCache(cache_path=str(folder))
-    results = mteb.evaluate(model, task or retrieval_task(collection()), cache=cache, show_progress_bar=False)
+    results = mteb.evaluate(model, task or retrieval_task(collection()), cache=cache, show_progress_bar=False, **how)
     assert not results.exceptions
     return results.task_results[0].scores["test"][0]
 
@@ -205,5 +205,6 @@ def test_mtebs_own_wrapper_for_the_releases_opens_our_export(tmp_path: Path) -> 
         model_prompts=dict(cde_model_prompts.items()),
     )
     assert wrapper.max_sentences == 4
-    score = evaluate(wrapper, tmp_path / "results", MockClusteringTask())["main_score"]
+    asked = {"encode_kwargs": {"without_context": "first_stage"}}
+    score = evaluate(wrapper, tmp_path / "results", MockClusteringTask(), **asked)["main_score"]
     assert np.isfinite(score) and wrapper.dataset_embeddings.shape == (4, 16)

@@ -63,9 +63,10 @@ def test_a_contextual_model_takes_its_context_in_encode_and_gives_our_unit_vecto
         SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True),
         open_sentence_transformers(tmp_path / "out"),
     ):
-        size = theirs[0].config.transductive_corpus_size
         options = {"show_progress_bar": False, "batch_size": 2, "convert_to_tensor": True}
-        context = theirs.encode(CORPUS[:size], prompt_name="document", **options)
+        asked = {"prompt_name": "document", "without_context": "first_stage"}
+        context = theirs.encode(theirs[0].drawn_from(CORPUS), **asked, **options)
+        assert len(context) == theirs[0].config.transductive_corpus_size == 4
         for prompt in ("query", "document"):
             for given in ({"dataset_embeddings": context}, {"context": CORPUS}):
                 found = theirs.encode(TEXTS, prompt_name=prompt, **given, **options)
@@ -103,9 +104,33 @@ def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_traini
 def test_a_context_given_twice_or_as_one_text_is_refused() -> None:
     theirs = as_sentence_transformer(model_of("contextual"))
     with pytest.raises(ValueError, match="give one of them"):
-        theirs.encode(TEXTS, context=CORPUS, dataset_embeddings=theirs.encode(CORPUS))
+        theirs.encode(TEXTS, context=CORPUS, dataset_embeddings=torch.zeros(4, 16))
     with pytest.raises(ValueError, match="one text"):
         theirs.encode(TEXTS, context="rain")
+
+
+def test_without_a_context_an_export_says_so_as_our_model_does(tmp_path: Path) -> None:
+    model = model_of("contextual")
+    export_sentence_transformers(model, tmp_path / "out")
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    for encode in (theirs.encode, theirs.encode_query, theirs.encode_document, model.encode):
+        with pytest.raises(ValueError, match="no context is set"):
+            encode(TEXTS)
+    with pytest.raises(ValueError, match="the only one is 'first_stage'"):
+        theirs.encode(TEXTS, without_context="zeros")
+    vectors = theirs.encode(TEXTS[:4], without_context="first_stage", prompt_name="document")
+    model.set_context(TEXTS[:4])
+    np.testing.assert_allclose(vectors, model.context_CD.numpy(), atol=1e-6)
+
+
+def test_another_context_seed_draws_other_documents_of_the_corpus() -> None:
+    model = model_of("contextual")
+    theirs, found = as_sentence_transformer(model), []
+    for seed in (0, 3):
+        found.append(theirs.encode(TEXTS, context=CORPUS, context_seed=seed, prompt_name="document"))
+        model.set_context(CORPUS, seed)
+        np.testing.assert_allclose(found[-1], model.encode(TEXTS, "document"), atol=1e-6)
+    assert np.abs(found[0] - found[1]).max() > 1e-4
 
 
 def test_the_exported_folder_needs_nothing_from_where_it_was_made(tmp_path: Path) -> None:

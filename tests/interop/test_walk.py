@@ -95,7 +95,9 @@ def test_the_export_opens_and_its_card_tells_the_record(walked: Walked) -> None:
     assert run in card and f"{100 * record['metrics']['mine/mean/ndcg_at_10']:.1f}" in card
     assert record["run"]["corpus"] in card and "95 %" in card and "## Limits" in card
     theirs = open_sentence_transformers(desk.folder / "mine-for-others")
-    assert theirs.encode(["a question"], prompt_name="document").shape == (1, 32)
+    with pytest.raises(ValueError, match="no context is set"):
+        theirs.encode(["a question"], prompt_name="document")
+    assert theirs.encode(["a question"], prompt_name="document", context=["a text"]).shape == (1, 32)
 
 
 @pytest.fixture

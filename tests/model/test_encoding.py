@@ -82,10 +82,29 @@ def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning() -> None:
     assert list(first[:5]) == [0, 1, 2, 3, 4] and list(first) != list(other)
 
 
-def test_enough_contexts_are_taken_from_the_front_without_a_warning() -> None:
+def test_exactly_enough_contexts_are_taken_as_they_are_and_of_more_each_seed_draws_others() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(fill_context(9, 4, 0), [0, 1, 2, 3])
+        np.testing.assert_array_equal(fill_context(4, 4, 7), [0, 1, 2, 3])
+        drawn_S4 = np.stack([fill_context(9, 4, seed) for seed in range(900)])
+    assert (np.diff(drawn_S4, axis=1) > 0).all(), "sorted, and each once"
+    np.testing.assert_array_equal(drawn_S4[5], fill_context(9, 4, 5))
+    counts_9 = np.bincount(drawn_S4.ravel(), minlength=9)
+    assert abs(counts_9 - 400).max() < 75, "each text is drawn as often: 400 expected, deviation 15"
+
+
+def test_a_sorted_corpus_gives_a_context_of_all_its_domains() -> None:
+    model = model_for_text(num_contexts=8)
+    corpus = [f"{domain} {n}" for domain in ("rain", "bread", "copper", "snow") for n in range(100)]
+    contexts = []
+    for seed in (0, 0, 1):
+        model.set_context(corpus, seed=seed)
+        contexts.append(model.context_CD)
+    torch.testing.assert_close(contexts[0], contexts[1])
+    assert not torch.equal(contexts[0], contexts[2])
+    model.set_context([corpus[place] for place in fill_context(400, 8, 1)], seed=5)
+    torch.testing.assert_close(contexts[2], model.context_CD)
+    assert {corpus[place].split()[0] for place in fill_context(400, 8, 0)} != {"rain"}
 
 
 def test_an_empty_corpus_is_refused() -> None:

@@ -142,8 +142,8 @@ def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str)
     """Return `num_contexts` of the texts, without repeats while they last; the same seed and task give the same ones"""
     if not texts:
         raise ValueError(f"task {task}: there are no texts to draw a context from")
-    order = generator_for(seed, "mteb context", *task).permutation(len(texts))
-    return [texts[place] for place in order[fill_context(len(texts), num_contexts, seed)]]
+    order = generator_for(seed, "mteb context", *task).permutation(len(texts))[:num_contexts]
+    return [texts[place] for place in order[fill_context(len(order), num_contexts, seed)]]
 
 
 def _texts_of(corpus: CorpusDatasetType) -> list[str]:
