@@ -39,6 +39,7 @@ class Plan:
     stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
     num_shards: Mapping[str, int] = field(default_factory=dict)  # of the stages that are made in shards
     most_shards: int = 1  # of a stage of any missing run, also of data that is not here
+    scales_known: frozenset[str] = frozenset()  # those that have a record
     impossible: tuple[str, ...] = ()  # what will be refused, a line each
 
     @property
@@ -135,6 +136,8 @@ class Plan:
         measured = self.totals["num_measured"]
         if not measured:
             return "no run was measured on such a machine yet: the times are assumed, and may be several times off"
+        if strangers := sorted({run.scale for run in self.missing} - self.scales_known):
+            return f"nothing was run at {', '.join(strangers)} yet: times are extrapolated from other, smaller models"
         error = self.totals["relative_error"]
         off = "one record each" if error is None else f"on those records the estimate is {100 * error:.0f} % off"
         return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
@@ -170,6 +173,7 @@ def make_plan(
         "num_shards": cut,
         "most_shards": most,
         "impossible": tuple(too_large_clusters(missing).values()),
+        "scales_known": frozenset(record.run.scale for record in known),
     }
     return Plan(len(runs), *made, stage_costs=stage_costs(missing), **more)
 

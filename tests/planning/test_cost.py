@@ -192,3 +192,11 @@ def test_what_is_done_beside_training_counts_by_the_context() -> None:
     known = {training_id(one), training_id(replace(one, seed=1))}
     assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
     assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
+
+
+def test_hours_of_a_scale_that_nobody_ran_are_said_to_be_extrapolated() -> None:
+    never_run, published = (
+        make_plan([base(scale, seed=999)], [Path("/nowhere")]).lines() for scale in ("small", "desk")
+    )
+    assert any("nothing was run at small" in line for line in never_run)
+    assert any("follow from records" in line for line in published)
