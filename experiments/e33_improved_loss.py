@@ -11,19 +11,26 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, p
 TEMPERATURE = 0.01  # GTE §3.4
 STEPS = {"desk": 120}  # half of Table 1's: the paper, too, compares on a shorter pre-training
 SEEDS = (0, 1, 2)
-PLAIN, IMPROVED = ({**NEITHER, "temperature": TEMPERATURE, "loss": loss} for loss in ("infonce", "icl"))
+LOSSES_HERE = ("infonce", "icl")
+PLAIN, IMPROVED = ({**NEITHER, "temperature": TEMPERATURE, "loss": loss} for loss in LOSSES_HERE)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Both losses in the first phase, and in both; a batch is of one source, as GTE has it (§3.4)."""
-    size: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
+    second = base(scale, **{**PLAIN, "batch_size": PLAIN_BATCH[scale], **fine_tuning(scale)})
+    return tuple(run for phase in (pretrained(scale), second) for run in grid(phase, loss=LOSSES_HERE, seed=SEEDS))
+
+
+def pretrained(scale: str, **changes: Any) -> Run:
+    """Return GTE's first phase under the improved loss, which all of its artefacts share."""
     steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
-    later = second_phase(scale, PLAIN_BATCH[scale])
-    if scale in STEPS:
-        later |= {"num_pretraining_steps": STEPS[scale]}
-    first, second = base(scale, **PLAIN, **size, **steps), base(scale, **{**PLAIN, **size, **later})
-    losses = (PLAIN["loss"], IMPROVED["loss"])
-    return grid(first, loss=losses, seed=SEEDS) + grid(second, loss=losses, seed=SEEDS)
+    return base(scale, **{**IMPROVED, "batch_size": PLAIN_BATCH[scale], **steps, **changes})
+
+
+def fine_tuning(scale: str) -> dict[str, Any]:
+    """Return what makes a run a second phase behind `pretrained`."""
+    first = {"num_pretraining_steps": STEPS[scale]} if scale in STEPS else {}
+    return second_phase(scale, PLAIN_BATCH[scale]) | first
 
 
 BEFORE: tuple[tuple[str, Any], ...] = (

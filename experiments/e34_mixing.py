@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
-from experiments.e33_improved_loss import IMPROVED, STEPS
+from experiments.e01_table1 import FAMILY_COLUMNS
+from experiments.e33_improved_loss import IMPROVED, pretrained
 from experiments.gte_printed import MIXING
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, grid, pick, term
 
 ALPHAS = (0.0, 0.3, 0.5, 1.0)
 SEEDS = (0, 1, 2)
@@ -21,8 +21,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def mixed(scale: str) -> Run:
     """Return GTE's first phase on as many sources as a scale has."""
-    steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
-    return base(scale, **IMPROVED, batch_size=PLAIN_BATCH[scale], **steps, **MANY.get(scale, {}))
+    return pretrained(scale, **MANY.get(scale, {}))
 
 
 def mixing_at(scale: str) -> tuple[float, ...]:

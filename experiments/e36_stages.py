@@ -4,8 +4,7 @@ from typing import Any
 
 from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
-from experiments.e20_two_phases import second_phase
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, STEPS
+from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, fine_tuning, pretrained
 from experiments.gte_printed import STAGES
 from experiments.gte_printed import STEPS as PRINTED_STEPS
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
@@ -23,16 +22,12 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     Alone, fine-tuning learns at the scale's own rate: that of a second phase would leave it where it starts.
     """
-    size: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
-    steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
-    later = second_phase(scale, PLAIN_BATCH[scale])
+    later = fine_tuning(scale)
     alone = {name: value for name, value in later.items() if "pretraining" not in name and name != "learning_rate"}
-    if scale in STEPS:
-        later |= {"num_pretraining_steps": STEPS[scale]}
-    first = base(scale, **IMPROVED, **size, **steps)
+    size = {"batch_size": PLAIN_BATCH[scale]}
     second, fine_tuned = (base(scale, **{**IMPROVED, **size, **phase}) for phase in (later, alone))
     return (
-        *grid(first, measure=("retrieval", "steps"), seed=SEEDS),
+        *grid(pretrained(scale), measure=("retrieval", "steps"), seed=SEEDS),
         *grid(second, seed=SEEDS),
         *grid(fine_tuned, seed=SEEDS),
     )

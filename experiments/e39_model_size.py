@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from experiments.e01_table1 import PLAIN_BATCH
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, STEPS
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
+from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, pretrained
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 
 Size = dict[str, Any]
 
@@ -38,10 +37,8 @@ SCORED, CURVES = IMPROVED | {"measure": "retrieval"}, IMPROVED | {"measure": "cu
 
 def runs(scale: str) -> tuple[Run, ...]:
     """GTE's first phase by model size; at our scales the largest is table 11's. Curves share the trainings."""
-    steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
-    one = base(scale, **IMPROVED, batch_size=PLAIN_BATCH[scale], **steps)
     kinds = tuple(of["measure"] for of in (SCORED, CURVES))
-    return tuple(run for size in SIZES[scale] for run in grid(one, **size, measure=kinds, seed=SEEDS))
+    return tuple(run for size in SIZES[scale] for run in grid(pretrained(scale), **size, measure=kinds, seed=SEEDS))
 
 
 def at(place: int, metric: str) -> Term:

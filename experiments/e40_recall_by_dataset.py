@@ -1,7 +1,7 @@
 """GTE figure 2: Recall@100 of BM25 and of a dense model after pre-training, collection by collection."""
 
-from experiments.e01_table1 import BM25, PLAIN_BATCH
-from experiments.e33_improved_loss import IMPROVED, SEEDS, STEPS
+from experiments.e01_table1 import BM25
+from experiments.e33_improved_loss import IMPROVED, SEEDS, pretrained
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 RECALL = "{suite}/mean/recall_at_100"
@@ -9,9 +9,7 @@ RECALL = "{suite}/mean/recall_at_100"
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's BM25 and table 11's first phase; nothing more is trained."""
-    steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
-    one = base(scale, **IMPROVED, batch_size=PLAIN_BATCH[scale], **steps)
-    return (base(scale, **BM25), *grid(one, seed=SEEDS))
+    return (base(scale, **BM25), *grid(pretrained(scale), seed=SEEDS))
 
 
 FIGURE = Figure(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from experiments.e01_table1 import BM25, PLAIN_BATCH, SURROGATE
-from experiments.e33_improved_loss import IMPROVED, SEEDS, STEPS
+from experiments.e01_table1 import BM25, SURROGATE
+from experiments.e33_improved_loss import IMPROVED, SEEDS, pretrained
 from experiments.gte_printed import CODE, CODE_ALL, PYTHON
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
@@ -15,10 +15,9 @@ MRR = "mrr_at_10"
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 11's first phase and two references on functions of held-out packages; nothing more is trained."""
-    steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
     full: dict[str, Any] = {"suite": SUITE[scale], "protocol": "full", "rerank_depth": None}
-    one = base(scale, **IMPROVED, batch_size=PLAIN_BATCH[scale], **steps, **full)
-    return (*(base(scale, **row, **full) for row in (BM25, SURROGATE)), *grid(one, seed=SEEDS))
+    references = (base(scale, **row, **full) for row in (BM25, SURROGATE))
+    return (*references, *grid(pretrained(scale, **full), seed=SEEDS))
 
 
 def columns(name: str) -> tuple[Column, ...]:
