@@ -11,8 +11,6 @@ from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
 
 Pair = tuple[Term, Term]
-OURS = "our question"
-"""What the source of a claim begins with that no paper states."""
 
 
 class Said(TypedDict):
@@ -61,8 +59,8 @@ class Claim:
 
     @property
     def is_ours(self) -> bool:
-        """Whether no paper says it: a question of this suite."""
-        return self.source.startswith(OURS)
+        """Whether no paper says it: a question of this suite, as its source begins."""
+        return self.source.startswith("our question")
 
     @property
     def terms(self) -> tuple[Term, ...]:
