@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
+from repro.data.tokens import batches_of_tokens, load_tokenizer, minilm_folder, tokenize
 from repro.storage.arrays import ArrayWriter, blocks_of, give_back, load_array, map_to_fill
 from repro.storage.atomic import whole_file
 from repro.storage.stages import WHOLE, Part
@@ -214,7 +214,7 @@ class MiniLM:
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
-        for rows in _batches_of_tokens(tokens.lengths, budget):
+        for rows in batches_of_tokens(tokens.lengths, budget):
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
         return vectors_ND
 
@@ -299,13 +299,3 @@ def _load_minilm() -> torch.nn.Module:
     assert not missing, f"weights missing for {missing}"
     assert all(name.startswith("pooler.") or name.endswith("position_ids") for name in unexpected), unexpected
     return model.eval()
-
-
-def _batches_of_tokens(lengths_N: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
-    order = np.argsort(-lengths_N, kind="stable")
-    start = 0
-    while start < len(order):
-        num_rows = max(1, budget // int(lengths_N[order[start]]))
-        yield order[start : start + num_rows]
-        start += num_rows
