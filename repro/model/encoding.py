@@ -9,7 +9,8 @@ Shapes: N texts, D size of a vector.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Self
@@ -21,13 +22,18 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from repro.data.tokens import Tokens, load_tokenizer, tokenize
+from repro.data.tokens import Tokens, batches_of_tokens, load_tokenizer, tokenize
 from repro.model.config import ModelConfig, load_config
 from repro.model.prompts import with_prompt
 from repro.model.texts import Texts, texts_from
+from repro.storage.arrays import blocks_of
 from repro.storage.atomic import whole_file
 
 WEIGHTS_FILE = "model.safetensors"
+GPU = "cuda"
+TEXTS_AT_ONCE = 64
+TOKENS_AT_ONCE = 131_072
+"""On a GPU, padding and what stands before each text included."""
 
 
 class TextEncoder(nn.Module):
@@ -35,6 +41,8 @@ class TextEncoder(nn.Module):
 
     config: ModelConfig
     architecture: ClassVar[str]
+    is_narrow = False
+    """Whether stages are computed under bfloat16 autocast where a GPU is, as in training; vectors are float32."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -45,6 +53,11 @@ class TextEncoder(nn.Module):
         """Where the weights are."""
         return next(self.parameters()).device
 
+    @property
+    def num_ahead(self) -> int:
+        """What the model reads before every text, in tokens."""
+        return 0
+
     def embed_texts(self, texts: Texts) -> Tensor:
         """Return vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
         raise NotImplementedError
@@ -52,8 +65,16 @@ class TextEncoder(nn.Module):
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Choose the corpus that vectors are conditioned on; a model without context takes and ignores it."""
 
-    def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 64) -> np.ndarray:
-        """Return L2-normalised vectors, float32 (N, D); `prompt` is "query" or "document"."""
+    def precision(self) -> AbstractContextManager[object]:
+        """Return what stages are computed under outside of a training."""
+        is_narrow = self.is_narrow and self.device.type == GPU
+        return torch.autocast(GPU, dtype=torch.bfloat16) if is_narrow else nullcontext()
+
+    def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int | None = None) -> np.ndarray:
+        """Return L2-normalised vectors, float32 (N, D); `prompt` is "query" or "document".
+
+        `batch_size` None: 64 texts at once, and on a GPU as many as `TOKENS_AT_ONCE` allows.
+        """
         return self.encode_tokens(self.tokenize(texts, prompt), batch_size=batch_size)
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
@@ -62,22 +83,29 @@ class TextEncoder(nn.Module):
         return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
 
     @torch.no_grad()
-    def encode_tokens(self, tokens: Tokens, *, batch_size: int = 64) -> np.ndarray:
+    def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
         """The same from tokens that already carry their prompt."""
-        if batch_size < 1:
+        if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         was_training = self.training
         self.eval()
-        order = canonical_order(tokens)
         vectors_ND = np.zeros((0, self.config.hidden_size), dtype=np.float32)
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            found = self.embed_texts(texts_from(*tokens.pad(rows)).to(self.device)).float()
-            if not start:  # filled in place: the vectors of millions of texts lie in memory once
-                vectors_ND = np.empty((len(order), found.shape[1]), dtype=np.float32)
+        for rows in self._batches(tokens, batch_size):
+            with self.precision():
+                found = self.embed_texts(texts_from(*tokens.pad(rows)).to(self.device)).float()
+            if not len(vectors_ND):  # filled in place: the vectors of millions of texts lie in memory once
+                vectors_ND = np.empty((len(tokens), found.shape[1]), dtype=np.float32)
             vectors_ND[rows] = nn.functional.normalize(found, dim=-1).cpu().numpy()
         self.train(was_training)
         return vectors_ND
+
+    def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
+        """Return the places of the texts of each batch."""
+        order = canonical_order(tokens)
+        if batch_size is None and self.device.type == GPU:
+            batches = batches_of_tokens(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
+            return (order[rows] for rows in batches)
+        return (order[part] for part in blocks_of(len(order), batch_size or TEXTS_AT_ONCE))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, each whole or not at all."""

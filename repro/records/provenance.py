@@ -65,7 +65,7 @@ def versions() -> dict[str, str]:
 def machine(*, narrow: bool = False) -> dict[str, Any]:
     """Return the device a run uses, the number of threads, and what a model's stages are computed in; loads torch.
 
-    `narrow`: under autocast, as trainings are unless a switch says otherwise; it acts where a GPU is. Measuring is not.
+    `narrow`: under autocast, as models are trained and measured unless a switch says otherwise; it acts where a GPU is.
     """
     import torch
 

@@ -168,6 +168,7 @@ def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progr
     """Return the model a training starts from: fresh, or what the first phase has left."""
     run, first = inputs.run, inputs.first_phase
     model = build_model(config_of(run), start=run.start, seed=run.seed, heads=run.heads)
+    model.is_narrow = switches_here().autocast  # what it is measured in; a training has its own settings
     if first is not None:
         model.load_state_dict(train_run(first, should_stop=should_stop, progress=progress)[0].state_dict())
     return model

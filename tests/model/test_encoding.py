@@ -206,3 +206,42 @@ def test_vectors_of_many_texts_lie_in_memory_once() -> None:
     assert vectors.nbytes == count * Wide.width * 4 and most < 1.4 * vectors.nbytes
     last = 2 * count - 1.5 + np.arange(Wide.width)
     np.testing.assert_allclose(vectors[-1], last / np.linalg.norm(last), rtol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_on_a_gpu_batches_are_counted_in_tokens_and_stages_are_as_narrow_as_in_training(
+    architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU is taken for the GPU."""
+    texts = [" ".join(["rain"] * (1 + number % 9)) for number in range(60)]
+    model = model_for_text(architecture=architecture)
+    model.set_context(texts)
+    wide, shapes, kinds, real = model.encode(texts), [], set(), type(model).embed_texts
+
+    def embed_texts(self: Any, given: Texts) -> torch.Tensor:
+        shapes.append(tuple(given.ids_NS.shape))
+        found = real(self, given)
+        kinds.add(found.dtype)
+        return found
+
+    monkeypatch.setattr(type(model), "embed_texts", embed_texts)
+    monkeypatch.setattr("repro.model.encoding.GPU", "cpu")
+    monkeypatch.setattr("repro.model.encoding.TOKENS_AT_ONCE", 100)
+    np.testing.assert_allclose(model.encode(texts), wide, atol=1e-6)
+    ahead = {"biencoder": 0, "contextual": model.config.num_contexts + model.config.num_soft_prompts}[architecture]
+    assert len(shapes) > 3 and all(rows * (ahead + length) <= 100 for rows, length in shapes)
+    assert all((rows + 1) * (ahead + length) > 100 for rows, length in shapes[:-1]), (
+        "no batch but the last has room for one more of its longest"
+    )
+    assert kinds == {torch.float32}
+    model.is_narrow = True
+    model.set_context(texts)
+    narrow = model.encode(texts)
+    assert kinds == {torch.float32, torch.bfloat16} and narrow.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(narrow, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(narrow, wide, atol=0.05)
+    if architecture == "contextual":
+        assert model.context_CD is not None and model.context_CD.dtype == torch.float32
+    shapes.clear()
+    model.encode(texts, batch_size=7)
+    assert [rows for rows, _ in shapes] == [7] * 8 + [4], "a number of texts that was asked for is kept to"

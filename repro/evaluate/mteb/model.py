@@ -20,6 +20,7 @@ from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.mteb.meta import model_meta
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, fill_context
+from repro.model.encoding import GPU
 from repro.seeds import generator_for
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class MtebModel(AbsEncoder):
         if self._context_of is None or self._context_of[:2] != task:
             self._set_context(texts, task_metadata, task)
         tokens = self._tokens(texts, self._prompt(task_metadata, prompt_type))
-        return self.model.encode_tokens(tokens, batch_size=options.get("batch_size", 32))
+        is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
+        return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
     def _set_context(self, texts: Sequence[str], task_metadata: TaskMetadata, task: tuple[str, ...]) -> None:
         self._context_of = task
