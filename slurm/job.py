@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
@@ -25,6 +25,7 @@ from repro.storage.paths import local_records
 from repro.storage.shards import joined, stage_named
 from repro.storage.stages import Stage
 from slurm.hooks import EXECUTE, STAGES_OF, named
+from slurm.progress import progress_of
 from slurm.ranks import run_ranks
 from slurm.scheduler import why_told_to_end
 from slurm.signals import Stop, say
@@ -42,7 +43,7 @@ class Job:
     num_shards: int = 1  # that the stage is joined from
     num_processes: int = 1  # on each node
     num_nodes: int = 1
-    max_requeues: int = 10
+    max_requeues: int = 10  # interruptions in a row between which it gets no further
     launched_with: Mapping[str, Any] = field(default_factory=dict)  # code_identity() at the launch
     execute: str = EXECUTE
     stages_of: str = STAGES_OF
@@ -60,6 +61,10 @@ class Job:
         """Whether there is nothing left to do."""
         return self._stage().is_built if self.stage else has_record(local_records(), Run(**self.run))
 
+    def progress(self) -> int:
+        """Return how far a run is; a stage is not kept in part, and is nowhere until it is built."""
+        return 0 if self.stage else progress_of(Run(**self.run))
+
     def __call__(self, stop: Stop, *, where: JobState) -> str:
         """Do it under its lease; return "done", or "held" when a living owner elsewhere is doing it.
 
@@ -70,7 +75,7 @@ class Job:
         if self.is_done:
             return "done"
         if self.stage:  # a stage takes its own lease, and waits where another is building it
-            with _WrittenDown(item, me, stop) as written:
+            with _WrittenDown(item, me, stop, self.progress) as written:
                 self._begin(item, written)
                 _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
@@ -80,7 +85,7 @@ class Job:
         with lease:
             if self.is_done:
                 return "done"
-            with _WrittenDown(item, me, stop) as written:
+            with _WrittenDown(item, me, stop, self.progress) as written:
                 self._begin(item, written)
                 lease.on_beat = lambda: _notice_cancellation(item, stop)
                 self._run(stop, where.job_id)
@@ -89,9 +94,8 @@ class Job:
     def _begin(self, item: WorkItem, written: _WrittenDown) -> None:
         if item.is_cancelled:
             raise Stopped("it was cancelled")
-        if written.state.num_interruptions > self.max_requeues:
-            interrupted = f"interrupted {written.state.num_interruptions} times, {self.max_requeues} are allowed"
-            raise RuntimeError(f"{interrupted}; the last: {written.former_reason}")
+        if written.state.num_in_vain > self.max_requeues:
+            raise RuntimeError(f"{too_often(written.state, self.max_requeues)}; the last: {written.former_reason}")
         now = code_identity()
         if self.launched_with and self.run["scale"] in CAREFUL_SCALES and dict(self.launched_with) != now:
             raise RuntimeError(f"the code has changed since the launch: {dict(self.launched_with)} then, {now} now")
@@ -108,6 +112,12 @@ class Job:
             named(self.execute)(Run(**self.run), should_stop=stop, progress=say)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
+
+
+def too_often(state: JobState, max_requeues: int) -> str:
+    """Say how often a job was interrupted that has failed for it."""
+    told = f"interrupted {state.num_in_vain} times, {max_requeues} are allowed"
+    return f"{told} without getting any further"
 
 
 def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
@@ -152,11 +162,13 @@ def _peak_bytes() -> int:
 class _WrittenDown:
     """Writes down how the block ended."""
 
-    def __init__(self, item: WorkItem, me: JobState, stop: Stop) -> None:
-        self.item, self.stop = item, stop
+    def __init__(self, item: WorkItem, me: JobState, stop: Stop, progress: Callable[[], int]) -> None:
+        self.item, self.stop, self.progress = item, stop, progress
         last = item.read() or JobState(state="done")
         died = last.state == "running"  # its owner died without a word, which counts as an interruption
-        self.state = replace(me, num_interruptions=last.num_interruptions + died)
+        counts = last.num_interruptions, last.num_in_vain, last.reached
+        self.state = replace(me, num_interruptions=counts[0], num_in_vain=counts[1], reached=counts[2])
+        self.state = self._once_more() if died else self.state
         self.former_reason = "its process died" if died else last.reason
 
     def __enter__(self) -> _WrittenDown:
@@ -176,5 +188,11 @@ class _WrittenDown:
     def _interrupted(self, reason: str) -> JobState:
         if self.item.is_cancelled or (self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled"):
             return replace(self.state, state="cancelled", reason="it was cancelled")
-        num_interruptions = self.state.num_interruptions + 1
-        return replace(self.state, state="interrupted", reason=reason, num_interruptions=num_interruptions)
+        return replace(self._once_more(), state="interrupted", reason=reason)
+
+    def _once_more(self) -> JobState:
+        """Return the state with an interruption more: in vain, unless the run is further than at the last one."""
+        reached = self.progress()
+        is_further, count = reached > self.state.reached, self.state.num_interruptions + 1
+        in_vain = 0 if is_further else self.state.num_in_vain + 1
+        return replace(self.state, num_interruptions=count, num_in_vain=in_vain, reached=reached)

@@ -25,7 +25,7 @@ from submitit.slurm.slurm import SlurmExecutor
 from repro.stopping import Stopped, unbroken
 from repro.storage.paths import SOURCES, home, sweeps_folder
 from repro.storage.shards import whole_of
-from slurm.job import Job
+from slurm.job import Job, too_often
 from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
 from slurm.ranks import follow
@@ -35,6 +35,8 @@ from slurm.states import JobState
 from slurm.sweep import Task, submission_of
 
 Progress = Callable[[str], None]
+MANY_TURNS = 10**6
+"""That submitit allows a job after its time limit: how often is for the job to say, which knows whether it gets on."""
 CARRIED = ("REPRO_DEAD_AFTER_SECONDS",)  # settings of the launcher that its jobs must share
 
 
@@ -84,8 +86,8 @@ class SubmittedJob:
         last = item.read()
         if last is None or last.state != "interrupted":
             return False
-        if last.num_interruptions > self.job.max_requeues:
-            reason = f"interrupted {last.num_interruptions} times, {self.job.max_requeues} are allowed; {last.reason}"
+        if last.num_in_vain > self.job.max_requeues:
+            reason = f"{too_often(last, self.job.max_requeues)}; {last.reason}"
             item.write(replace(last, state="failed", reason=reason))
             return False
         # after any other SIGTERM the job was cancelled, or is requeued already
@@ -189,9 +191,7 @@ class Launch:
         """Return each batch's name and the exact script that would be submitted, with dependencies by name."""
         for batch in batches:
             self._note(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
-            writer = ScriptWriter(
-                self.folder, max_num_timeout=self.profile.max_requeues + 1, python=python_of(self.profile)
-            )
+            writer = ScriptWriter(self.folder, max_num_timeout=MANY_TURNS, python=python_of(self.profile))
             parameters = parameters_of(self.profile, batch, self.sweep)
             parameters["slurm_dependency"] = self._dependency(batch)
             generic = {
@@ -204,7 +204,7 @@ class Launch:
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
-        of_slurm = {"slurm_max_num_timeout": self.profile.max_requeues + 1, "slurm_python": python_of(self.profile)}
+        of_slurm = {"slurm_max_num_timeout": MANY_TURNS, "slurm_python": python_of(self.profile)}
         executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
         parameters = parameters_of(self.profile, batch, self.sweep)
         executor.update_parameters(**parameters, slurm_dependency=self._dependency(batch))

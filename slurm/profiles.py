@@ -43,7 +43,7 @@ class Profile:
     # how a sweep behaves
     num_at_once: int | None = None  # runs at one time; local and None: one for each GPU, or for every two cores
     warning_seconds: int = 90  # before the time limit, so that a checkpoint can be written
-    max_requeues: int = 10  # interruptions a run may go through by itself before it counts as failed
+    max_requeues: int = 10  # interruptions in a row, between which a run gets no further, before it counts as failed
     # the surroundings
     modules: tuple[str, ...] = ()  # for `module load`
     setup: tuple[str, ...] = ()  # lines of shell before the run, e.g. to activate a conda environment
@@ -115,6 +115,7 @@ def check_lines(value: Any, what: str) -> None:
             check_lines(one, what)
 
 
+SHARDING = ("num_shards", "pairs_per_shard")
 KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 
 
@@ -184,6 +185,8 @@ def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...])
     if parent is not None and (parent not in tables or parent in (*seen, name)):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
     inherited = _values(parent, tables, (*seen, name)) if parent else {}
+    if own.keys() & set(SHARDING):  # one way to say it replaces the other
+        inherited = {key: value for key, value in inherited.items() if key not in SHARDING}
     return inherited | {key: _checked(name, key, value) for key, value in own.items()}
 
 

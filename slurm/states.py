@@ -28,6 +28,8 @@ class JobState:
     reason: str = ""
     trace: str = ""  # the last traceback
     num_interruptions: int = 0  # times it stopped without ending, since it was last launched with a clean slate
+    num_in_vain: int = 0  # of these, the last ones between which it got no further
+    reached: int = 0  # how far it was then, in steps of its trainings
     job_id: str = ""  # the scheduler's number; empty for a local job
     host: str = ""
     peak_bytes: int = 0  # the most memory of any of its processes, told when it ends; 0: not known

@@ -19,7 +19,7 @@ from repro.data.tokens import minilm_folder
 from repro.inputs import encoders, prompting, stages
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.inputs import Inputs
-from repro.inputs.prompting import texts_for
+from repro.inputs.prompting import PromptedTexts, texts_for
 from repro.inputs.stages import SIDES, StageGraph, stages_of
 from repro.model.prompts import PROMPTS, Prompts
 from repro.spec import base
@@ -193,3 +193,5 @@ def test_an_encoder_sees_the_prompts_of_each_domain_where_the_corpus_has_some(tm
     expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]
     assert texts.texts(np.array([2, 0, 1, 3])) == [expected[2], expected[0], expected[1], expected[3]]
     assert texts.text_lengths().tolist() == [len(text) for text in expected]
+    of_a_training = PromptedTexts(read_pairs(tmp_path / "train.arrow"), "document", "task", "nomic-supervised")
+    assert list(of_a_training.blocks(3)) == [expected[:3], expected[3:]], "tokens are of the same texts"

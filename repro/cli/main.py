@@ -115,6 +115,7 @@ def plan(
     if power:
         return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
+    from slurm.limits import beyond
     from slurm.profiles import profile_named
     from slurm.shards import num_shards
 
@@ -128,8 +129,8 @@ def plan(
         num_shards=lambda run: num_shards(run, shape),
     )
     if as_json:
-        return print_json(made.as_dict())
-    for line in made.lines():
+        return print_json(made.as_dict() | {"beyond_profile": list(beyond(made, shape))})
+    for line in (*made.lines(), *beyond(made, shape)):
         print(line)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import mmap
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.storage.arrays import give_back
+from repro.storage.atomic import whole_file
 
 ROWS_PER_BATCH = 65_536
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
@@ -206,17 +206,11 @@ def _schema(with_negatives: bool) -> pa.Schema:
 
 
 def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     num_rows = 0
-    try:
-        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            for batch in _batches(schema, blocks, rows_per_batch):
-                writer.write_batch(batch)
-                num_rows += len(batch)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for batch in _batches(schema, blocks, rows_per_batch):
+            writer.write_batch(batch)
+            num_rows += len(batch)
     return num_rows
 
 

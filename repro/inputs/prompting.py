@@ -15,9 +15,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from repro.data.pairs import Indices, Pairs, Side, TextColumn
+from repro.data.pairs import ROWS_PER_BATCH, Indices, Pairs, Side, TextColumn
 from repro.data.paper.hub import SOURCES, prompts_by_domain
 from repro.model.prompts import PROMPTS
+from repro.storage.arrays import blocks_of
 
 SIDES: tuple[Side, ...] = ("query", "document")
 PROMPTS_OF_ENCODERS: Mapping[str, str] = MappingProxyType({"nomic-ai/nomic-embed-text-v1": "task"})
@@ -46,32 +47,30 @@ def prompts_of_domains(prompts: str, corpus: str, pairs: Pairs, side: Side) -> l
     return [own.get(name, of_all)[SIDES.index(side)] for name in names]
 
 
-def prompted_blocks(prompts: str, corpus: str, pairs: Pairs, side: Side) -> Iterator[list[str]]:
-    """Return all texts of a side behind their prompts, in blocks."""
-    of_domains, codes_N, start = prompts_of_domains(prompts, corpus, pairs, side), pairs.domain_codes, 0
-    for block in pairs.blocks(side):
-        codes = codes_N[start : start + len(block)].tolist()
-        yield [of_domains[code] + text for code, text in zip(codes, block, strict=True)]
-        start += len(block)
-
-
 def texts_for(encoder: str, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
     """Return the queries or documents of pairs as a fixed encoder wants them: bare, or behind its prompts."""
-    return TextColumn(pairs, side) if prompts_of(encoder) == "none" else PromptedTexts(pairs, side, encoder, corpus)
+    prompts = prompts_of(encoder)
+    return TextColumn(pairs, side) if prompts == "none" else PromptedTexts(pairs, side, prompts, corpus)
 
 
 class PromptedTexts(TextColumn):
-    """The queries or the documents of pairs behind the prompts that an encoder wants, read by their numbers."""
+    """The queries or the documents of pairs behind the prompts of one row of the table, read by their numbers."""
 
-    def __init__(self, pairs: Pairs, side: Side, encoder: str, corpus: str) -> None:
+    def __init__(self, pairs: Pairs, side: Side, prompts: str, corpus: str) -> None:
         super().__init__(pairs, side)
         self._codes_N = pairs.domain_codes
-        self._prompts = prompts_of_domains(prompts_of(encoder), corpus, pairs, side)
+        self._prompts = prompts_of_domains(prompts, corpus, pairs, side)
 
     def texts(self, rows: Indices) -> list[str]:
         """Return the texts of these rows, each behind its prompt."""
         codes = self._codes_N[rows].tolist()
         return [self._prompts[code] + text for code, text in zip(codes, super().texts(rows), strict=True)]
+
+    def blocks(self, size: int = ROWS_PER_BATCH) -> Iterator[list[str]]:
+        """Return all texts in order, each behind its prompt, a block at a time; memory holds one block."""
+        for block in blocks_of(len(self), size):
+            yield self.texts(np.arange(block.start, block.stop))
+            self.give_back()
 
     def text_lengths(self) -> np.ndarray:
         """Return the number of characters of each with its prompt, int32 (N,)."""

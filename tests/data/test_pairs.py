@@ -73,6 +73,20 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["train.arrow"]
 
 
+def test_what_is_half_written_has_the_name_that_prune_knows(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    def rows() -> Iterator[Row]:
+        yield ROWS[0]
+        seen.append([path.name for path in tmp_path.glob(".*.part")])
+        yield from ROWS[1:]
+
+    write_pairs(tmp_path / "train.arrow", rows(), rows_per_batch=1)
+    [[name]] = seen
+    assert name.startswith(".train.arrow.")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.arrow"]
+
+
 def test_mistakes_are_refused_by_name(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no pairs to write"):
         write_pairs(tmp_path / "empty.arrow", [])

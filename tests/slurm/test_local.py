@@ -7,18 +7,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Never
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
+from repro.stopping import Interrupted, Stopped
 from repro.storage.lease import owners
-from repro.storage.paths import CHECKOUT, local_records
+from repro.storage.paths import CHECKOUT, local_records, run_folder
+from slurm.job import Job
 from slurm.local import make_slots
 from slurm.profiles import Profile
+from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, item_of_run
 from slurm.status import statuses
@@ -143,11 +149,38 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
     item = item_of_run(run)
     launch(*RUNS[1:])
-    item.write(JobState(state="interrupted", reason="its time was up", num_interruptions=HERE.max_requeues + 1))
+    item.write(JobState(state="interrupted", reason="its time was up", num_in_vain=HERE.max_requeues + 1))
     launch(run)
     [status] = statuses([run])
     assert status.state == "failed"
-    assert "interrupted 11 times, 10 are allowed; the last: its time was up" in status.reason
+    says = "interrupted 11 times, 10 are allowed without getting any further; the last: its time was up"
+    assert says in status.reason
+
+
+def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:
+    """Gets a step further in each of the first sittings, and is then stuck; its time is up in all."""
+    folder = run_folder(run_id(run))
+    told = (folder / "sittings").read_text() if (folder / "sittings").exists() else ""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sittings").write_text(f"{told}.")
+    state = json.dumps({"step": min(len(told) + 1, 5)})
+    save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": state})
+    raise Interrupted("its time was up")
+
+
+def test_only_interruptions_without_progress_count_against_a_run() -> None:
+    """Training for weeks under a limit of a day is interrupted more often than a job that is stuck may be."""
+    run = RUNS[0]
+    job = Job(run=asdict(run), max_requeues=2, execute="tests.slurm.test_local:count_in_sittings")
+    for sitting in range(1, 8):
+        with pytest.raises(Stopped):
+            job(Stop(), where=JobState(state="running"))
+        last = item_of_run(run).read()
+        assert last is not None and last.state == "interrupted"
+        assert (last.num_interruptions, last.num_in_vain) == (sitting, max(0, sitting - 5))
+    item_of_run(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
+    with pytest.raises(RuntimeError, match="interrupted 3 times, 2 are allowed without getting any further"):
+        job(Stop(), where=JobState(state="running"))
     launch(run, retry=True)
     assert states(run) == ["recorded"]
 

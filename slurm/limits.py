@@ -1,0 +1,63 @@
+"""What of a plan does not fit into a profile: stages by time and memory, runs by memory and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from repro.planning.plan import IN_SHARDS, Plan
+from repro.planning.stage_cost import StageCost
+from repro.report.view import format_seconds
+from repro.spec.identity import run_id
+from repro.storage.atomic import size_in_words
+from slurm.profiles import Profile
+
+GIB = 2**30  # Slurm's G
+START = "start"  # of a training: what each of its processes holds of the pairs
+
+
+def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
+    """Yield a line for each thing that a plan asks for and a profile of Slurm does not give."""
+    if profile.on != "slurm":
+        return
+    for cost in plan.stage_costs:
+        lacks = [*(_lacks_of_start(cost, profile) if cost.kind == START else _lacks_of_stage(cost, plan, profile))]
+        if lacks:
+            yield f"too much for profile {profile.name}: {cost.name} of {cost.pairs}: {', '.join(lacks)}"
+    yield from _runs(plan, profile)
+
+
+def _lacks_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[str]:
+    """A stage that is killed starts over, so its time has to be enough at once."""
+    shards = plan.most_shards if cost.kind in IN_SHARDS else 1
+    minutes = profile.stage_time_minutes or profile.time_minutes
+    if 60 * cost.hours / shards > minutes:
+        asked = format_seconds(3600 * cost.hours / shards) + (f" in each of {shards} shards" if shards > 1 else "")
+        yield f"{asked}, and a stage has {format_seconds(60 * minutes)}"
+    memory_gb = profile.stage_memory_gb or profile.memory_gb
+    if memory_gb and cost.memory_bytes > memory_gb * GIB:
+        yield f"{size_in_words(cost.memory_bytes)} of memory, and a stage has {memory_gb:g} GiB"
+    if cost.on == "GPU" and not profile.stage_gpus:
+        yield "reckoned on a GPU, and a stage has none"
+
+
+def _lacks_of_start(cost: StageCost, profile: Profile) -> Iterator[str]:
+    together = cost.memory_bytes * profile.num_processes
+    if profile.memory_gb and together > profile.memory_gb * GIB:
+        has = f"a run has {profile.memory_gb:g} GiB"
+        yield f"{size_in_words(together)} of memory in {profile.num_processes} processes, and {has}"
+
+
+def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
+    """Say how often the longest run is interrupted, which is no failure as long as it gets further."""
+    times = {run: one.seconds for run, one in zip(plan.missing, plan.estimates, strict=True)}
+    longer = [run for run, seconds in times.items() if seconds > 60 * profile.time_minutes]
+    if longer:
+        longest = max(longer, key=times.__getitem__)
+        turns = -int(-times[longest] // (60 * profile.time_minutes))
+        limit = f"{len(longer)} runs take longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
+        yield f"{limit} and go on from checkpoints: {run_id(longest)} in {turns} turns"
+    if not plan.num_gpus and profile.memory_gb:  # of GPUs, it is their own memory that is planned
+        most = max((one.memory_bytes for one in plan.estimates), default=0) * profile.num_processes
+        if most > profile.memory_gb * GIB:
+            has = f"a run has {profile.memory_gb:g} GiB"
+            yield f"too much for profile {profile.name}: {size_in_words(most)} of memory, and {has}"
