@@ -51,7 +51,7 @@ def evaluate(
     asked = Asked(
         *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other, width
     )
-    scores = evaluate_anything(asked, out, progress=(lambda line: None) if as_json else say)
+    scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:
         return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
     for view in scores.views():

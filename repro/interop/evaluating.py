@@ -35,6 +35,7 @@ from repro.interop.beside import (
     measures_view,
     notes_below,
 )
+from repro.interop.named_runs import run_named
 from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
 from repro.interop.places import (
     check_device,
@@ -53,6 +54,7 @@ from repro.model.prompts import with_prompt
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
 from repro.report.view import View, format_number, format_seconds
+from repro.spec import TRAINED
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
@@ -206,12 +208,17 @@ class _Bench:
         run = bm25_run(source)
         if run is not None or source == BM25:
             return self.score_bm25(source, None if run is None else run_id(run))
-        asked = self.asked
+        asked, run = self.asked, run_named(source)
+        if run is not None and run.architecture in TRAINED and asked.compare_with is None:  # before it is trained
+            if run.architecture != "contextual":
+                check_without_context(source, asked.contexts, asked.num_contexts)
+            elif asked.num_contexts is not None:
+                check_num_contexts(asked.num_contexts, source, run.num_contexts)
         opened = open_model(source, revision=asked.revision, progress=self.progress)
         to_device(opened.model, asked.device)
         contextual = bool(opened.num_contexts)
         if contextual:
-            check_num_contexts(asked.num_contexts, opened)
+            check_num_contexts(asked.num_contexts, opened.called, opened.num_contexts)
         elif asked.compare_with is None:
             check_without_context(opened.called, asked.contexts, asked.num_contexts)
         count = asked.num_contexts if contextual and asked.num_contexts is not None else opened.num_contexts

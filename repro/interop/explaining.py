@@ -20,6 +20,7 @@ from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.retrieval import search
+from repro.interop.named_runs import check_run_is_contextual
 from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.places import check_drawing, check_num_contexts, check_revision, to_device
 from repro.measures.context_words import Explanation, Query, Swap, explain_query
@@ -56,11 +57,12 @@ def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explan
     check_revision(asked.revision, asked.model)
     if not asked.query.strip():
         raise ValueError("--query is empty: give the text of a query, or the id of one of the suite's")
+    check_run_is_contextual(asked.model)
     opened = open_model(asked.model, revision=asked.revision, progress=progress)
     model = opened.model
     if not isinstance(model, ContextualModel):
         raise ValueError(f"{opened.called} has no context, so no context moves its words: name a contextual model")
-    check_num_contexts(asked.num_contexts, opened)
+    check_num_contexts(asked.num_contexts, opened.called, opened.num_contexts)
     to_device(model, asked.device)
     suite = open_suite(_suite_of(asked, opened), progress)
     dataset, query = find_query(suite, asked.query, asked.dataset)

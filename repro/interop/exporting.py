@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from repro.interop.card import model_card
+from repro.interop.named_runs import run_named
+from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
 from repro.interop.trained_widths import export_warning
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import TextEncoder
+from repro.spec import TRAINED, Run
 from repro.spec.widths import widths_in
 from repro.storage.atomic import whole_file, whole_folder
 
@@ -54,11 +57,15 @@ def export_model(
     folder = folder.resolve() if folder.is_symlink() else folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
+    run = run_named(source)
+    if run is not None and run.architecture in TRAINED:
+        _check_run(run, to, width)
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not a model of ours: it is in the format of another library already")
     opened.ours.to("cpu")
-    check_width(opened.ours, to, width)
+    check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
+    check_format(opened.ours.architecture, to)
     warned = [] if width is None else export_warning(opened, width)
     with whole_folder(folder) as part:
         _write(opened.ours, part, to, width)
@@ -71,14 +78,33 @@ def export_model(
     return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
 
 
-def check_width(model: Biencoder | ContextualModel, to: str, width: int | None) -> None:
+def _check_run(run: Run, to: str, width: int | None) -> None:
+    """ValueError for what is known of a run's model before it is trained."""
+    check_width(run.architecture, run.hidden_size, to, width)
+    check_format(run.architecture, to)
+    if to == "official":
+        from repro.train.trainer import config_of
+
+        write_official_config(config_of(run))
+
+
+def check_format(architecture: str, to: str) -> None:
+    """ValueError for a format that does not hold models of an architecture."""
+    if to == "official" and architecture != ContextualModel.architecture:
+        raise ValueError(
+            f"the authors' format holds contextual models only; this is a {architecture}: --to transformers or --to "
+            "sentence-transformers takes it"
+        )
+
+
+def check_width(architecture: str, hidden_size: int, to: str, width: int | None) -> None:
     """ValueError for a width that the vectors do not have, or that a format or a contextual model cannot be cut to."""
     if width is None:
         return
-    widths_in(str(width), model.config.hidden_size, "--width")
-    if to != "sentence-transformers" or isinstance(model, ContextualModel):
+    widths_in(str(width), hidden_size, "--width")
+    if to != "sentence-transformers" or architecture == ContextualModel.architecture:
         raise ValueError(
-            f"--width={width} with --to {to} and a {model.architecture} model: only a biencoder's folder for "
+            f"--width={width} with --to {to} and a {architecture} model: only a biencoder's folder for "
             f"sentence-transformers can be cut; of other vectors take the first {width} dimensions and normalise them"
         )
 
@@ -107,10 +133,9 @@ def _write(model: Biencoder | ContextualModel, folder: Path, to: str, width: int
 
         CdeModel.of(model).save_pretrained(folder)
         fast_tokenizer(model.config).save_pretrained(folder)
-    elif isinstance(model, ContextualModel):
-        export_official(model, folder)
     else:
-        raise ValueError("the authors' format holds contextual models only; this is a biencoder")
+        assert isinstance(model, ContextualModel), "the format was checked"
+        export_official(model, folder)
 
 
 def _how_to_open(opened: Opened, folder: Path, to: str) -> list[str]:

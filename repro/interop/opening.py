@@ -13,11 +13,11 @@ import numpy as np
 
 from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
 from repro.evaluate.suites import Encoder
+from repro.interop.named_runs import run_named, training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.start import load_model
-from repro.records.lookup import run_of_id
 from repro.spec import TRAINED, Run, base
 from repro.storage.json_files import json_object, short
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Progress = Callable[[str], None]
-RUN_ID = re.compile(r"[0-9a-f]{6,12}")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 """What is fetched of a hub id: settings, weights, words of a tokenizer; no code and no pickle."""
@@ -63,12 +62,13 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     folder = Path(source)
     if folder.is_dir():
         return Opened(_open_folder(folder, revision), folder.resolve().name)
-    if RUN_ID.fullmatch(source):
-        run = run_of_id(source)
+    if (run := run_named(source)) is not None:
         if run.architecture not in TRAINED:
             raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
         from repro.train.trainer import trained_model
 
+        if line := training_line(run):
+            progress(line)
         return Opened(trained_model(run, progress), source, run)
     if not is_hub_id(source):
         raise ValueError(
@@ -86,10 +86,8 @@ def is_hub_id(source: str) -> bool:
 
 def bm25_run(source: str) -> Run | None:
     """Return the run that `source` names when it is one of BM25, which has no model to open; else None."""
-    if Path(source).is_dir() or not RUN_ID.fullmatch(source):
-        return None
-    run = run_of_id(source)
-    return run if run.architecture == "bm25" else None
+    run = run_named(source)
+    return run if run is not None and run.architecture == "bm25" else None
 
 
 def open_suite(source: str, progress: Progress = print) -> Suite:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.evaluate.suites import Encoder
-from repro.interop.opening import Opened, is_hub_id
+from repro.interop.opening import is_hub_id
 from repro.storage.json_files import short
 from repro.storage.paths import home
 
@@ -27,10 +27,10 @@ def check_drawing(context_seed: int, num_contexts: int | None) -> None:
         )
 
 
-def check_num_contexts(num_contexts: int | None, opened: Opened) -> None:
+def check_num_contexts(num_contexts: int | None, called: str, most: int) -> None:
     """ValueError for more context documents than a model takes; None stands for its own number."""
-    if num_contexts is not None and not 1 <= num_contexts <= opened.num_contexts:
-        raise ValueError(f"--num-contexts {num_contexts}: {opened.called} takes 1 to {opened.num_contexts}")
+    if num_contexts is not None and not 1 <= num_contexts <= most:
+        raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {most}")
 
 
 def check_without_context(called: str, contexts: Sequence[str], num_contexts: int | None) -> None:

@@ -59,9 +59,9 @@ def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path: Path) -> None:
 
 def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path: Path) -> None:
     model, folder = export(tmp_path, "contextual")
-    model.set_context(CORPUS)
     theirs = AutoModel.from_pretrained(folder)
     size = AutoConfig.from_pretrained(folder).transductive_corpus_size
+    model.set_context(CORPUS[:size])
     context = tokens(folder, CORPUS[:size], "document", model.config)
     texts = tokens(folder, TEXTS, "document", model.config)
     with torch.no_grad():

@@ -14,6 +14,7 @@ from repro.model.config import ModelConfig
 
 FORWARDS = ("t1", "t2", "h1")
 NUM_SOFT_PROMPTS = 8
+ELSEWHERE = "--to transformers or --to sentence-transformers takes it"
 SEQUENCE_DROPOUT = 0.005  # of the paper, for weights with a null vector and a config without the probability
 
 
@@ -108,18 +109,18 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
     if config.architecture != "contextual" or config.num_soft_prompts != NUM_SOFT_PROMPTS:
         raise ValueError(
             f"architecture={config.architecture!r} with {config.num_soft_prompts} soft prompts: the authors' format "
-            f"holds contextual models with {NUM_SOFT_PROMPTS}; use save_pretrained for this one"
+            f"holds contextual models with {NUM_SOFT_PROMPTS}; {ELSEWHERE}"
         )
     twice, per_document = config.text_normalised_twice, config.tokens_per_document
     if per_document != 1 or twice != (config.backbone == "modernbert") or config.pooling != "mean":
         raise ValueError(
             f"tokens_per_document={per_document}, text_normalised_twice={twice}, pooling={config.pooling!r}: "
-            "the authors' format cannot say this; use save_pretrained"
+            f"the authors' format cannot say this; {ELSEWHERE}"
         )
     if not config.residual and (config.prefix_is_pooled or config.instruction_end is not None):
         raise ValueError(
             f"residual=False, prefix_is_pooled={config.prefix_is_pooled}, instruction_end={config.instruction_end}: "
-            "the authors' format cannot say this; use save_pretrained"
+            f"the authors' format cannot say this; {ELSEWHERE}"
         )
     names = {base.backbone: name for name, base in BASES.items()}
     if config.backbone not in names:

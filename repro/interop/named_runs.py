@@ -1,0 +1,72 @@
+"""A run that is named as a model: found by its id, and what is said before opening it starts a training."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from repro.records.lookup import RECORDS, run_of_id
+from repro.records.store import readable_record
+from repro.report.view import format_seconds
+from repro.spec import Run
+from repro.spec.identity import run_id, training_id
+from repro.storage.paths import run_folder
+from repro.train.checkpoint import CHECKPOINT_FILE
+
+RUN_ID = re.compile(r"[0-9a-f]{6,12}")
+
+
+def run_named(source: str) -> Run | None:
+    """Return the run whose id `source` is or begins, None for any other word; ValueError for an id nobody knows."""
+    return None if Path(source).is_dir() or not RUN_ID.fullmatch(source) else run_of_id(source)
+
+
+def check_run_is_contextual(source: str) -> None:
+    """ValueError when `source` names a run whose model takes no context: said before it would be trained."""
+    run = run_named(source)
+    if run is not None and run.architecture != "contextual":
+        raise ValueError(
+            f"run {source} is of {run.architecture!r}, which has no context, so no context moves its words: name a "
+            "contextual model"
+        )
+
+
+def training_line(run: Run) -> str | None:
+    """Return one line for whoever is about to wait for a run's training; None where it has ended here."""
+    told = _recorded_training(run)
+    num_steps, seconds = (told or {}).get("num_steps", run.num_steps), (told or {}).get("seconds")
+    num_done = _steps_done(run_folder(training_id(run)))
+    where = "not published" if told is not None else "not here"
+    if num_steps is None:  # so many epochs, and no record that counted their steps
+        return f"run {run_id(run)}: its weights are {where}; training it for {run.num_epochs} epochs"
+    if num_done >= num_steps:
+        return None
+    first = f"run {run_id(run)}: its weights are {where}; training {num_steps} steps"
+    first += f", of which {num_done} are done" if num_done else ""
+    if seconds is None:
+        return first
+    left = format_seconds(seconds * (1 - num_done / num_steps))
+    more = " (and its first phase)" if "first_phase" in (told or {}) else ""
+    return f"{first}, about {left} where it was recorded{more}"
+
+
+def _recorded_training(run: Run) -> dict[str, Any] | None:
+    paths = [folder() / f"{run_id(run)}.json" for folder in RECORDS]
+    found = next((readable_record(path) for path in paths if path.is_file()), None)
+    return None if found is None else dict(found.provenance.get("training") or {})
+
+
+def _steps_done(folder: Path) -> int:
+    """Return how many steps the checkpoint in a folder has behind it; 0 for none, or one that cannot be read."""
+    path = folder / CHECKPOINT_FILE
+    if not path.is_file():
+        return 0
+    try:
+        with safe_open(path, "pt") as file:
+            return int(json.loads((file.metadata() or {})["state"])["step"])
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        return 0  # the training says what is wrong with it

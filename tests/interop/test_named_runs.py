@@ -1,0 +1,80 @@
+"""Promises to whoever names a run as a model: what it cannot do is said before it is trained, and what it takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from repro.cli.main import app
+from repro.execute import execute
+from repro.interop import named_runs, opening
+from repro.interop.named_runs import training_line
+from repro.spec import Run, base
+from repro.spec.identity import training_id
+from repro.storage.paths import run_folder
+
+PLAIN = "014b857533ba"
+"""A published biencoder: its record has how long it took, its weights are nowhere."""
+
+CONTEXTUAL = "03455bc33e5a"
+"""A published contextual model, with fewer soft prompts than the authors' format holds."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training that is begun fails the test."""
+
+    def begun(*args: object) -> None:
+        raise AssertionError("a training was begun")
+
+    monkeypatch.setattr("repro.train.trainer.trained_model", begun)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["explain-context", PLAIN, "--query", "x"], "is of 'biencoder', which has no context"),
+        (["evaluate", "--model", PLAIN, "--suite", "planted", "--context", "null"], "has no context"),
+        (["export", PLAIN, "x", "--to", "official"], "--to transformers or --to sentence-transformers takes it"),
+        (["export", CONTEXTUAL, "x", "--to", "official"], "--to transformers or --to sentence-transformers takes it"),
+        (["export", PLAIN, "x", "--to", "transformers", "--width", "8"], "--width=8 with --to transformers"),
+    ],
+)
+def test_what_a_run_cannot_do_is_said_before_its_training(words: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, ValueError) and says in str(done.exception)
+
+
+def test_before_a_training_one_line_has_its_steps_and_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = json.loads((opening_records() / f"{PLAIN}.json").read_text())["provenance"]["training"]
+    said: list[str] = []
+    monkeypatch.setattr("repro.train.trainer.trained_model", lambda run, progress: said.append("training"))
+    opening.open_model(PLAIN, progress=said.append)
+    assert len(said) == 2 and said[1] == "training" and f"training {told['num_steps']} steps" in said[0]
+    assert "not published" in said[0] and f"about {told['seconds'] / 60:.0f} min" in said[0]
+
+
+def opening_records() -> Path:
+    (found,) = [folder() for folder in named_runs.RECORDS if (folder() / f"{PLAIN}.json").is_file()]
+    return found
+
+
+def test_of_a_training_that_has_ended_nothing_is_said_and_of_one_that_was_stopped_what_is_left() -> None:
+    run = base("smoke", corpus="planted", suite="planted", num_steps=4)
+    assert "training 4 steps" in (training_line(run) or "") and "not here" in (training_line(run) or "")
+    execute(run, progress=lambda line: None)
+    assert training_line(run) is None
+    checkpoint_of(run).write_bytes(b"damaged")
+    assert "training 4 steps" in (training_line(run) or "")
+
+
+def checkpoint_of(run: Run) -> Path:
+    (found,) = run_folder(training_id(run)).glob("checkpoint.safetensors")
+    return found
