@@ -41,6 +41,7 @@ from repro.train.optimizer import build_optimizer, learning_rate_at, set_learnin
 from repro.train.parallel import (
     any_process,
     finish_gradients,
+    gather_contexts,
     gather_documents,
     gather_with_gradient,
     num_processes,
@@ -237,7 +238,8 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
             masked=feed.masked,
         )
 
-    return Stages(second, loss, first if feed.texts.contexts is not None else None)
+    stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
+    return replace(stages, gather=gather_contexts) if settings.global_negatives else stages
 
 
 def _wide(vectors_ND: Tensor) -> Tensor:
@@ -263,7 +265,7 @@ def take_step(
         raise ValueError(
             f"step {step} of {settings.num_steps}: loss {loss}, norm of the gradient {norm_value} at learning rate "
             f"{rate:.3g}: not finite, so the step is not taken and the last checkpoint stays. Started again it would "
-            "end here again: lower learning_rate, lengthen num_warmup_steps or, on a GPU, set REPRO_SWITCHES=no-autocast"
+            "end so again: lower learning_rate, lengthen num_warmup_steps or, on a GPU, say REPRO_SWITCHES=no-autocast"
         )
     set_learning_rate(optimizer, rate)
     optimizer.step()

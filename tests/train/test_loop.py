@@ -240,21 +240,34 @@ def test_a_warm_up_longer_than_the_training_is_refused() -> None:
         settings(num_warmup_steps=10)
 
 
-def in_group(number: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
-    run(folder / "two", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
-    dist.destroy_process_group()
-
-
 SHARED = {"global_negatives": True, "chunks": ChunkSizes(3, 2), "num_steps": 6}
 
 
+def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any]) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    run(folder / "two", small_model(sequence_dropout=0.0, **shape).double(), small_data(num_hard=2), **changes)
+    dist.destroy_process_group()
+
+
 @pytest.mark.enable_socket
-def test_two_processes_train_as_one_with_the_same_batch(tmp_path: Path) -> None:
-    run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
-    mp.start_processes(in_group, (tmp_path,), nprocs=2, start_method="fork")
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ({}, ChunkSizes(3, 2)),
+        ({"num_contexts": 5, "tokens_per_document": 2}, ChunkSizes(3, 2)),  # 3 documents each, one of them twice
+        ({"num_contexts": 5}, ChunkSizes()),  # all in one graph
+        ({"num_contexts": 1}, ChunkSizes()),
+        ({"architecture": "biencoder"}, ChunkSizes(3, 2)),
+    ],
+)
+def test_two_processes_train_as_one_with_the_same_batch(
+    tmp_path: Path, shape: dict[str, Any], chunks: ChunkSizes
+) -> None:
+    changes = SHARED | {"chunks": chunks}
+    run(tmp_path / "one", small_model(sequence_dropout=0.0, **shape).double(), small_data(num_hard=2), **changes)
+    mp.start_processes(in_group, (tmp_path, shape, changes), nprocs=2, start_method="fork")
     one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
