@@ -2,11 +2,11 @@
 
 A run's arithmetic is counted in floating-point operations: 24 h² + 4 n h for a token of a text of n tokens in a layer
 of width h, three times over for the backward pass; both texts of a pair; the first stage once for each context document
-of a batch; and the context vectors as further tokens of every text. Several processes share the texts of a batch, but
-each does the whole first stage. How many of these a machine does in a second is
-measured: the median over the records made on such a machine, of the same architecture where there are any. The error of
-an estimate is how far the same rule is off on those records, leaving each one out. What a run does beside training is
-taken from the records that measured the same thing, a context at a time.
+of a batch; and the context vectors as further tokens of every text. Several processes share all of it equally; their
+waiting for each other is not counted. How many of these a machine does in a second is measured: the median over the
+records made on such a machine, of the same architecture where there are any. The error of an estimate is how far the
+same rule is off on those records, leaving each one out. What a run does beside training is taken from the records that
+measured the same thing, a context at a time.
 """
 
 from __future__ import annotations
@@ -42,20 +42,14 @@ class Arithmetic:
     num_tokens: int
     flops: float
     num_weights: int
-    first_stage_flops: float = 0.0  # of `flops`: what each of several processes does in whole
     is_known: bool = True  # False: by epochs of nobody knows how many pairs, which count as none here
 
     def __add__(self, other: Arithmetic) -> Arithmetic:
         """Return what both do, one after the other, with the larger one's weights."""
         num_weights = max(self.num_weights, other.num_weights)
-        first = self.first_stage_flops + other.first_stage_flops
         num_pairs, num_tokens = self.num_pairs + other.num_pairs, self.num_tokens + other.num_tokens
         is_known = self.is_known and other.is_known
-        return Arithmetic(num_pairs, num_tokens, self.flops + other.flops, num_weights, first, is_known)
-
-    def flops_of_each(self, num_processes: int) -> float:
-        """Return what each of several processes does: a share of all but the first stage, and the whole of that."""
-        return (self.flops - self.first_stage_flops) / num_processes + self.first_stage_flops
+        return Arithmetic(num_pairs, num_tokens, self.flops + other.flops, num_weights, is_known)
 
 
 @dataclass(frozen=True)
@@ -95,9 +89,8 @@ def arithmetic_of(run: Run) -> Arithmetic:
     a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
-    first = 3 * num_steps * a_batch
-    flops, is_known = 3 * num_pairs * a_pair + first, bool(run.num_steps) or an_epoch is not None
-    return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights, first, is_known)
+    flops, is_known = 3 * num_pairs * a_pair + 3 * num_steps * a_batch, bool(run.num_steps) or an_epoch is not None
+    return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights, is_known)
 
 
 def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
@@ -138,11 +131,11 @@ def _speed_of(records: Sequence[Record]) -> Speed:
 def estimate(
     run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1, trained: Collection[str] = ()
 ) -> Estimate:
-    """Return what a run will cost, less the trainings that are there; several devices share all but the first stage."""
+    """Return what a run will cost, less the trainings that are there; several devices share a training equally."""
     known = list(records)
     does = sum((arithmetic_of(phase) for phase in phases_of(run) if training_id(phase) not in trained), NOTHING)
     speed = measure_speed(known, run, kind)
-    seconds = does.flops_of_each(num_devices) / speed.flops_per_second + _other_seconds(run, known, kind)
+    seconds = does.flops / num_devices / speed.flops_per_second + _other_seconds(run, known, kind)
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
     memory += _graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
     return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed)
@@ -156,7 +149,7 @@ def _graph_bytes(run: Run, kind: str, num_devices: int) -> int:
         switches = replace(switches, autocast=False)
     sizes = chunks_for(run, GPU_BYTES if on_gpu else None, switches)
     num_texts = -(-run.batch_size * (2 + run.num_hard_negatives) // num_devices)
-    num_contexts = run.num_contexts if run.architecture == "contextual" else 0
+    num_contexts = -(-run.num_contexts // num_devices) if run.architecture == "contextual" else 0
     return round(kept_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts))
 
 

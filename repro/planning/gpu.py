@@ -35,8 +35,7 @@ from repro.storage.paths import home
 from repro.train.chunks import chunks_for, kept_bytes
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
-from repro.train.loop import TrainSettings, gpu_bytes, memory_bytes, prepare, stages_for
-from repro.train.optimizer import build_optimizer
+from repro.train.loop import TrainSettings, gpu_bytes, memory_bytes, optimizer_for, prepare, stages_for, take_step
 from repro.train.switches import Switches, switches_from
 
 SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
@@ -125,26 +124,16 @@ def _gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[
 
 
 def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
-    """Train a few steps on drawn tokens; return whether the loss stays a number, and what it cost."""
+    """Take a training's own steps on drawn tokens; return what they cost. ValueError when a loss is not finite."""
     model, feed, settings = _training(shape, device, switches_from(""))
-    optimizer = build_optimizer(model, learning_rate=1e-5, weight_decay=0.01, fused=settings.switches.fused)
-    seconds, loss = [], torch.zeros(())
-    for _ in range(NUM_STEPS):
+    optimizer, seconds, loss = optimizer_for(model, settings), [], 0.0
+    for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
-        loss = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks).loss
-        for weight in model.parameters():
-            if weight.grad is not None and weight.grad.is_sparse:
-                weight.grad = weight.grad.to_dense()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        is_finite = bool(loss.isfinite())  # waits for the device
+        loss = take_step(model, optimizer, feed, settings, step=step)["loss"]  # waits for the device
         seconds.append(time.monotonic() - started)
     num_tokens = 2 * shape.batch_size * shape.num_tokens
     speed, memory = num_tokens / float(np.median(seconds)), memory_bytes(device) / GIB
-    return (
-        is_finite,
-        f"loss {float(loss):.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {_kept(shape, settings)}",
-    )
+    return True, f"loss {loss:.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {_kept(shape, settings)}"
 
 
 def _kept(shape: Shape, settings: TrainSettings) -> str:

@@ -124,13 +124,10 @@ class Plan:
         return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
 
     def _together(self) -> list[str]:
-        """Say what several GPUs of a run are worth, as each of them computes the whole first stage."""
-        does = [one.arithmetic for one in self.estimates]
-        if self.num_gpus < 2 or not any(one.first_stage_flops for one in does):
+        """Say what the times leave out where several GPUs share a run."""
+        if self.num_gpus < 2:
             return []
-        times = sum(one.flops for one in does) / sum(one.flops_of_each(self.num_gpus) for one in does)
-        whole = f"each of the {self.num_gpus} GPUs of a run computes the first stage of the whole batch"
-        return [f"{whole}: together they train {times:.2f} times as fast as one"]
+        return [f"the {self.num_gpus} GPUs of a run share each batch, its context documents too: no waiting is counted"]
 
     def _trust(self) -> str:
         measured = self.totals["num_measured"]

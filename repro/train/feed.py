@@ -3,7 +3,8 @@
 1. The sampler names the pairs of the step. 2. Each process takes its share of them; contexts and filter are of that
 share when it has negatives of its own, and of the whole batch when negatives are global. 3. Documents are the
 positives, then the hard negatives of the first pair, of the second, … 4. Context documents are drawn from those,
-without repeats while they last, by a generator of (seed, step): queries and documents see the same ones (eq. 6).
+without repeats while they last, by a generator of (seed, step): queries and documents see the same ones (eq. 6). Where
+they are of the whole batch, each process takes its share of these, too: only their vectors are needed by all.
 
 Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents, C context documents.
 """
@@ -23,7 +24,7 @@ from repro.data.tokens import Tokens
 from repro.model.texts import Texts, texts_from
 from repro.seeds import generator_for
 from repro.train.gradcache import StepTexts
-from repro.train.parallel import num_processes, rank
+from repro.train.parallel import num_processes, rank, share_of_contexts
 
 
 class Batches(Protocol):
@@ -91,6 +92,7 @@ def feed_step(
     contexts = None
     if num_contexts:
         places_C = draw_contexts(len(_document_rows(data, loss_B)), num_contexts, seed=seed, step=step)
+        places_C = share_of_contexts(places_C) if global_negatives else places_C
         contexts = _pad_documents(data, _document_rows(data, loss_B)[places_C]).to(device)
     filtered = data.filter(loss_B) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked).to(device)

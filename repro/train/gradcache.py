@@ -7,6 +7,8 @@ Direct, when all texts fit in one chunk: one graph, one backward. Otherwise, in 
 3. each chunk of texts runs again with graph, under its kept random state, and is sent the gradient of its
    representations: that adds to the second stage's weights and to the gradient at the context vectors;
 4. each chunk of context documents runs again likewise, and is sent its part of that gradient.
+Processes that share a batch have a share of its context documents each: between 1's stages `gather` makes all context
+vectors of these, and before 4 its backward sums the gradients of all processes at a process's own vectors.
 Everything that passes from one step to the next is an argument: no state outlives a call.
 
 Equal to autograd over the same pieces: a stage that draws at random draws piece by piece, so that another size of
@@ -31,16 +33,21 @@ from repro.train.loss import LossParts
 FirstStage = Callable[[Texts], Tensor]
 SecondStage = Callable[[Texts, Tensor | None], Tensor]
 Loss = Callable[[Tensor, Tensor], LossParts]
+Gather = Callable[[Tensor], Tensor]
 DEFAULT = ChunkSizes()
 
 
 @dataclass(frozen=True)
 class Stages:
-    """What is differentiated: `second(texts, contexts_CD)` gives (N, D), `first(texts)` gives (N × T, D)."""
+    """What is differentiated: `second(texts, contexts_CD)` gives (N, D), `first(texts)` gives (N × T, D).
+
+    `gather` gives the context vectors of all processes from this one's, differentiably, and is called once a step.
+    """
 
     second: SecondStage
     loss: Loss
     first: FirstStage | None = None
+    gather: Gather = lambda own_CD: own_CD
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     contexts_CD, piece_size = None, sizes.piece_on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
         contexts = cut_by_length(step.contexts, min(piece_size, sizes.contexts))
-        contexts_CD = _join_documents(contexts, [stages.first(piece) for piece in contexts.pieces])
+        contexts_CD = stages.gather(_join_documents(contexts, [stages.first(piece) for piece in contexts.pieces]))
     queries, documents = (cut_by_length(t, min(piece_size, sizes.texts)) for t in (step.queries, step.documents))
     queries_QD = queries.join([stages.second(piece, contexts_CD) for piece in queries.pieces])
     documents_MD = documents.join([stages.second(piece, contexts_CD) for piece in documents.pieces])
@@ -80,12 +87,14 @@ def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
 
 
 def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
-    contexts, contexts_CD = None, None
+    contexts, own_CD, all_CD, contexts_CD = None, None, None, None
     first_states: list[RandomState] = []
     if stages.first is not None and step.contexts is not None:
         contexts = cut_by_length(step.contexts, sizes.contexts)
         results, first_states = _without_graph(stages.first, contexts)
-        contexts_CD = _join_documents(contexts, results).requires_grad_()
+        own_CD = _join_documents(contexts, results).requires_grad_()
+        all_CD = stages.gather(own_CD)
+        contexts_CD = all_CD.detach().requires_grad_()
 
     def second(texts: Texts) -> Tensor:
         return stages.second(texts, contexts_CD)
@@ -99,8 +108,10 @@ def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     parts.loss.backward()
     _send_back(second, queries, queries_QD.grad, query_states)
     _send_back(second, documents, documents_MD.grad, document_states)
-    if stages.first is not None and contexts is not None and contexts_CD is not None:
-        _send_back(stages.first, contexts, _by_document(contexts, contexts_CD.grad), first_states)
+    if stages.first is not None and contexts is not None and own_CD is not None:
+        assert all_CD is not None and contexts_CD is not None, "they come together"
+        all_CD.backward(torch.zeros_like(all_CD) if contexts_CD.grad is None else contexts_CD.grad)
+        _send_back(stages.first, contexts, _by_document(contexts, own_CD.grad), first_states)
     return parts.detach()
 
 

@@ -1,9 +1,10 @@
 """The training loop: batches in, weights, a log and checkpoints out; stopped anywhere, it goes on to the same numbers.
 
 A step (§4.2, §5): 1. `feed` gives its texts; 2. the engine adds the gradients of the loss; 3. processes bring them
-together, they are clipped, AdamW takes its step; 4. one line is logged. Whatever is random in a step is a function of
-(seed, step), so nothing but weights, optimiser and the number of steps has to be kept. Float32 on CPU; on a GPU the
-stages run under bfloat16 autocast, weights, loss and gradients stay float32.
+together, they are clipped; 4. where loss and gradient are numbers AdamW takes its step, else the training ends;
+5. one line is logged. Whatever is random in a step is a function of (seed, step), so nothing but weights, optimiser and
+the number of steps has to be kept. Float32 on CPU; on a GPU the stages run under bfloat16 autocast, weights, loss and
+gradients stay float32.
 
 What a stage drops at random is drawn by each process from a stream of its own, piece by piece: another number of
 processes, or other sizes of chunks and pieces, may draw otherwise. Without such draws they change rounding alone.
@@ -11,6 +12,7 @@ processes, or other sizes of chunks and pieces, may draw otherwise. Without such
 
 from __future__ import annotations
 
+import math
 import resource
 import time
 import warnings
@@ -39,6 +41,7 @@ from repro.train.optimizer import build_optimizer, learning_rate_at, set_learnin
 from repro.train.parallel import (
     any_process,
     finish_gradients,
+    gather_contexts,
     gather_documents,
     gather_with_gradient,
     num_processes,
@@ -93,13 +96,13 @@ def train(
     """Train the model in place and gives the final state; goes on from the checkpoint in `folder` when there is one.
 
     `on_step` gets each line of the log. `Interrupted` after `should_stop` said so in any process; ValueError for a
-    checkpoint of another run and for a log that is not the one before the checkpoint; OSError when the disk is full,
-    the last checkpoint being whole.
+    checkpoint of another run, for a log that is not the one before the checkpoint and for a step whose loss or gradient
+    is no number; OSError when the disk is full. The last checkpoint is whole and stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
     same_everywhere(model.parameters())
     prepare(model, settings.switches)
-    optimizer = _optimizer(model, settings)
+    optimizer = optimizer_for(model, settings)
     state = _take_up(folder, settings, data, model, optimizer)
     if state.step < settings.num_steps:
         state = replace(state, sittings=[*state.sittings, sitting_here(state.step, settings.switches)])
@@ -121,7 +124,8 @@ def train(
     return state
 
 
-def _optimizer(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:
+def optimizer_for(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Return the optimiser that these settings ask for."""
     return build_optimizer(
         model,
         learning_rate=settings.learning_rate,
@@ -188,16 +192,12 @@ def _advance(
         global_negatives=settings.global_negatives,
         device=model.device,
     )
-    parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
-    learning_rate = _update(model, optimizer, settings, step)
-    seconds = time.monotonic() - started
+    numbers = take_step(model, optimizer, feed, settings, step=step)
+    seconds = time.monotonic() - started  # the numbers are there: the device has done what they took
     line = {
         "step": step,
-        "loss": float(parts.loss),
-        "accuracy": float(parts.accuracy),
-        "masked_fraction": float(parts.masked_fraction),
+        **numbers,
         "difficulty": feed.difficulty,
-        "learning_rate": learning_rate,
         "batch": feed.batch_hash,
         "pairs_per_second": round(feed.num_own_pairs * num_processes() / seconds, 1),
         "memory_bytes": memory_bytes(model.device),
@@ -238,24 +238,39 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
             masked=feed.masked,
         )
 
-    return Stages(second, loss, first if feed.texts.contexts is not None else None)
+    stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
+    return replace(stages, gather=gather_contexts) if settings.global_negatives else stages
 
 
 def _wide(vectors_ND: Tensor) -> Tensor:
     return vectors_ND.to(torch.promote_types(vectors_ND.dtype, torch.float32))
 
 
-def _update(model: Model, optimizer: torch.optim.Optimizer, settings: TrainSettings, step: int) -> float:
-    """Finish the gradients and takes the optimiser's step; return its learning rate."""
+def take_step(
+    model: Model, optimizer: torch.optim.Optimizer, feed: Feed, settings: TrainSettings, *, step: int
+) -> dict[str, float]:
+    """Add the gradients of a step, finish them and take the optimiser's step; return what the log says of its numbers.
+
+    ValueError, in every process and before a weight has moved, when the loss or the gradient's norm is not finite.
+    """
+    parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     finish_gradients(model.parameters(), summed=settings.global_negatives)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
-    learning_rate = learning_rate_at(
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+    rate = learning_rate_at(
         step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
     )
-    set_learning_rate(optimizer, learning_rate)
+    told = (parts.loss, norm, parts.accuracy, parts.masked_fraction)
+    loss, norm_value, accuracy, masked_fraction = torch.stack([one.double() for one in told]).tolist()  # waits once
+    if not (math.isfinite(loss) and math.isfinite(norm_value)):  # a loss that is not leaves no process a finite norm
+        raise ValueError(
+            f"step {step} of {settings.num_steps}: loss {loss}, norm of the gradient {norm_value} at learning rate "
+            f"{rate:.3g}: not finite, so the step is not taken and the last checkpoint stays. Started again it would "
+            "end so again: lower learning_rate, lengthen num_warmup_steps or, on a GPU, say REPRO_SWITCHES=no-autocast"
+        )
+    set_learning_rate(optimizer, rate)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return learning_rate
+    return {"loss": loss, "accuracy": accuracy, "masked_fraction": masked_fraction, "learning_rate": rate}
 
 
 def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:

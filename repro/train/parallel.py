@@ -5,17 +5,19 @@ every chunk of either stage counts. Two modes:
 1. own negatives (the paper): each process has its own batch, contexts and loss; the step's gradient is the mean;
 2. global negatives: each process computes its share of one global batch, all of them the same loss over the gathered
    representations, whose other rows are constants; the step's gradient is the sum, as one process would have it, but
-   for what a stage drops at random. Context documents are of the whole batch: every process computes the first stage
-   of all of them, forth and back, so that this part does not become shorter with the number of processes.
+   for what a stage drops at random. Each also computes the first stage of its share of the batch's context documents,
+   forth and back; their vectors go to all, and the gradients at them are summed over all who read them.
 
-Shapes: N rows of this process, W processes, D size of a vector.
+Shapes: N rows of this process, W processes, C context vectors, D size of a vector.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -51,6 +53,39 @@ def gather_documents(local_MD: Tensor, num_pairs: int) -> Tensor:
     """Do the same for [positives, hard negatives] of each process; return all positives, then all hard negatives."""
     parts_WMD = gather_with_gradient(local_MD).unflatten(0, (num_processes(), -1))
     return torch.cat([parts_WMD[:, :num_pairs].flatten(0, 1), parts_WMD[:, num_pairs:].flatten(0, 1)])
+
+
+def share_of_contexts(places_C: np.ndarray) -> np.ndarray:
+    """Return this process's share of places, ⌈C / W⌉ in order of rank; where C is no multiple, the last repeat some."""
+    own = -(-len(places_C) // num_processes())
+    return np.resize(places_C, own * num_processes())[rank() * own :][:own]
+
+
+def gather_contexts(own_CD: Tensor) -> Tensor:
+    """Return the rows of all processes in order of rank: all contexts, then repeats, which the second stage cuts off.
+
+    Backward, in all processes at once, gives each the sum of what all of them were sent for its own rows.
+    """
+    if not _together():
+        return own_CD
+    every_CD: Tensor = _Gathered.apply(own_CD)
+    return every_CD
+
+
+class _Gathered(torch.autograd.Function):
+    """The rows of all processes; torch has the same in `torch.distributed.nn`, deprecated there."""
+
+    @staticmethod
+    def forward(ctx: Any, own_CD: Tensor) -> Tensor:
+        parts = [torch.empty_like(own_CD) for _ in range(num_processes())]
+        dist.all_gather(parts, own_CD.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_CD: Tensor) -> Tensor:
+        summed_CD = gradient_CD.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(summed_CD)
+        return summed_CD.chunk(num_processes())[rank()]
 
 
 @torch.no_grad()

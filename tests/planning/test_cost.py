@@ -9,6 +9,8 @@ import pytest
 
 from repro.planning.cost import (
     ASSUMED_FLOPS_PER_SECOND,
+    BASE_MEMORY_BYTES,
+    BYTES_A_WEIGHT,
     TEXT_SHARE,
     arithmetic_of,
     estimate,
@@ -19,6 +21,8 @@ from repro.planning.plan import make_plan
 from repro.records.store import Record, readable_record
 from repro.spec import Run, base, first_phase_of
 from repro.spec.identity import training_id
+from repro.train.chunks import first_stage_bytes, second_stage_bytes
+from repro.train.switches import Switches
 
 GIB = 2**30
 PLAIN = base("desk", num_steps=100)
@@ -85,36 +89,32 @@ def test_an_estimate_of_a_measured_run_is_its_time() -> None:
     assert estimate(PLAIN, [record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
 
 
-@pytest.mark.parametrize(("num_gpus", "times"), [(1, 1.0), (2, 1.75), (4, 2.79), (8, 3.99)])
-def test_every_gpu_of_a_run_computes_the_whole_first_stage(num_gpus: int, times: float) -> None:
-    """Counted by hand at `large`: 1024 texts of 0.6 × 512 tokens behind 520 vectors, 512 context documents."""
-    run = base("large", architecture="contextual")
-
-    def forward(num_tokens: float) -> float:
-        return 12 * num_tokens * (24 * 768**2 + 4 * num_tokens * 768)
-
-    text = 0.6 * 512
-    texts, documents = 1024 * forward(text + 520), 512 * forward(text)
-    expected = (texts + documents) / (texts / num_gpus + documents)
-    assert expected == pytest.approx(times, abs=0.005)
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+@pytest.mark.parametrize("num_gpus", [1, 2, 8])
+def test_the_gpus_of_a_run_share_both_stages(architecture: str, num_gpus: int) -> None:
+    run = base("large", architecture=architecture)
     alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
-    assert alone / together == pytest.approx(expected)
+    assert alone / together == pytest.approx(num_gpus)
 
 
-def test_a_first_stage_is_no_burden_where_there_is_none() -> None:
-    run = base("large")
-    alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, 8))
-    assert alone / together == pytest.approx(8.0)
+def test_a_gpu_keeps_the_graph_of_its_share_of_the_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all fits at once, memory beyond the weights' is that of a 24th of texts and contexts, rounded up."""
+    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
+    run = base("large", architecture="contextual")
+    found = estimate(run, [], kind="gpu", num_devices=24)
+    texts, contexts = -(-1024 // 24) * second_stage_bytes(run, Switches()), 22 * first_stage_bytes(run, Switches())
+    weights = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * found.arithmetic.num_weights
+    assert found.memory_bytes == pytest.approx(weights + texts + contexts)
 
 
-def test_a_plan_says_what_several_gpus_are_worth() -> None:
-    lines = make_plan([base("large", architecture="contextual")], [Path("/nowhere")], num_gpus=8).lines()
-    assert any(line.endswith("together they train 3.99 times as fast as one") for line in lines)
-    for plan in (
-        make_plan([base("large")], [Path("/nowhere")], num_gpus=8),
-        make_plan([CONTEXTUAL], [Path("/nowhere")]),
-    ):
-        assert not any("times as fast" in line for line in plan.lines())
+def test_a_plan_says_what_its_times_on_several_gpus_leave_out() -> None:
+    run = [base("large", architecture="contextual")]
+    told = "the 8 GPUs of a run share each batch, its context documents too: no waiting is counted"
+    assert told in make_plan(run, [Path("/nowhere")], num_gpus=8).lines()
+    for num_gpus in (0, 1):
+        assert not any(
+            "share each batch" in line for line in make_plan(run, [Path("/nowhere")], num_gpus=num_gpus).lines()
+        )
 
 
 @pytest.mark.parametrize("scale", ["small", "large"])

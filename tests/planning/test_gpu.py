@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from repro.model.config import ModelConfig
 from repro.planning import gpu
 from repro.planning.doctor import Finding
 from repro.spec import base
+from repro.train import loop
 from repro.train.chunks import ChunkSizes, chunks_for
+from repro.train.loss import LossParts
 from repro.train.switches import Switches, switches_from
 
 CPU = torch.device("cpu")
@@ -80,9 +83,38 @@ def test_steps_are_trained_and_their_cost_is_told() -> None:
     assert is_good and "tokens/s" in says and "chunks of 4096,4096" in says
 
 
+def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One step on the same texts: by `doctor`, and by `train` over a feed that gives them."""
+    models, real = [], gpu.build_model
+    monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
+    monkeypatch.setattr(gpu, "NUM_STEPS", 1)
+    torch.manual_seed(0)  # draws which contexts are dropped
+    gpu._steps(TINY, CPU)
+    model, feed, settings = gpu._training(TINY, CPU, Switches())
+    monkeypatch.setattr(loop, "feed_step", lambda *given, **named: feed)
+    monkeypatch.setattr(loop, "derive", lambda *words: 0)
+    loop.train(model, SimpleNamespace(batches=None), settings, folder=tmp_path)  # type: ignore[arg-type]
+    start = dict(real(TINY.config).named_parameters())
+    moved = [name for name, weight in model.named_parameters() if not torch.equal(weight, start[name])]
+    assert len(moved) >= len(start) - 1, "weights that do not move prove nothing"  # of a null vector no use was made
+    for name, weight in models[0].named_parameters():
+        torch.testing.assert_close(weight, dict(model.named_parameters())[name], rtol=0, atol=0, msg=name)
+
+
+def test_a_loss_that_is_no_number_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoilt(*given: Any) -> LossParts:
+        return LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
+
+    monkeypatch.setattr(loop, "add_gradients", spoilt)
+    found = gpu._tried("ten steps", lambda: gpu._steps(TINY, CPU))
+    assert not found.good and found.says.startswith("step 1 of 10: loss nan")
+
+
 def test_steps_are_tried_in_the_chunks_that_a_training_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, real = [], gpu.add_gradients
-    monkeypatch.setattr(gpu, "add_gradients", lambda *words: given.append(words[2]) or real(*words))
+    given, real = [], loop.add_gradients
+    monkeypatch.setattr(loop, "add_gradients", lambda *words: given.append(words[2]) or real(*words))
     monkeypatch.setattr(gpu, "gpu_bytes", lambda device: 80 * 2**30)
     large = gpu.shape_of("large")
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)

@@ -3,10 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from repro.data.tokens import Tokens
 from repro.model.texts import Texts
+from repro.train import feed as feeding
+from repro.train import parallel
 from repro.train.feed import Feed, TrainData, draw_contexts, feed_step
 from tests.train.fixtures import small_data
 
@@ -56,6 +59,21 @@ def test_contexts_repeat_only_when_there_are_too_few_documents() -> None:
     assert len(set(draw_contexts(8, 8, seed=0, step=0))) == 8
     drawn = draw_contexts(4, 10, seed=0, step=0)
     assert len(drawn) == 10 and set(drawn) == {0, 1, 2, 3}
+
+
+def test_processes_that_share_a_batch_share_its_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, places = small_data(num_hard=3), []
+    alone = feed(data, global_negatives=True).texts.contexts
+    for module in (feeding, parallel):
+        monkeypatch.setattr(module, "num_processes", lambda: 2)
+    for number in range(2):
+        for module in (feeding, parallel):
+            monkeypatch.setattr(module, "rank", lambda number=number: number)
+        found = feed(data, global_negatives=True).texts.contexts
+        assert found.num_texts == 3
+        places += rows_of(found)
+    assert places[:5] == rows_of(alone)
+    assert feed(data).texts.contexts.num_texts == 5, "with batches of their own, each has all contexts of its own"
 
 
 def test_the_filter_answers_for_the_batch_of_the_step() -> None:

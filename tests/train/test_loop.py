@@ -1,5 +1,6 @@
 """Promises of the training loop."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -156,6 +157,46 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
     run(tmp_path)
 
 
+def digest(folder: Path) -> str:
+    """Of the checkpoint; its bytes side by side would take pytest minutes to compare."""
+    return hashlib.sha256((folder / CHECKPOINT_FILE).read_bytes()).hexdigest()
+
+
+def spoil(model: Biencoder | ContextualModel, what: str) -> None:
+    """Make the next loss no number, or the gradient of one weight infinite."""
+    weight = list(model.parameters())[-1]  # dense, and behind everything
+    if what == "gradient":
+        weight.register_hook(lambda gradient: gradient * torch.inf)
+    else:
+        with torch.no_grad():
+            weight.fill_(torch.nan)
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_step_whose_numbers_are_not_finite_ends_the_training_and_leaves_all_as_it_was(
+    tmp_path: Path, what: str
+) -> None:
+    model, kept, weights = small_model(), [], []
+
+    def note(line: dict[str, Any]) -> None:
+        if line["step"] == 7:
+            kept.append(digest(tmp_path))
+            spoil(model, what)
+            weights.append({name: value.clone() for name, value in model.state_dict().items()})
+
+    rate = learning_rate_at(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
+    line = rf"^step 8 of 10: loss [^\n]* at learning rate {rate:.3g}: not finite[^\n]*lower learning_rate[^\n]*$"
+    with pytest.raises(ValueError, match=line) as found:
+        run(tmp_path, model, checkpoint_every_steps=3, on_step=note)
+    assert (": loss nan, norm" in str(found.value)) == (what == "loss")
+    assert [digest(tmp_path)] == kept and len(lines(tmp_path)) == 7
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, weights[0][name], rtol=0, atol=0, equal_nan=True, msg=name)
+    taken_up, _ = run(tmp_path)
+    whole, _ = run(tmp_path / "whole")
+    assert_same_weights(whole, taken_up)
+
+
 def test_training_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
@@ -199,27 +240,76 @@ def test_a_warm_up_longer_than_the_training_is_refused() -> None:
         settings(num_warmup_steps=10)
 
 
-def in_group(number: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
-    run(folder / "two", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
-    dist.destroy_process_group()
-
-
 SHARED = {"global_negatives": True, "chunks": ChunkSizes(3, 2), "num_steps": 6}
 
 
+def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any]) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    run(folder / "two", small_model(sequence_dropout=0.0, **shape).double(), small_data(num_hard=2), **changes)
+    dist.destroy_process_group()
+
+
 @pytest.mark.enable_socket
-def test_two_processes_train_as_one_with_the_same_batch(tmp_path: Path) -> None:
-    run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
-    mp.start_processes(in_group, (tmp_path,), nprocs=2, start_method="fork")
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ({}, ChunkSizes(3, 2)),
+        ({"num_contexts": 5, "tokens_per_document": 2}, ChunkSizes(3, 2)),  # 3 documents each, one of them twice
+        ({"num_contexts": 5}, ChunkSizes()),  # all in one graph
+        ({"num_contexts": 1}, ChunkSizes()),
+        ({"architecture": "biencoder"}, ChunkSizes(3, 2)),
+    ],
+)
+def test_two_processes_train_as_one_with_the_same_batch(
+    tmp_path: Path, shape: dict[str, Any], chunks: ChunkSizes
+) -> None:
+    changes = SHARED | {"chunks": chunks}
+    run(tmp_path / "one", small_model(sequence_dropout=0.0, **shape).double(), small_data(num_hard=2), **changes)
+    mp.start_processes(in_group, (tmp_path, shape, changes), nprocs=2, start_method="fork")
     one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
     for alone, together in zip(lines(tmp_path / "one"), lines(tmp_path / "two"), strict=True):
         assert together.pop("batch") == alone.pop("batch") and together.pop("difficulty") == alone.pop("difficulty")
         assert together == pytest.approx(alone, rel=1e-6)
+
+
+def test_a_steps_seconds_hold_the_wait_for_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, work is only queued until a number is asked for; here asking for them takes five seconds."""
+    now, real = [0.0], torch.Tensor.tolist
+
+    def wait(tensor: torch.Tensor) -> Any:
+        now[0] += 5.0 if tensor.dtype == torch.float64 else 0.0  # in a model of float32: the numbers of a step
+        return real(tensor)
+
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(torch.Tensor, "tolist", wait)
+    _, state = run(tmp_path, num_steps=3)
+    assert state.seconds == 15.0 and read_metrics(tmp_path)[0]["pairs_per_second"] == 8 / 5.0
+
+
+def spoilt_in_one(number: int, folder: Path) -> None:
+    """With batches of their own, the loss of the second of two processes is no number from step 3 on."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    model = small_model(sequence_dropout=0.0).double()
+
+    def note(line: dict[str, Any]) -> None:
+        if line["step"] == 2 and number == 1:
+            spoil(model, "loss")
+
+    with pytest.raises(ValueError, match="^step 3 of 10: loss " + ("nan" if number else r"\d")):
+        run(folder, model, small_data(num_hard=2), on_step=note)
+    dist.destroy_process_group()
+
+
+@pytest.mark.enable_socket
+def test_numbers_that_are_not_finite_in_one_process_end_all(tmp_path: Path) -> None:
+    mp.start_processes(spoilt_in_one, (tmp_path,), nprocs=2, start_method="fork")
+    assert len(lines(tmp_path)) == 2
 
 
 def half_of_it(number: int, folder: Path, changes: dict[str, Any]) -> None:
