@@ -139,7 +139,7 @@ def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
 ) -> None:
     scored: list[str] = []
 
-    def score(encoder: str, task: SimpleNamespace) -> float:
+    def score(encoder: str, task: SimpleNamespace, from_data: bool) -> float:
         scored.append(f"{encoder} {task.metadata.name}")
         if scored == ["a one", "a two"]:
             raise KeyboardInterrupt
@@ -149,7 +149,7 @@ def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
         told = [{"name": name, "dataset": {"revision": revision}, "main_score": "map"} for name in ("one", "two")]
         return [SimpleNamespace(metadata=SimpleNamespace(**one)) for one in told]
 
-    monkeypatch.setattr("repro.measures.mteb._score", score)
+    monkeypatch.setattr("repro.measures.mteb.score_task", score)
     kept, other = (Kept(tmp_path, {"model": name}) for name in ("a", "b"))
     with pytest.raises(KeyboardInterrupt):
         evaluate_tasks("a", tasks(1), kept)
@@ -159,5 +159,5 @@ def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
     scored.clear()
     evaluate_tasks("b", tasks(1), other)
     evaluate_tasks("a", tasks(2), kept)
-    evaluate_tasks("a", tasks(1), kept, "null")
+    evaluate_tasks("a", tasks(1), kept, kind="null")
     assert scored == [f"{name} {task}" for name in ("b", "a", "a") for task in ("one", "two")]
