@@ -12,7 +12,7 @@ from typing import Any
 
 def texts_of_task(task: Any, subset: str) -> list[str]:
     """Return the distinct texts of the evaluated splits, without labels; the task's data is loaded, as mteb does it."""
-    data = task.dataset[subset] if subset in task.dataset else task.dataset
+    data = task.dataset.get(subset, task.dataset)
     columns = task._get_content_columns()  # mteb has no public word for it
     cells = (data[split][column] for split in task.eval_splits for column in columns)
     return list(dict.fromkeys(text for cell in cells for text in _flat(cell) if text.strip()))
