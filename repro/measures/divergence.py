@@ -29,8 +29,7 @@ MOST_TOKENS = 512
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}/DATASET/idf_divergence` for each dataset, and the mean over them as `{suite}/mean/…`."""
     run, pairs = inputs.run, inputs.pairs
-    blocks = (np.arange(start, min(start + TEXTS_AT_ONCE, len(pairs))) for start in range(0, len(pairs), TEXTS_AT_ONCE))
-    train_V = document_frequency(pairs.texts("document", rows) for rows in blocks)
+    train_V = document_frequency(pairs.blocks("document", TEXTS_AT_ONCE))
     suite, datasets, found = inputs.suite, [], {}
     collections = read_collections(suite)
     for dataset in suite.datasets:

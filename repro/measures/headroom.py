@@ -29,7 +29,7 @@ from repro.evaluate.retrieval import Matrix, score, search
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.measures.divergence import document_frequency
+from repro.measures.divergence import TEXTS_AT_ONCE, document_frequency
 from repro.storage.arrays import array_to_fill
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ PRIOR = 8.0
 K1, B = 0.9, 0.4  # as BM25's reference has them
 DEPTH = 100
 HEADLINE = "ndcg_at_10"
-TEXTS_AT_ONCE = 8192
 TEXTS_IN_BATCH = 256
 
 Vectors = tuple[Matrix, Matrix]
@@ -99,8 +98,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 def training_shares(inputs: Inputs) -> Shares:
     """Count the words of the training documents."""
     pairs = inputs.pairs
-    blocks = (np.arange(start, min(start + TEXTS_AT_ONCE, len(pairs))) for start in range(0, len(pairs), TEXTS_AT_ONCE))
-    return Shares(document_frequency(pairs.texts("document", rows) for rows in blocks), len(pairs))
+    return Shares(document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
 
 
 def corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:

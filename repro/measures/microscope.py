@@ -112,16 +112,20 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         filter_margin=run.filter_margin,
         difficulty=_difficulty(seen),
         masked_fraction=masked_fraction(seen.masked_BM),
-        pairs=tuple(_pair(inputs, seen, row, num_negatives) for row in range(len(seen.pairs_B))),
+        pairs=_pairs(inputs, seen, num_negatives),
         parts=parts or _rebuilt_parts(view_of, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
     )
 
 
-def _pair(inputs: Inputs, seen: BatchView, row: int, num_negatives: int) -> Pair:
+def _pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple[Pair, ...]:
+    documents_M = inputs.pairs.texts("document", seen.rows_M)
+    return tuple(_pair(inputs, seen, documents_M, row, num_negatives) for row in range(len(seen.pairs_B)))
+
+
+def _pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
     assert seen.scores_BM is not None, "the viewer was asked for scores"
     run, number, pairs = inputs.run, int(seen.pairs_B[row]), inputs.pairs
-    documents_M = pairs.texts("document", seen.rows_M)
     scores_M, masked_M = seen.scores_BM[row], seen.masked_BM[row]
     is_negative_M = ~masked_M
     is_negative_M[row] = False

@@ -19,6 +19,7 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import read_collections
 from repro.evaluate.kept import Kept
+from repro.evaluate.mteb.texts import texts_of_task
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.retrieval import keep_in
@@ -48,7 +49,10 @@ def measure(inputs: Inputs, model: Biencoder | ContextualModel | None, folder: P
         tasks = tasks_of(inputs)  # fresh ones: a task draws on a generator of its own as it is evaluated
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores[kind] = evaluate_tasks(encoder, tasks, kept, kind) if encoder is not None else _bm25(inputs, tasks)
+            if encoder is None:
+                scores[kind] = _bm25(inputs, tasks)
+            else:  # offline tasks stay as published records have them: contexts of the texts of mteb's first call
+                scores[kind] = evaluate_tasks(encoder, tasks, kept, kind=kind, from_data=run.suite in MTEB_SUITES)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
         metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
@@ -98,23 +102,28 @@ def datasets_of_mteb(suite: str) -> list[Mapping[str, str]]:
     return [single.metadata.dataset for single in singles]
 
 
-def evaluate_tasks(encoder: Any, tasks: list[Any], kept: Kept | None = None, kind: str = "own") -> dict[str, float]:
+def evaluate_tasks(
+    encoder: Any, tasks: list[Any], kept: Kept | None = None, *, kind: str = "own", from_data: bool = False
+) -> dict[str, float]:
     """Return each task's main score as a share, by its name; tasks that were kept under this context are not repeated.
 
-    Kept are scores alone: mteb's own result files stand under a model's name, whatever its weights.
+    Kept are scores alone: mteb's own result files stand under a model's name, whatever its weights. `from_data`: where
+    no corpus is searched, contexts are drawn from a task's whole data.
     """
     scores = {}
     for task in tasks:
         told = task.metadata
         decides = {"kind": kind, "data": str(told.dataset), "measure": told.main_score, "mteb": version("mteb")}
-        score = partial(_score, encoder, task)
+        score = partial(score_task, encoder, task, from_data)
         scores[told.name] = score() if kept is None else kept.score(f"{told.name}-{kind}", decides, score)
     return scores
 
 
-def _score(encoder: Any, task: Any) -> float:
+def score_task(encoder: Any, task: Any, from_data: bool) -> float:
+    """Return the main score of one task; `from_data`: where no corpus is searched, contexts are of its whole data."""
     import mteb
 
+    encoder.corpus = partial(texts_of_task, task) if from_data else None
     found = mteb.evaluate(encoder, [task], cache=None, show_progress_bar=False)
     assert not found.exceptions, found.exceptions
     return float(found.task_results[0].get_score())

@@ -4,7 +4,7 @@
 2. A neighbour d′ is a plausible positive of q when eq. 4 says so: f(q, d′) ≥ f(q, d), the pairs the filter leaves out.
 3. The same is counted among as many documents drawn from the pair's own domain, and from anywhere.
 
-Shapes: A drawn pairs, N pairs, D dimensions, K neighbours.
+Shapes: A drawn pairs, N pairs, B of a block of them, D dimensions, K neighbours, S pairs that are shown.
 """
 
 from __future__ import annotations
@@ -15,55 +15,79 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.mask import content_keys
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
+from repro.storage.arrays import blocks_of, give_back, taken
 
 NUM_DRAWN = 1000
 NUM_NEIGHBOURS = 11  # as many as the paper shows
-ROWS_AT_ONCE = 64
+ROWS_AT_ONCE, DOCUMENTS_AT_ONCE = 64, 2**19
+"""Drawn documents, and others, that are compared at once."""
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return shares under `nearest/…`, `domain/…`, `anywhere/…`, one value for each drawn pair, and one to be read."""
     pairs, generator = inputs.pairs, generator_for(inputs.run.seed, "neighbours")
-    queries_ND, documents_ND = (np.asarray(inputs.embeddings(side), np.float32) for side in ("query", "document"))
+    queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
+    assert queries_ND is not None and documents_ND is not None, "this measure looks at the surrogate's vectors"
     drawn_A = generator.choice(len(pairs), min(NUM_DRAWN, len(pairs)), replace=False)
-    keys_N = content_keys(pairs.texts("document", np.arange(len(pairs))))
+    queries_AD, documents_AD = vectors_of(queries_ND, drawn_A), vectors_of(documents_ND, drawn_A)
     rows_by_kind = {
-        "nearest": nearest_rows(documents_ND, keys_N, drawn_A, NUM_NEIGHBOURS),
+        "nearest": nearest_rows(documents_ND, inputs.content_keys, drawn_A, NUM_NEIGHBOURS),
         "domain": _from_own_domain(pairs.domain_codes, drawn_A, generator),
         "anywhere": generator.integers(0, len(pairs), (len(drawn_A), NUM_NEIGHBOURS)),
     }
     arrays: dict[str, np.ndarray] = {}
     for kind, rows_AK in rows_by_kind.items():
-        positive_A1 = (queries_ND[drawn_A] * documents_ND[drawn_A]).sum(1)[:, None]
-        scores_AK = np.einsum("ad,akd->ak", queries_ND[drawn_A], documents_ND[rows_AK])
-        alike_AK = np.einsum("ad,akd->ak", documents_ND[drawn_A], documents_ND[rows_AK])
+        positive_A1, others_AKD = (queries_AD * documents_AD).sum(1)[:, None], vectors_of(documents_ND, rows_AK)
+        scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
+        alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
         arrays[f"{kind}/plausible"] = (scores_AK >= positive_A1).mean(1)
         arrays[f"{kind}/similarity"] = alike_AK.mean(1)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
             arrays[f"{kind}/{column}"] = (codes_N[rows_AK] == codes_N[drawn_A][:, None]).mean(1)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
-    shown = _shown(pairs, int(drawn_A[0]), rows_by_kind["nearest"][0], queries_ND, documents_ND)
+    rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
+    shown = _shown(pairs, rows, queries_AD[0], vectors_of(documents_ND, rows))
     found = {"num_drawn": len(drawn_A), "num_neighbours": NUM_NEIGHBOURS, "num_pairs": len(pairs)}
     return Measured(metrics, arrays, found, {"neighbours": shown})
 
 
+def vectors_of(vectors_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return rows of any shape of an array that may lie in a file, float32, with their vectors behind."""
+    return taken(vectors_ND, rows.reshape(-1)).astype(np.float32).reshape(*rows.shape, -1)
+
+
 def nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.ndarray, count: int) -> np.ndarray:
-    """Return the rows of the nearest documents of each drawn one, nearest first, without texts equal to its own."""
-    found = []
-    for start in range(0, len(drawn_A), ROWS_AT_ONCE):
-        rows = drawn_A[start : start + ROWS_AT_ONCE]
-        scores_AN = documents_ND[rows] @ documents_ND.T
-        scores_AN[keys_N[rows][:, None] == keys_N[None]] = -np.inf
-        near_AK = np.argpartition(-scores_AN, count, axis=1)[:, :count]
-        order_AK = np.argsort(-np.take_along_axis(scores_AN, near_AK, 1), axis=1, kind="stable")
-        found.append(np.take_along_axis(near_AK, order_AK, 1))
-    return np.concatenate(found)
+    """Return the rows of the nearest documents of each drawn one, nearest first, without texts equal to its own.
+
+    Documents may lie in a file, which is read once; memory holds a block of them.
+    """
+    drawn_AD, keys_A = vectors_of(documents_ND, drawn_A), np.asarray(keys_N[drawn_A])
+    scores_AK, rows_AK = np.zeros((len(drawn_A), 0), np.float32), np.zeros((len(drawn_A), 0), np.int64)
+    for part in blocks_of(len(documents_ND), DOCUMENTS_AT_ONCE):
+        block_BD, keys_B = np.asarray(documents_ND[part], np.float32), np.asarray(keys_N[part])
+        found = [
+            _nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
+            for few in blocks_of(len(drawn_A), ROWS_AT_ONCE)
+        ]
+        new_AK, places_AK = (np.concatenate(each) for each in zip(*found, strict=True))
+        scores_AK = np.concatenate([scores_AK, new_AK], axis=1)
+        rows_AK = np.concatenate([rows_AK, places_AK + part.start], axis=1)
+        order_AK = np.argsort(-scores_AK, axis=1, kind="stable")[:, :count]
+        scores_AK, rows_AK = np.take_along_axis(scores_AK, order_AK, 1), np.take_along_axis(rows_AK, order_AK, 1)
+        give_back(documents_ND, keys_N)
+    return rows_AK
+
+
+def _nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and places of the nearest of a block."""
+    scores_AB[is_same_AB] = -np.inf
+    near_AK = np.argpartition(-scores_AB, min(count, scores_AB.shape[1] - 1), axis=1)[:, :count]
+    return np.take_along_axis(scores_AB, near_AK, 1), near_AK
 
 
 def _from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -76,21 +100,22 @@ def _from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.ran
 
 
 def _shown(
-    pairs: Any, own: int, near_K: np.ndarray, queries_ND: np.ndarray, documents_ND: np.ndarray
+    pairs: Any, rows_S: np.ndarray, query_D: np.ndarray, documents_SD: np.ndarray
 ) -> list[Mapping[str, str | float]]:
-    rows = np.array([own, *near_K])
-    positive = float(queries_ND[own] @ documents_ND[own])
-    domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows]]
-    texts = zip(rows, pairs.texts("query", rows), pairs.texts("document", rows), domains, strict=True)
+    """Return what is to be read of a pair, whose row comes first, and of its neighbours."""
+    own_D = documents_SD[0]
+    positive = float(query_D @ own_D)
+    domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
+    texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
     return [
         {
             "query": query,
             "document": document,
             "domain": domain,
-            "similarity": round(float(documents_ND[own] @ documents_ND[row]), 3),
-            "may be a positive": "it is" if row == own else _yes(queries_ND[own] @ documents_ND[row] >= positive),
+            "similarity": round(float(own_D @ vector_D), 3),
+            "may be a positive": "it is" if place == 0 else _yes(query_D @ vector_D >= positive),
         }
-        for row, query, document, domain in texts
+        for place, (query, document, domain, vector_D) in enumerate(texts)
     ]
 
 

@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 import torch
 from mteb.abstasks import AbsTask
+from mteb.mocks.mock_tasks.classification import MockClassificationTask
 from mteb.mocks.mock_tasks.clustering import MockClusteringTask
+from mteb.mocks.mock_tasks.pair_classification import MockPairClassificationTask
+from mteb.mocks.mock_tasks.sts import MockMultilingualSTSTask, MockSTSTask
 from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
 from mteb.results.task_result import TaskError
 
@@ -22,6 +25,7 @@ from repro.evaluate.mteb.model import MtebModel, draw_context
 from repro.evaluate.mteb.task import retrieval_task
 from repro.interop.mteb import load_for_mteb
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from repro.measures.mteb import score_task
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from tests.interop.checkpoints import write_checkpoint
@@ -135,6 +139,37 @@ def test_the_context_is_drawn_once_from_the_corpus_and_never_from_queries(
     )
     evaluate(model, tmp_path)
     assert seen == [4] and drawn == [list(collection().documents)]
+
+
+KINDS = (MockClassificationTask, MockClusteringTask, MockPairClassificationTask, MockSTSTask, MockMultilingualSTSTask)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_no_corpus_is_searched_the_context_is_drawn_from_the_whole_data_of_a_task(
+    kind: type[AbsTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted by hand on one task, read from the cells of mteb's mock tasks on the others."""
+    model, drawn = MtebModel(model_of("contextual")), []
+    monkeypatch.setattr(
+        "repro.evaluate.mteb.model.draw_context", lambda texts, *rest: (drawn.append(list(texts)), list(texts)[:4])[1]
+    )
+    task = kind()
+    score_task(model, task, from_data=True)
+    task.load_data()
+    for subset, texts in zip(task.hf_subsets, drawn, strict=True):
+        split = (task.dataset[subset] if task.metadata.is_multilingual else task.dataset)["test"]
+        cells = [str(split[name][:]) for name in split.column_names if name in ("text", "sentence1", "sentence2")]
+        assert texts and len(set(texts)) == len(texts)
+        assert all(text in "".join(cells) for text in texts) or "sentences" in split.column_names
+    if kind is MockClassificationTask:
+        assert drawn == [list(dict.fromkeys(task.dataset["test"]["text"]))] != [task.dataset["train"]["text"]]
+    if kind is MockClusteringTask:
+        assert drawn == [list(dict.fromkeys(text for row in task.dataset["test"]["sentences"] for text in row))]
+    first = list(drawn)
+    drawn.clear()
+    model._context_of = None
+    score_task(model, kind(), from_data=False)
+    assert (drawn != first) == (kind is not MockClusteringTask), "the first call has less, or in another order"
 
 
 def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must() -> None:

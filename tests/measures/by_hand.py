@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -28,6 +28,11 @@ class HandMadePairs:
     def texts(self, side: str, rows: np.ndarray) -> list[str]:
         """Return the texts of these rows."""
         return [self.documents[row] if side == "document" else f"query {row}" for row in rows]
+
+    def blocks(self, side: str, size: int) -> Iterator[list[str]]:
+        """Return all texts of a side, some at a time."""
+        rows = np.arange(len(self))
+        return (self.texts(side, rows[start : start + size]) for start in range(0, len(self), size))
 
 
 def inputs_of(run: Run, **parts: object) -> Inputs:

@@ -1,6 +1,7 @@
 """What measures give is what their docstrings say, against brute force; nothing here trains."""
 
 import math
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -60,15 +61,33 @@ def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
     assert idf_divergence(train, len(TEXTS), train, len(TEXTS)) == 0.0, "a text does not diverge from itself"
 
 
-def test_nearest_rows_are_those_of_brute_force_without_repeats_of_the_text() -> None:
+@pytest.mark.parametrize("size", [1, 7, 49, 1000])
+def test_nearest_rows_are_those_of_brute_force_without_repeats_of_the_text(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("repro.measures.neighbours.DOCUMENTS_AT_ONCE", size)
+    monkeypatch.setattr("repro.measures.neighbours.ROWS_AT_ONCE", 2)
     rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(50, 8)).astype(np.float32)
+    np.save(tmp_path / "vectors.npy", rng.normal(size=(50, 8)).astype(np.float16))
+    stored = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    vectors = np.asarray(stored, np.float32)
     keys = content_keys([f"text {n % 45}" for n in range(50)])  # the last five repeat the first
     drawn = np.array([0, 7, 49])
-    found = nearest_rows(vectors, keys, drawn, 6)
+    found = nearest_rows(stored, keys, drawn, 6)
     for row, near in zip(drawn, found, strict=True):
         order = [other for other in np.argsort(-(vectors @ vectors[row]), kind="stable") if keys[other] != keys[row]]
         assert near.tolist() == order[:6]
+
+
+def test_neighbours_among_many_documents_are_found_in_the_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.measures.neighbours.DOCUMENTS_AT_ONCE", 1000)
+    vectors = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float16)
+    keys, drawn = np.arange(len(vectors)), np.arange(100)
+    tracemalloc.start()
+    nearest_rows(vectors, keys, drawn, 6)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < vectors.nbytes / 2, "as float32 they would all be twice what they are stored in"
 
 
 def test_distances_are_those_of_scipy() -> None:
@@ -170,7 +189,7 @@ def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
 ) -> None:
     scored: list[str] = []
 
-    def score(encoder: str, task: SimpleNamespace) -> float:
+    def score(encoder: str, task: SimpleNamespace, from_data: bool) -> float:
         scored.append(f"{encoder} {task.metadata.name}")
         if scored == ["a one", "a two"]:
             raise KeyboardInterrupt
@@ -180,7 +199,7 @@ def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
         told = [{"name": name, "dataset": {"revision": revision}, "main_score": "map"} for name in ("one", "two")]
         return [SimpleNamespace(metadata=SimpleNamespace(**one)) for one in told]
 
-    monkeypatch.setattr("repro.measures.mteb._score", score)
+    monkeypatch.setattr("repro.measures.mteb.score_task", score)
     kept, other = (Kept(tmp_path, {"model": name}) for name in ("a", "b"))
     with pytest.raises(KeyboardInterrupt):
         evaluate_tasks("a", tasks(1), kept)
@@ -190,5 +209,5 @@ def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
     scored.clear()
     evaluate_tasks("b", tasks(1), other)
     evaluate_tasks("a", tasks(2), kept)
-    evaluate_tasks("a", tasks(1), kept, "null")
+    evaluate_tasks("a", tasks(1), kept, kind="null")
     assert scored == [f"{name} {task}" for name in ("b", "a", "a") for task in ("one", "two")]

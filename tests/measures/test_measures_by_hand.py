@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.batches.mask import content_keys
 from repro.data.beir import load_beir
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
@@ -112,7 +113,8 @@ def test_neighbours_and_their_shares_are_those_of_plain_loops(tmp_path: Path, mo
     documents = unit(0.1, 0.25, 0.5, 1.0, 1.5)
     pairs = HandMadePairs([0, 0, 0, 1, 1], ["one", "two", "three", "four", "four"])
     vectors = {"query": queries, "document": documents}
-    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, embeddings=vectors.get), None, tmp_path)
+    parts = {"embeddings": vectors.get, "content_keys": content_keys(pairs.documents)}
+    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
     plausible, similar, kin = [], [], []
     for row in range(5):
         others = [other for other in range(5) if pairs.documents[other] != pairs.documents[row]]

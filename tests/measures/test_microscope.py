@@ -12,6 +12,7 @@ import pytest
 
 from repro.batches.mask import content_keys
 from repro.batches.surrogate import Surrogate, load_surrogate
+from repro.data.pairs import Indices, Pairs, Side
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
 from repro.measures.batch_text import BATCH_EXHIBIT, batch_exhibit, shorten
@@ -56,6 +57,19 @@ def test_nothing_is_trained_and_difficulty_is_told_without_a_log() -> None:
     sampler = build_sampler(Inputs(RUN))
     expected = [build_filter(Inputs(RUN))(sampler.at(part.first_batch - 1)).difficulty for part in told.parts]
     assert [part.difficulty for part in told.parts] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_documents_of_a_batch_are_read_once_however_many_pairs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    told_of()  # builds the stages
+    read, real = [], Pairs.texts
+
+    def texts(self: Pairs, side: Side, rows: Indices) -> list[str]:
+        read.extend(side for _ in rows)
+        return real(self, side, rows)
+
+    monkeypatch.setattr(Pairs, "texts", texts)
+    assert read.count("document") == 0
+    assert len(told_of().pairs) == RUN.batch_size == read.count("document") == read.count("query")
 
 
 def test_the_hardest_negatives_are_those_of_brute_force_and_none_was_removed() -> None:

@@ -1,7 +1,8 @@
 """Any of our models as one that mteb evaluates: it draws its context where mteb hands over the corpus.
 
 1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed.
-2. Every other task: the context is drawn from the texts of the first call for that task and subset.
+2. Every other task: the context is drawn from `corpus` of the subset, the task's whole data, where that is set; else
+   from the texts of the first call for that task and subset, as mteb hands no more over.
 3. Context documents carry the task's document prompt; queries and documents of a task see the same context.
 How the context was drawn, its seed and its size are `experiment_kwargs`, which mteb makes part of a result's place.
 """
@@ -63,6 +64,7 @@ class MtebModel(AbsEncoder):
         as_encoder: Any = self  # an encoder in all but its constructor, which takes a model rather than a name
         self._search = SearchEncoderWrapper(as_encoder)
         self._context_of: tuple[str, ...] | None = None
+        self.corpus: Callable[[str], Sequence[str]] | None = None
 
     def index(
         self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
@@ -90,7 +92,7 @@ class MtebModel(AbsEncoder):
         texts = [text for batch in inputs for text in batch["text"]]
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
-            self._set_context(texts, task_metadata, task)
+            self._set_context(texts if self.corpus is None else self.corpus(hf_subset), task_metadata, task)
         tokens = self._tokens(texts, self._prompt(task_metadata, prompt_type))
         is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
