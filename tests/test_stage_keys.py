@@ -13,6 +13,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel
 
 from experiments.e01_table1 import EXPERIMENT
+from repro.batches import mask, negatives
+from repro.batches.mask import content_keys
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.tokens import minilm_folder
@@ -195,3 +197,22 @@ def test_an_encoder_sees_the_prompts_of_each_domain_where_the_corpus_has_some(tm
     assert texts.text_lengths().tolist() == [len(text) for text in expected]
     of_a_training = PromptedTexts(read_pairs(tmp_path / "train.arrow"), "document", "task", "nomic-supervised")
     assert list(of_a_training.blocks(3)) == [expected[:3], expected[3:]], "tokens are of the same texts"
+
+
+def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they are made on their own; and the keys are those of the documents, in their order."""
+    graph = StageGraph(RUN)
+    graph.keys.build()
+    pairs = Inputs(RUN).pairs
+    expected = content_keys(pairs.texts("document", np.arange(len(pairs))))
+    seen: list[np.ndarray] = []
+    mine = negatives.mine_negatives
+
+    def noted(*arrays: np.ndarray, **more: int) -> np.ndarray:
+        seen.append(np.asarray(arrays[3]))
+        return mine(*arrays, **more)
+
+    monkeypatch.setattr(negatives, "mine_negatives", noted)
+    monkeypatch.setattr(mask, "content_keys", lambda texts: pytest.fail("they are read"))
+    graph.negatives.build()
+    np.testing.assert_array_equal(seen, [expected])

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from repro.data.own.imported import bring
+from repro.data.tokens import BOUNDS_FILE
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
 from repro.inputs.stages import StageGraph
@@ -140,7 +141,7 @@ def test_a_damaged_key_file_is_named(own_home: Path, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with the stages of RUN, without the digests, as they were built in other days."""
+    """A home with the stages of RUN, without digests and notes, as they were built in other days."""
     home = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
@@ -148,6 +149,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for stage in Inputs(RUN).graph.stages:
             told = json.loads((stage.path / STAGE_FILE).read_text())
             (stage.path / STAGE_FILE).write_text(json.dumps({"name": told["name"], "key": told["key"]}))
+        for path in home.rglob(BOUNDS_FILE):
+            path.unlink()
     return home
 
 

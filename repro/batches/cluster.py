@@ -25,7 +25,7 @@ import numpy as np
 
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
 from repro.seeds import derive, generator_for
-from repro.storage.arrays import blocks_of, load_array, taken
+from repro.storage.arrays import blocks_of, load_array, rows_by_code, taken
 from repro.storage.atomic import whole_file
 
 ITERATIONS_PER_CALL = 10
@@ -79,10 +79,10 @@ def cluster_pairs(
     A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
     threads; K-means on a GPU is not repeatable, which is one reason why the result is stored.
     """
-    domains, counts = np.unique(domain_codes_N, return_counts=True)
+    domains, rows_of_domain = rows_by_code(domain_codes_N)
+    counts = np.array([len(rows) for rows in rows_of_domain])
     _check(cluster_size, counts)
     vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
-    rows_of_domain = np.split(np.argsort(domain_codes_N, kind="stable"), np.cumsum(counts)[:-1])
     assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
 
     def cluster(place: int) -> np.ndarray:

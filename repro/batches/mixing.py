@@ -19,6 +19,7 @@ import numpy as np
 
 from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
 from repro.seeds import derive, generator_for
+from repro.storage.arrays import rows_by_code
 
 BLOCK = 4096  # draws that are made together
 
@@ -49,11 +50,11 @@ class MixedSampler:
         """
         if not 0 <= alpha <= 1:
             raise ValueError(f"mixing_alpha={alpha}: must be at least 0 (every source alike) and at most 1 (by size)")
-        codes, counts_S = np.unique(codes_N, return_counts=True)
+        codes, self._rows = rows_by_code(codes_N)
+        counts_S = np.array([len(rows) for rows in self._rows])
         _check_sizes(codes, counts_S, batch_size, names)
         self.shares_S = mixing_shares(counts_S, alpha)
         self.batch_size, self.seed = batch_size, seed
-        self._rows = [np.flatnonzero(codes_N == code) for code in codes]
         self._sources = [
             BatchSampler(
                 "random",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from repro.seeds import generator_for
-from repro.storage.arrays import taken
+from repro.storage.arrays import rows_by_code, taken
 
 ROWS_AT_ONCE = 512
 
@@ -34,8 +34,7 @@ def mine_negatives(
     texts.
     """
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
-    for domain in np.unique(domains_N):
-        members_M = np.flatnonzero(domains_N == domain)
+    for members_M in rows_by_code(domains_N)[1]:
         _, first = np.unique(keys_N[members_M], return_index=True)
         pool_M = members_M[np.sort(first)]  # each text once
         if len(pool_M) <= num_hard_negatives:

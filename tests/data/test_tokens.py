@@ -8,8 +8,17 @@ from transformers import AutoTokenizer
 
 from repro.data import tokens as module
 from repro.data import words
-from repro.data.tokens import load_tokenizer, load_tokens, minilm_folder, tokenize, write_tokens
+from repro.data.tokens import (
+    BOUNDS_FILE,
+    join_tokens,
+    load_tokenizer,
+    load_tokens,
+    minilm_folder,
+    tokenize,
+    write_tokens,
+)
 from repro.data.words import is_wordwise
+from repro.storage import arrays
 
 TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 and unfriendliness", "word " * 50, "é"]
 
@@ -99,8 +108,41 @@ def test_tokens_written_in_blocks_are_the_files_of_all_texts_at_once(tmp_path: P
     tokenize(TEXTS, load_tokenizer("minilm"), 16).save(tmp_path / "whole")
     blocks = (TEXTS[start : start + size] for start in range(0, len(TEXTS), size))
     write_tokens(tmp_path / "blocks", blocks, load_tokenizer("minilm"), 16)
-    for name in ("ids.npy", "offsets.npy"):
+    for name in ("ids.npy", "offsets.npy", BOUNDS_FILE):
         assert (tmp_path / "blocks" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of joined parts, of which one was written before there were notes; such are looked at as a whole."""
+    tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
+    largest = int(tokens.ids.max())
+    for name in ("a", "b"):
+        tokens.save(tmp_path / name)
+    (tmp_path / "b" / BOUNDS_FILE).unlink()
+    (tmp_path / "whole").mkdir()
+    join_tokens(tmp_path / "whole", [tmp_path / "b", tmp_path / "a"])
+    scanned: list[Path] = []
+    scan = arrays._range_of
+
+    def counted(array: np.memmap) -> tuple[int, int]:
+        scanned.append(Path(str(array.filename)))
+        return scan(array)
+
+    monkeypatch.setattr(arrays, "_range_of", counted)
+    for name in ("a", "whole"):
+        assert len(load_tokens(tmp_path / name, num_words=largest + 1)) in (len(TEXTS), 2 * len(TEXTS))
+        with pytest.raises(ValueError, match=f"holds ids up to {largest}, expected 0 to {largest - 1}"):
+            load_tokens(tmp_path / name, num_words=largest)
+    assert not scanned
+    with pytest.raises(ValueError, match="holds numbers from"):
+        load_tokens(tmp_path / "b", num_words=largest)
+    load_tokens(tmp_path / "b", num_words=largest + 1)
+    assert {path.name for path in scanned} == {"ids.npy", "offsets.npy"}
+    np.save(tmp_path / "a" / "offsets.npy", tokens.offsets[:-1])
+    with pytest.raises(ValueError, match="does not cut"):
+        load_tokens(tmp_path / "a")
 
 
 def test_a_local_folder_gives_the_same_tokenizer_as_its_name() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.storage import arrays
-from repro.storage.arrays import taken
+from repro.storage.arrays import rows_by_code, taken
 
 
 @pytest.mark.parametrize("rows_per_take", [1, 3, 4096])
@@ -37,3 +37,12 @@ def test_what_was_looked_at_is_given_back(tmp_path: Path) -> None:
     assert held() > 50 * 1024
     taken(mapped, np.arange(0, 2**16, 16))
     assert held() < 1024
+
+
+@pytest.mark.parametrize("codes", [[3, 1, 3, 3, 0, 1], [7], []])
+def test_rows_of_each_code_are_those_a_look_for_each_would_find(codes: list[int]) -> None:
+    codes_N = np.array(codes, np.int32)
+    found, rows = rows_by_code(codes_N)
+    assert found.tolist() == sorted(set(codes))
+    assert [of.tolist() for of in rows] == [np.flatnonzero(codes_N == code).tolist() for code in sorted(set(codes))]
+    assert all(of.dtype == np.int64 for of in rows)
