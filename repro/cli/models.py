@@ -24,6 +24,10 @@ def evaluate(
     model: Model = None,
     compare: Two = None,
     context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(KINDS)}; may be given again")] = None,
+    wrong_from: Annotated[
+        str | None,
+        typer.Option(help="suite or folder whose largest collection is the wrong corpus (of a suite of one: desk)"),
+    ] = None,
     context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
     num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
     bm25: Annotated[
@@ -49,7 +53,11 @@ def evaluate(
     from repro.report.formats import render
 
     asked = Asked(
-        *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other, width
+        *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device),
+        bm25,
+        other,
+        width,
+        wrong_from,
     )
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:
