@@ -16,6 +16,9 @@ Model = Annotated[
 ]
 Two = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="two models instead, and their difference")]
 SuiteName = Annotated[str, typer.Option(help="a suite's or an imported corpus' name, or a BEIR folder, or some in one")]
+WrongFrom = Annotated[
+    str | None, typer.Option(help="suite or folder that lends the wrong corpus (default: the suite; of one, desk)")
+]
 KINDS = ("own", "wrong", "null")
 
 
@@ -24,6 +27,7 @@ def evaluate(
     model: Model = None,
     compare: Two = None,
     context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(KINDS)}; may be given again")] = None,
+    wrong_from: WrongFrom = None,
     context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
     num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
     bm25: Annotated[
@@ -48,9 +52,8 @@ def evaluate(
     from repro.interop.evaluating import Asked, evaluate_anything
     from repro.report.formats import render
 
-    asked = Asked(
-        *(first, suite, tuple(context or ("own",)), context_seed, num_contexts, revision, device), bm25, other, width
-    )
+    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from)
+    asked = Asked(first, suite, tuple(context or ("own",)), *how)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:
         return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))

@@ -48,7 +48,7 @@ def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
     gives the fewest datasets one of their own family, and of such numbers the one nearest to half the ring.
     """
     if len(datasets) < 2:
-        raise ValueError("a suite of one dataset has no wrong corpus: evaluate it without the context 'wrong'")
+        raise ValueError("a suite of one dataset has no wrong corpus: leave out the context 'wrong', or name one")
     ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
 
     def badness(shift: int) -> tuple[int, int]:

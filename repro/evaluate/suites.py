@@ -46,6 +46,7 @@ class Setting:
     seed: int = 0
     candidates: Mapping[str, Run] | None = None  # by dataset: a first stage's run, to rerank (the truncated protocol)
     pool: Retrieval | None = None  # the texts of the context "random"
+    wrong_from: Retrieval | None = None  # the texts of the context "wrong"; None: another dataset of the suite
     widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
 
     @property
@@ -127,7 +128,7 @@ def evaluate_setting(
 ) -> Evaluation:
     """The same with everything that can be set, reranking included; `collections` are read when they are not given."""
     read = read_collections(suite) if collections is None else collections
-    others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts else {}
+    others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts and setting.wrong_from is None else {}
     system = ModelSystem(encoder, setting, read, others)
     evaluation, found = _score_all(suite, read, setting.views, system, keeping or Keeping())
     protocol = FULL if setting.candidates is None else RERANKED
@@ -178,7 +179,8 @@ class ModelSystem:
         if not self.setting.num_contexts or kind == "null":
             return None
         if kind == "wrong":
-            return self.collections[self.others[collection.retrieval.name]].retrieval
+            lent = self.setting.wrong_from
+            return self.collections[self.others[collection.retrieval.name]].retrieval if lent is None else lent
         return self.setting.pool if kind == "random" else collection.retrieval
 
     def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:

@@ -35,9 +35,9 @@ from repro.interop.beside import (
     measures_view,
     notes_below,
 )
-from repro.interop.named_runs import run_named
 from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
 from repro.interop.places import (
+    check_contexts_of_run,
     check_device,
     check_drawing,
     check_folder,
@@ -49,12 +49,12 @@ from repro.interop.places import (
     to_device,
 )
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
+from repro.interop.wrong_corpus import check_wrong_from, wrong_source
 from repro.model.encoding import TextEncoder
 from repro.model.prompts import with_prompt
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
 from repro.report.view import View, format_number, format_seconds
-from repro.spec import TRAINED
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
@@ -80,6 +80,7 @@ class Asked:
     bm25: bool | None = None  # None: where the suite is small
     compare_with: str | None = None  # another model
     widths: str | None = None  # prefixes of the vectors to score beside the whole: "16,32,full"
+    wrong_from: str | None = None  # the suite or folder that lends the wrong corpus
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     """
     check_drawing(asked.context_seed, asked.num_contexts)
     check_device(asked.device)
+    check_wrong_from(asked.wrong_from, asked.contexts)
     check_folder(folder)
     check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
@@ -208,12 +210,9 @@ class _Bench:
         run = bm25_run(source)
         if run is not None or source == BM25:
             return self.score_bm25(source, None if run is None else run_id(run))
-        asked, run = self.asked, run_named(source)
-        if run is not None and run.architecture in TRAINED and asked.compare_with is None:  # before it is trained
-            if run.architecture != "contextual":
-                check_without_context(source, asked.contexts, asked.num_contexts)
-            elif asked.num_contexts is not None:
-                check_num_contexts(asked.num_contexts, source, run.num_contexts)
+        asked = self.asked
+        if asked.compare_with is None:
+            check_contexts_of_run(source, asked.contexts, asked.num_contexts)
         opened = open_model(source, revision=asked.revision, progress=self.progress)
         to_device(opened.model, asked.device)
         contextual = bool(opened.num_contexts)
@@ -225,7 +224,9 @@ class _Bench:
         contexts = asked.contexts if contextual else ("own",)
         widths = asked_widths(asked.widths, opened.model)
         told = described(opened) | told_of_widths(opened, widths)
-        setting = Setting(contexts=contexts, num_contexts=count, seed=asked.context_seed, widths=widths)
+        lent = wrong_source(asked.wrong_from, self.suite, self.progress) if "wrong" in contexts else None
+        drawing = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
+        setting = Setting(contexts=contexts, widths=widths, **drawing)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
         keeping = self._keeping(source, opened.called, decides, len(contexts))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.evaluate.suites import Encoder
+from repro.interop.named_runs import run_named
 from repro.interop.opening import is_hub_id
 from repro.storage.json_files import short
 from repro.storage.paths import home
@@ -39,6 +40,15 @@ def check_without_context(called: str, contexts: Sequence[str], num_contexts: in
         raise ValueError(f"{called} has no context: evaluate it without --context and --num-contexts")
 
 
+def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:
+    """ValueError for contexts that the model of a run cannot have, before it is trained; other models pass."""
+    run = run_named(source)
+    if run is not None and run.architecture == "contextual":
+        check_num_contexts(num_contexts, source, run.num_contexts)
+    elif run is not None:
+        check_without_context(source, contexts, num_contexts)
+
+
 def check_revision(revision: str | None, *models: str | None) -> None:
     """ValueError for a revision where no model is one of a hub."""
     if revision is not None and not any(is_hub_id(model) for model in models if model is not None):
@@ -52,6 +62,8 @@ def default_folder(asked: Mapping[str, Any], suite: str) -> Path:
     The same command finds what it kept; another model of that name, another context or seed has a folder of its own.
     """
     decides = {name: _whole(value) for name, value in asked.items() if name != "device"}
+    if decides.get("wrong_from") is None:  # as it was before there was a choice: what was kept is found
+        decides.pop("wrong_from", None)
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
     return home() / "evaluations" / f"{folder_name(asked['model'], suite)}-{digest}"
 

@@ -70,6 +70,25 @@ def test_three_contexts_and_bm25_stand_beside_each_other_with_paired_intervals(d
         )
 
 
+def test_a_suite_of_one_borrows_its_wrong_corpus_and_says_which(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "zoo")  # `desk` takes a minute to mine
+    (desk / "one").mkdir()
+    (desk / "zoo" / "near").rename(desk / "one" / "near")
+    words = ("--suite", "one", "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
+    shown = typed(*words)
+    assert "wrong context: drawn from far of zoo, 40 documents; one has one collection only" in shown
+    for more in ((), ("--wrong-from", "zoo")):
+        found = json.loads(typed(*words, *more, "--json"))
+        drawn = {row["kind"]: row["corpus"] for row in found["provenance"]["suite"]["contexts"]}
+        assert drawn == {"own": "near", "wrong": "far"}
+    for more, says in (
+        (("--context", "own", "--wrong-from", "zoo"), "add --context wrong"),
+        (("--context", "wrong", "--wrong-from", "one"), "no other corpus than the one that is searched"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            typed("--suite", "one", "--model", "contextual", *more)
+
+
 def test_one_context_has_no_differences_by_collection(desk: Path) -> None:
     assert "by collection" not in typed("--model", "contextual")
     assert json.loads(typed("--model", "contextual", "--json"))["by_collection"] == []
