@@ -14,8 +14,8 @@ SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*
 FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "new", "v2", "final"}
 LONGEST_FUNCTION, LONGEST_MODULE = 40, 320
 ROOMS = (
-    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "claims", "inputs", "train"),
-    *("evaluate", "measures", "report", "planning", "interop", "execute", "cli", "doors"),
+    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "claims", "evaluate"),
+    *("inputs", "train", "measures", "report", "planning", "interop", "execute", "cli", "doors"),
 )
 """The rooms of `repro` from the ground up: a room imports itself and what stands before it here, nothing above."""
 

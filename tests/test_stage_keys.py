@@ -155,10 +155,11 @@ def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
 def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    below = {"selection": set(stages.RECIPE), "embeddings": {"embeddings", "clusters", "negatives"}}
-    before = {stage.name: stage.title for stage in stages_of(RUN)}
+    below = {"selection": {*stages.RECIPE} - {"candidates"}, "embeddings": {"embeddings", "clusters", "negatives"}}
+    run = replace(RUN, protocol="rerank-bm25", rerank_depth=3)
+    before = {stage.name: stage.title for stage in stages_of(run)}
     monkeypatch.setitem(stages.RECIPE, kind, 2)
-    after = {stage.name: stage.title for stage in stages_of(RUN)}
+    after = {stage.name: stage.title for stage in stages_of(run)}
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
 
 
@@ -216,3 +217,13 @@ def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.Mon
     monkeypatch.setattr(mask, "content_keys", lambda texts: pytest.fail("they are read"))
     graph.negatives.build()
     np.testing.assert_array_equal(seen, [expected])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "title"),
+    [("rerank", "candidates/927da047106f"), ("rerank-bm25", "candidates/73dd3f313495"), ("full", None)],
+)
+def test_the_first_stage_of_a_run_that_reranks_is_in_its_graph(protocol: str, title: str | None) -> None:
+    """So that a plan shows it and a launch makes it, under the name that it had while measuring made it."""
+    run = replace(RUN, protocol=protocol, rerank_depth=None if protocol == "full" else 5)
+    assert [stage.title for stage in stages_of(run) if stage.name == "candidates"] == ([title] if title else [])

@@ -52,3 +52,14 @@ def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
     order = np.lexsort((np.arange(len(sizes)), -(exact - quotas), ~room))
     quotas[order[: total - quotas.sum()]] += 1
     return quotas
+
+
+def rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
+    """Return the rows of sources named as "a+b", int64, or all rows; ValueError lists the sources there are."""
+    if sources is None:
+        return np.arange(len(pairs))
+    unknown = sorted(set(sources.split("+")) - set(pairs.source_names))
+    if unknown:
+        raise ValueError(f"sources={sources!r}: {unknown} are not in this corpus; it has {list(pairs.source_names)}")
+    chosen = [list(pairs.source_names).index(name) for name in sources.split("+")]
+    return np.flatnonzero(np.isin(pairs.source_codes, chosen))

@@ -13,9 +13,9 @@ import numpy as np
 
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
-from repro.data.selection import select_pairs
+from repro.data.selection import rows_of_sources, select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
-from repro.inputs.corpora import corpus_stage, suite_corpus
+from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
 from repro.spec import MTEB_SUITES, TRAINED, Run, first_phase_of
@@ -29,7 +29,7 @@ LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
 READS_PAIRS = ("counts", "divergence", "headroom")
 """Measures of the training pairs as text."""
-RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1}
+RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1, "candidates": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
@@ -67,7 +67,7 @@ class StageGraph:
 
         def make(folder: Path) -> None:
             pairs = read_pairs(corpus.path / "train.arrow")
-            rows = _rows_of_sources(pairs, run.sources)
+            rows = rows_of_sources(pairs, run.sources)
             if run.num_pairs is not None:
                 rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
@@ -210,8 +210,29 @@ class StageGraph:
         key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column} | _recipe("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        num_bytes: Callable[[], int] = lambda: BYTES_A_NUMBER * run.num_hard_negatives * self._num_rows()  # noqa: E731
-        return Stage("negatives", key, make, (self.embeddings,), num_bytes)
+        return Stage(
+            "negatives",
+            key,
+            make,
+            (self.embeddings,),
+            lambda: BYTES_A_NUMBER * run.num_hard_negatives * self._num_rows(),
+        )
+
+    @cached_property
+    def candidates(self) -> Stage:
+        """What the first stage of a run that reranks finds."""
+        run, by_words = self.run, self.run.protocol == "rerank-bm25"
+
+        def make(folder: Path) -> None:
+            from repro.evaluate.first_stage import find_candidates
+
+            find_candidates(run, suite_of(run), folder, prompts_of(run.surrogate))
+
+        key = {"suite": run.suite, "system": "bm25" if by_words else run.surrogate, "depth": run.rerank_depth}
+        if not by_words:
+            key |= {"max_tokens": run.max_tokens, **files_in_key(run.surrogate)}
+            key |= prompts_in_key(prompts_of(run.surrogate), "")
+        return Stage("candidates", key | _recipe("candidates"), make, (self.evaluation,))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -226,6 +247,7 @@ class StageGraph:
         wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
         wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
         wanted += [self.negatives] if trains and run.num_hard_negatives else []
+        wanted += [self.candidates] if run.protocol != "full" else []
         return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
 
     def build(self, progress: Callable[[str], None]) -> None:
@@ -297,13 +319,3 @@ def needs_surrogate(run: Run) -> bool:
         return True
     wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
     return run.architecture in TRAINED and wanted
-
-
-def _rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
-    if sources is None:
-        return np.arange(len(pairs))
-    unknown = sorted(set(sources.split("+")) - set(pairs.source_names))
-    if unknown:
-        raise ValueError(f"sources={sources!r}: {unknown} are not in this corpus; it has {list(pairs.source_names)}")
-    chosen = [list(pairs.source_names).index(name) for name in sources.split("+")]
-    return np.flatnonzero(np.isin(pairs.source_codes, chosen))

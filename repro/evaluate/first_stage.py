@@ -1,0 +1,67 @@
+"""The first stage of the truncated protocol (§5): the best documents of every query, found once for all that rank them.
+
+Each collection of the suite is searched in full, by BM25 or by a fixed encoder; what was found is one TREC run a
+collection, and its recall is what no ranking of these candidates can win back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from repro.batches.surrogate import load_surrogate
+from repro.data.beir import Retrieval, Suite
+from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.evaluate.retrieval import Run as Hits
+from repro.evaluate.retrieval import bm25_search, search, write_run
+from repro.model.prompts import with_prompt
+from repro.spec import Run
+
+RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
+
+
+def system_of(run: Run) -> str:
+    """Return the name of what finds the candidates of a run that reranks."""
+    return "bm25" if run.protocol == "rerank-bm25" else run.surrogate
+
+
+def recall_of(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
+    """Return the share of a query's relevant documents among its hits, the mean over judged queries."""
+    shares = []
+    for query, grades in judgements.items():
+        relevant = {document for document, grade in grades.items() if grade > 0}
+        shares.append(len(relevant & set(hits.get(query, ()))) / len(relevant) if relevant else 0.0)
+    return float(np.mean(shares))
+
+
+def find_candidates(run: Run, suite: Suite, folder: Path, prompts: str) -> None:
+    """Write the `rerank_depth` best documents of every query and their recall; `prompts` are those of the encoder."""
+    depth, recall = run.rerank_depth, {}
+    assert depth is not None, "a Run that reranks has a depth"
+    find = _bm25 if run.protocol == "rerank-bm25" else _by_surrogate(run, prompts)
+    for name, collection in read_collections(suite).items():
+        hits = without_quirky_hits(find(collection, depth + collection.num_extra_hits), collection, depth)
+        write_run(folder / f"{name}{RUN_ENDING}", hits, tag=system_of(run).replace(" ", "-"))
+        recall[name] = recall_of(hits, collection.retrieval.judgements)
+    (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
+
+
+def _bm25(collection: Collection, k: int) -> Hits:
+    return bm25_search(collection.retrieval, k)[0]
+
+
+def _by_surrogate(run: Run, prompts: str) -> Callable[[Collection, int], Hits]:
+    surrogate = load_surrogate(run.surrogate)
+
+    def find(collection: Collection, k: int) -> Hits:
+        retrieval: Retrieval = collection.retrieval
+        queries, documents = (
+            surrogate.embed(with_prompt(texts, prompts, side), run.max_tokens)
+            for side, texts in (("query", retrieval.queries), ("document", retrieval.documents))
+        )
+        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k)
+
+    return find
