@@ -126,13 +126,11 @@ def _prepared(
     run, sampler = inputs.run, build_sampler(inputs)
     settings = settings_of(run, len(sampler))  # before a first phase is trained for settings that cannot be
     model = start_model(inputs, should_stop, progress).to(device())
-    documents = inputs.tokens("document", model.config.vocab_size)
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),
-        documents,
+        inputs.tokens("document", model.config.vocab_size),
         sampler,
         build_filter(inputs),
-        negatives=documents if run.num_hard_negatives else None,
         negative_rows_NH=inputs.negatives,
     )
     chunks = chunks_for(model.config, gpu_bytes(model.device), settings.switches)
