@@ -20,7 +20,7 @@ from repro.records.store import has_record
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
-from repro.storage.paths import local_records, run_folder
+from repro.storage.paths import home, local_records, run_folder
 from repro.train.checkpoint import TrainState
 from repro.train.metrics import read_metrics
 from repro.train.trainer import config_of, trained_model
@@ -190,6 +190,21 @@ def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:
     assert losses[1] != losses[0]
     first = read_metrics(run_folder(run_id(base("smoke", seed=6, num_steps=8, filter="surrogate"))))
     assert len(first) == 8, "the first phase is a training of its own, which other runs can share"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_steps": 3, "num_warmup_steps": 3, "num_pretraining_steps": 8},
+        {"num_steps": None, "num_epochs": 1, "num_warmup_steps": 99, "num_pretraining_steps": 200},
+        {"num_steps": 12, "num_pretraining_steps": 2},  # it is the first phase that cannot be, of the scale's warm-up
+    ],
+)
+def test_no_first_phase_is_trained_for_settings_that_cannot_be(changes: dict) -> None:
+    run = base("smoke", seed=6, num_hard_negatives=2, filter="surrogate", pretraining_corpus="planted-tiny", **changes)
+    with pytest.raises(ValueError, match=r"num_warmup_steps=\d+: must be below num_steps="):
+        execute(run, progress=quiet)
+    assert not list(home().rglob("metrics.jsonl"))
 
 
 def test_the_difficulty_of_batches_is_measured_without_training() -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from repro.data.tokens import Tokens
-from repro.model.texts import Texts, texts_from
+from repro.model.texts import texts_from
 from repro.seeds import generator_for
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import num_processes, rank, share_of_contexts
@@ -48,14 +48,13 @@ class TrainData:
     """The training pairs as token ids, prompts included, and what brings them together.
 
     `filter` gets the pair indices of a batch (B,) and answers for its documents in the order described above.
-    Hard negatives of pair n are the rows `negative_rows_NH[n]` of `negatives`.
+    Hard negatives of pair n are the rows `negative_rows_NH[n]` of `documents`.
     """
 
     queries: Tokens
     documents: Tokens
     batches: Batches
     filter: Callable[[np.ndarray], Filtered] | None = None
-    negatives: Tokens | None = None
     negative_rows_NH: np.ndarray | None = None
 
 
@@ -91,17 +90,18 @@ def feed_step(
     loss_B = whole_B if global_negatives else own_B
     contexts = None
     if num_contexts:
-        places_C = draw_contexts(len(_document_rows(data, loss_B)), num_contexts, seed=seed, step=step)
+        rows_M = _document_rows(data, loss_B)
+        places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, step=step)
         places_C = share_of_contexts(places_C) if global_negatives else places_C
-        contexts = _pad_documents(data, _document_rows(data, loss_B)[places_C]).to(device)
+        contexts = texts_from(*data.documents.pad(rows_M[places_C])).to(device)
     filtered = data.filter(loss_B) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked).to(device)
     texts = StepTexts(
         queries=texts_from(*data.queries.pad(own_B)).to(device),
-        documents=_pad_documents(data, _document_rows(data, own_B)).to(device),
+        documents=texts_from(*data.documents.pad(_document_rows(data, own_B))).to(device),
         contexts=contexts,
     )
-    for tokens in filter(None, (data.queries, data.documents, data.negatives)):
+    for tokens in (data.queries, data.documents):
         tokens.give_back()
     return Feed(texts, loss_B, len(own_B), masked, filtered.difficulty)
 
@@ -122,22 +122,10 @@ def _share(whole_B: np.ndarray) -> np.ndarray:
 
 
 def _document_rows(data: TrainData, pairs_B: np.ndarray) -> np.ndarray:
-    """Return the batch's documents in order: a positive as its row, hard negative n as -1 - n."""
+    """Return the rows of the batch's documents in order, int64 (M,)."""
     if data.negative_rows_NH is None:
         return pairs_B
-    return np.concatenate([pairs_B, -1 - np.asarray(data.negative_rows_NH)[pairs_B].reshape(-1)])
-
-
-def _pad_documents(data: TrainData, rows_M: np.ndarray) -> Texts:
-    is_negative_M = rows_M < 0
-    if data.negatives is None or not is_negative_M.any():
-        return texts_from(*data.documents.pad(rows_M))
-    parts = [data.documents.pad(rows_M[~is_negative_M]), data.negatives.pad(-1 - rows_M[is_negative_M])]
-    width = max(ids.shape[1] for ids, _ in parts)
-    ids_MS, mask_MS = (np.zeros((len(rows_M), width), dtype=np.int64) for _ in range(2))
-    for place, (ids, mask) in zip((~is_negative_M, is_negative_M), parts, strict=True):
-        ids_MS[place, : ids.shape[1]], mask_MS[place, : mask.shape[1]] = ids, mask
-    return texts_from(ids_MS, mask_MS)
+    return np.concatenate([pairs_B, np.asarray(data.negative_rows_NH)[pairs_B].reshape(-1)])
 
 
 def sampler_state(batches: Batches, num_steps: int) -> Sequence[int]:

@@ -23,7 +23,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model, fit_to_start
-from repro.spec import Run, nested_widths
+from repro.spec import Run, first_phase_of, nested_widths
 from repro.spec.identity import training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
@@ -124,17 +124,15 @@ def _prepared(
 ) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
     """Return the model at its start, what it is trained on, and how."""
     run, sampler = inputs.run, build_sampler(inputs)
+    settings = settings_of(run, len(sampler))  # before a first phase is trained for settings that cannot be
     model = start_model(inputs, should_stop, progress).to(device())
-    documents = inputs.tokens("document", model.config.vocab_size)
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),
-        documents,
+        inputs.tokens("document", model.config.vocab_size),
         sampler,
         build_filter(inputs),
-        negatives=documents if run.num_hard_negatives else None,
         negative_rows_NH=inputs.negatives,
     )
-    settings = settings_of(run, len(sampler))
     chunks = chunks_for(model.config, gpu_bytes(model.device), settings.switches)
     return model, data, replace(settings, chunks=chunks), sampler
 
@@ -207,9 +205,12 @@ def config_of(run: Run) -> ModelConfig:
 
 
 def check_model(run: Run) -> None:
-    """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together, or when the
-    environment sets switches or chunk sizes that there are not."""
+    """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together, when its
+    settings cannot be, or when the environment sets switches or chunk sizes that there are not."""
     switches_here(), chunks_given()
+    for phase in (run, first_phase_of(run)):
+        if phase is not None and phase.num_steps is not None:  # of epochs, the number of batches is needed
+            settings_of(phase, 0)
     config = config_of(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
     if num_words > config.vocab_size:

@@ -45,8 +45,8 @@ def small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
     """Pairs of random tokens, with a filter, or with hard negatives."""
     data = TrainData(random_tokens(NUM_PAIRS, 1), random_tokens(NUM_PAIRS, 2), Shuffled(seed=seed), same_parity)
     if num_hard:
-        rows = np.random.default_rng(3).integers(0, 20, (NUM_PAIRS, num_hard))
-        data = replace(data, filter=None, negatives=random_tokens(20, 4), negative_rows_NH=rows)
+        rows = np.random.default_rng(3).integers(0, NUM_PAIRS, (NUM_PAIRS, num_hard))
+        data = replace(data, filter=None, negative_rows_NH=rows)
     return data
 
 

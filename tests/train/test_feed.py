@@ -31,7 +31,7 @@ def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair() 
     data = small_data(num_hard=3)
     found = feed(data)
     expected = [text(data.documents, pair) for pair in found.pairs_B]
-    expected += [text(data.negatives, row) for pair in found.pairs_B for row in data.negative_rows_NH[pair]]
+    expected += [text(data.documents, row) for pair in found.pairs_B for row in data.negative_rows_NH[pair]]
     assert rows_of(found.texts.documents) == expected
     assert rows_of(found.texts.queries) == [text(data.queries, pair) for pair in found.pairs_B]
 
