@@ -201,7 +201,17 @@ def load_suite(folder: Path) -> Suite:
     return Suite(name, datasets)
 
 
-MEAN = "mean"
+MEAN, HEADLINE = "mean", "ndcg_at_10"
+"""The name of the mean over all datasets, and the measure of which the value of every query is kept."""
+
+
+def groups_of(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Return the places of the datasets behind each name: their own, their family's, and `mean` for all of them."""
+    families: dict[str, list[int]] = {}
+    for place, row in enumerate(datasets):
+        families.setdefault(row["family"], []).append(place)
+    alone = {row["name"]: [place] for place, row in enumerate(datasets)}
+    return alone | families | {MEAN: list(range(len(datasets)))}
 
 
 def check_groups(datasets: Sequence[tuple[str, str]], where: str) -> None:

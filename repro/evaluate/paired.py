@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
+from repro.data.beir import groups_of
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,6 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
             samples_R = np.mean([alone[place].samples_R for place in members], axis=0)
         found[group] = Gap.of(difference, samples_R)
     return found
-
-
-def groups_of(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Return the places of the collections behind each name: their own, their family's, and `mean` for all of them."""
-    groups: dict[str, list[int]] = {row["name"]: [place] for place, row in enumerate(datasets)}
-    for place, row in enumerate(datasets):
-        groups.setdefault(row["family"], []).append(place)
-    return groups | {"mean": list(range(len(datasets)))}
 
 
 def _of_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:

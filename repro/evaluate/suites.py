@@ -14,14 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from repro.data.beir import MEAN, Retrieval, Suite, check_groups
+from repro.data.beir import HEADLINE, Retrieval, Suite, check_groups, groups_of
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import parse_view, prefix, views_of
 from repro.evaluate.retrieval import Run, bm25_search, score, search, write_run
 
-HEADLINE = "ndcg_at_10"
 TOP_K = 100
 FULL, RERANKED = "full search", "reranking of a first stage"
 
@@ -303,15 +302,12 @@ def path_name(suite: str, kind: str) -> str:
 
 def _averages(name: str, suite: Suite, metrics: dict[str, float]) -> dict[str, float]:
     measures = sorted({path.rpartition("/")[2] for path in metrics if path.startswith(f"{name}/")})
-    groups = {family: [d.name for d in suite.datasets if d.family == family] for family in _families(suite)}
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], f"suite {suite.name}")
-    groups[MEAN] = [dataset.name for dataset in suite.datasets]
+    names = [dataset.name for dataset in suite.datasets]
+    groups = groups_of([{"name": dataset.name, "family": dataset.family} for dataset in suite.datasets])
     return {
-        f"{name}/{group}/{measure}": float(np.mean([metrics[f"{name}/{member}/{measure}"] for member in members]))
-        for group, members in groups.items()
+        f"{name}/{group}/{measure}": float(np.mean([metrics[f"{name}/{names[place]}/{measure}"] for place in places]))
+        for group, places in groups.items()
+        if group not in names
         for measure in measures
     }
-
-
-def _families(suite: Suite) -> list[str]:
-    return list(dict.fromkeys(dataset.family for dataset in suite.datasets))

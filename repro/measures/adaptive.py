@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.data.beir import HEADLINE
 from repro.evaluate.adaptive import Prefixed, Route, routes
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.retrieval import score
@@ -22,7 +23,7 @@ from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.spec import nested_widths, standard_widths
 
-DEPTH, HEADLINE = 10, "ndcg_at_10"
+DEPTH = 10
 MILLION = 1e6
 
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.data.beir import Retrieval, groups_of
 from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.paired import Gap, groups_of, paired_gaps
+from repro.evaluate.paired import Gap, paired_gaps
 from repro.evaluate.suites import Encoder, Evaluation, path_name
 from repro.inputs.inputs import Inputs
 from repro.measures.headroom_taken import shares_taken, word_scores

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.data.beir import HEADLINE, Retrieval
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.retrieval import ranked, score
-from repro.evaluate.suites import HEADLINE, Encoder
+from repro.evaluate.suites import Encoder
 from repro.measures.context_effect import cosine_distance, cosine_distances
 from repro.model.prompts import with_prompt
 

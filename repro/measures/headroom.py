@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from repro.data.beir import Retrieval
+from repro.data.beir import HEADLINE, Retrieval, groups_of
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import draw_context, wrong_corpora
@@ -41,7 +41,6 @@ PRIOR = 8.0
 """Documents that the training text counts as, where shares of few documents would say that most words never occur."""
 K1, B = 0.9, 0.4  # as BM25's reference has them
 DEPTH = 100
-HEADLINE = "ndcg_at_10"
 TEXTS_IN_BATCH = 256
 
 Vectors = tuple[Matrix, Matrix]
@@ -82,15 +81,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         for name, system in systems.items():
             for kind, vectors in system(own.retrieval, weights):
                 found.setdefault(f"{suite.name}+{name}-{kind}", []).append(_scores(own, vectors))
+    rows = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
     metrics: dict[str, float] = {}
     for path, values in found.items():
-        each = {d.name: float(scores.mean()) for d, scores in zip(suite.datasets, values, strict=True)}
-        groups = {d.family: [o.name for o in suite.datasets if o.family == d.family] for d in suite.datasets}
-        groups |= {"mean": list(each)}
-        metrics |= {f"{path}/{dataset}/{HEADLINE}": value for dataset, value in each.items()}
-        metrics |= {f"{path}/{g}/{HEADLINE}": float(np.mean([each[n] for n in names])) for g, names in groups.items()}
+        means = [float(scores.mean()) for scores in values]
+        for group, places in groups_of(rows).items():
+            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[place] for place in places]))
     arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
-    rows = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
     told = {"name": suite.name, "datasets": rows, "num_training_documents": training.num_documents, "prior": PRIOR}
     return Measured(metrics, arrays, told)
 

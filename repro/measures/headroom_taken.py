@@ -21,14 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.data.beir import HEADLINE, Retrieval
 from repro.evaluate.collections import Collection, without_quirky_hits
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.paired import Gap
 from repro.evaluate.retrieval import score, search
 from repro.inputs.inputs import Inputs
 from repro.measures.divergence import document_frequency
-from repro.measures.headroom import HEADLINE, Shares, word_overlap
+from repro.measures.headroom import Shares, word_overlap
 from repro.storage.arrays import load_array
 from repro.storage.stages import Stage
 

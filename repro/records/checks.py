@@ -15,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repro.data.beir import HEADLINE, groups_of
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -24,7 +26,6 @@ SHARES = (
     *("crossovers", "same_domain", "same_source", "kept_apart", "any_plausible"),
 )
 """Last words of metrics that lie between 0 and 1."""
-HEADLINE = "ndcg_at_10"
 TOLERANCE = 1e-5
 """Of a mean, relative and absolute: arrays are kept as float32."""
 
@@ -112,10 +113,6 @@ def means_of(
         sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)  # a dataset of no queries may be last
         with np.errstate(divide="ignore", invalid="ignore"):
             means = (sums / sizes).tolist()
-        own = {row["name"]: mean for row, mean in zip(datasets, means, strict=True)}
-        families: dict[str, list[float]] = {"mean": list(own.values())}
-        for row in datasets:
-            families.setdefault(row["family"], []).append(own[row["name"]])
-        every = {**own, **{family: sum(some) / len(some) for family, some in families.items()}}
-        found |= {f"{name}/{group}/{HEADLINE}": value for group, value in every.items()}
+        for group, places in groups_of(datasets).items():
+            found[f"{name}/{group}/{HEADLINE}"] = sum(means[place] for place in places) / len(places)
     return found

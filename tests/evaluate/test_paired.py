@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import bootstrap
 
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.evaluate.paired import groups_of, paired_gaps
+from repro.data.beir import groups_of
+from repro.evaluate.paired import paired_gaps
 
 ROWS = [
     {"name": "ants", "family": "insects", "num_queries": 120},
