@@ -77,7 +77,9 @@ def import_(
     document: Annotated[
         str | None, typer.Option(help="of documents (default: document, positive, pos, answer)")
     ] = None,
-    negatives: Annotated[str | None, typer.Option(help="of negatives (default: negatives, negative, neg)")] = None,
+    negatives: Annotated[
+        str | None, typer.Option(help="of negatives: kept, not trained on (default: negatives, negative, neg)")
+    ] = None,
     domain: Annotated[str | None, typer.Option(help="of domains (default: domain, dataset, source)")] = None,
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these whole domains; else on a tenth")] = None,
     evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder instead")] = None,

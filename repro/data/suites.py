@@ -7,14 +7,15 @@ The rules, in this order, for one collection:
 4. a document may be a right answer only if no other document of the corpus shares `near_duplicate` of its words
    (Jaccard index of the two word sets); its query is dropped otherwise, the document stays;
 5. each right answer keeps its first unambiguous query; at most `max_queries` queries stay, in the order of the hash.
-Whatever a rule removes is counted.
+Whatever a rule removes is counted. With `several_answers`, as for a reader's own corpus, rule 3 is another: a query
+asked of several documents is judged right for each that is searched, once, unless one of them has a near-duplicate.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,7 @@ class SuiteRules:
     max_documents: int = 500
     max_queries: int = 400
     near_duplicate: float = 0.8
+    several_answers: bool = False  # a query of several documents is judged right for each, not dropped
 
 
 @dataclass(frozen=True)
@@ -48,18 +50,42 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     ambiguous = _ambiguous_queries(rows)
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
     near_duplicates = has_near_duplicate(chosen, rules.near_duplicate)
+    copied = {key for key, is_near_duplicate in zip(chosen, near_duplicates, strict=True) if is_near_duplicate}
+    shared = _documents_of(ambiguous, documents, chosen) if rules.several_answers else {}
     golds, counts = [], {"num_ambiguous": 0, "num_near_duplicate": 0}
-    for key, is_near_duplicate in zip(chosen, near_duplicates, strict=True):
-        clear = [row for row in documents[key] if normalise(row.query) not in ambiguous]
-        counts["num_ambiguous"] += not clear
-        counts["num_near_duplicate"] += bool(clear) and bool(is_near_duplicate)
-        if clear and not is_near_duplicate:
-            golds.append((documents[key][0].id, clear[0]))
+    for key in chosen:
+        row = _query_of(documents[key], ambiguous, shared)
+        counts["num_ambiguous"] += row is None and not rules.several_answers
+        if row is None:
+            continue
+        right = shared.pop(normalise(row.query), [key])
+        if copied.isdisjoint(right):
+            golds.append(([documents[one][0].id for one in right], row))
+        else:
+            counts["num_near_duplicate"] += 1
     if not golds:
         raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows: widen its domains")
     retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], golds[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
     return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})
+
+
+def _documents_of(
+    queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the chosen documents that each of these queries is asked of."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for key in chosen:
+        for query in dict.fromkeys(normalise(row.query) for row in documents[key]):
+            if query in queries:
+                found[query].append(key)
+    return dict(found)
+
+
+def _query_of(rows: Sequence[Row], ambiguous: set[str], shared: Mapping[str, object]) -> Row | None:
+    """Return the first row of a document whose query is asked of it alone, else the first of a query still to judge."""
+    clear = (row for row in rows if normalise(row.query) not in ambiguous)
+    return next(clear, None) or next((row for row in rows if normalise(row.query) in shared), None)
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
@@ -94,12 +120,12 @@ def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _to_retrieval(name: str, documents: Sequence[Row], golds: Sequence[tuple[str, Row]]) -> Retrieval:
+def _to_retrieval(name: str, documents: Sequence[Row], golds: Sequence[tuple[list[str], Row]]) -> Retrieval:
     return Retrieval(
         name=name,
         document_ids=tuple(row.id for row in documents),
         documents=tuple(row.document for row in documents),
         query_ids=tuple(f"q:{row.id}" for _, row in golds),
         queries=tuple(row.query for _, row in golds),
-        judgements={f"q:{row.id}": {gold: 1} for gold, row in golds},
+        judgements={f"q:{row.id}": dict.fromkeys(right, 1) for right, row in golds},
     )

@@ -93,8 +93,10 @@ class ContextualModule(InputModule):
             return features | {"sentence_embedding": vectors}
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
-        by_text = context is not None
-        given_CD = self._vectors_of(context, context_seed) if by_text else self._as_vectors(dataset_embeddings)
+        if context is not None:
+            given_CD = self._vectors_of(context, context_seed)
+        else:
+            given_CD = self._as_vectors(dataset_embeddings)
         vectors = self.model.second_stage(texts, given_CD)
         return features | {"sentence_embedding": vectors, UNDER_A_CONTEXT: vectors}
 

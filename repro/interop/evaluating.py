@@ -225,7 +225,7 @@ class _Bench:
         widths = asked_widths(asked.widths, opened.model)
         told = described(opened) | told_of_widths(opened, widths)
         lent = wrong_source(asked.wrong_from, self.suite, self.progress) if "wrong" in contexts else None
-        drawing = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
+        drawing: dict[str, Any] = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
         setting = Setting(contexts=contexts, widths=widths, **drawing)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
+from repro.data.own.holdout import ALL, LEAST_PAIRS, MOST_DOMAINS, SHARE
 from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
@@ -30,7 +30,7 @@ SENTENCES = {
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "query_is_document": "pairs whose query is the document",
     "long_documents": "documents of more than 256 words",
-    "with_negatives": "pairs with negatives",
+    "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",
 }
@@ -67,13 +67,22 @@ class Planned:
             f"evaluated on {asked} queries and {searched} documents in {len(suite)} {kind} collections: "
             f"{', '.join(suite)}"
         )
-        lines += [] if is_given else [held_out_line(searched, found.num_kept, self.corpus.held_out_domains)]
+        if not is_given:
+            is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
+            is_part = is_full or (list(suite) != [ALL] and found.num_domains > len(suite))
+            lines.append(held_out_line(searched, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
+        if near := self.report.get("near_duplicates"):
+            named = ", ".join(f"{name} {count}" for name, count in near.items())
+            lines.append(
+                f"  {sum(near.values())} queries left out: another document is nearly the same as their own ({named})"
+            )
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
         lines.append(f"trained on {self.report['num_pairs']} pairs; not trained on: {left_out or 'none'}")
         for run in self.runs:
-            how = "" if run.architecture == "bm25" else f", {run.num_steps} steps of {run.batch_size}"
+            long = f"{run.num_epochs} epochs in batches" if run.num_steps is None else f"{run.num_steps} steps"
+            how = "" if run.architecture == "bm25" else f", {long} of {run.batch_size}"
             lines.append(f"  {run_id(run)}  {run.architecture}{how}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
         kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
@@ -86,12 +95,15 @@ class Planned:
         ]
 
 
-def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str]) -> str:
-    """Return how much was held out, and why where it is less than the tenth that is meant."""
+def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
+    """Return how much was held out, and why where it is less than the tenth that is meant.
+
+    `is_part`: a domain gave nothing, or as much as a collection takes; else the hash alone decided how many there are.
+    """
     line = f"  held out: {num_documents} documents of {num_pairs} pairs ({num_documents / num_pairs:.1%})"
     if domains:
         return f"{line}, the whole of {', '.join(domains)}, up to {SuiteRules().max_documents} documents each"
-    if num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
+    if not is_part or num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
         return line
     return (
         f"{line}; less than a tenth: only domains of at least {LEAST_PAIRS} pairs, the {MOST_DOMAINS} largest at most, "

@@ -109,7 +109,9 @@ def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30})
     with pytest.raises(ValueError, match=r"no domain \['z'\] to hold out; this corpus has \['a'\]"):
         hold_out(pairs, ["z"])
-    write_pairs(tmp_path / "same.arrow", [Row(f"{n}", "what", f"answer {n}", "a", "mine") for n in range(300)])
+    write_pairs(
+        tmp_path / "same.arrow", [Row(f"{n}", "what", f"{' '.join('abcdefghij')} {n}", "a", "mine") for n in range(300)]
+    )
     with pytest.raises(ValueError, match="nothing can be held out"):
         hold_out(read_pairs(tmp_path / "same.arrow"), ["a"])
 

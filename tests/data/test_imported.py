@@ -144,7 +144,25 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
 
 
-@pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((250, *[150] * 6), True)])
+def test_queries_with_two_answers_are_evaluated_and_near_duplicates_are_told(tmp_path: Path) -> None:
+    rows = [
+        {"query": f"about {domain} {n // 2}", "document": f"the thing {n} of {domain} it is", "domain": domain}
+        for domain in ("a", "b")
+        for n in range(400)
+    ]
+    common = "much text stands in both of these two documents that nobody tells apart"
+    rows += [{"query": f"copy {n}", "document": f"{common} {n}", "domain": "b"} for n in range(2)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = bring(tmp_path / "x.jsonl", name="twice", hold_out=["b"])
+    planned = plan_imported("twice", "smoke", quiet)
+    assert any("2 queries left out: another document is nearly the same as their own (b 2)" in one
+               for one in planned.lines())  # fmt: skip
+    (dataset,) = suite_of_built(corpus).datasets
+    judged = load_beir(dataset.path).judgements
+    assert len(judged) == 200 and {len(right) for right in judged.values()} == {2}
+
+
+@pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
 def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
     tmp_path: Path, sizes: tuple[int, ...], says_why: bool
 ) -> None:

@@ -50,6 +50,19 @@ def test_a_query_with_two_answers_is_dropped_and_both_documents_stay() -> None:
     assert collection.counts["num_ambiguous"] == 2
 
 
+def test_a_query_with_two_answers_may_be_judged_right_for_both() -> None:
+    texts = ["one two three", "four five six", "seven eight nine", "ten eleven twelve", "ten eleven twelve again once"]
+    rows = [row(0, "same", texts[0]), row(1, "Same", texts[1]), row(2, "alone", texts[2])]
+    rows += [row(3, "copies", texts[3]), row(4, "copies", texts[4])]
+    rules = SuiteRules(several_answers=True, near_duplicate=0.6)
+    collection = build_collection("c", rows, rules)
+    assert sorted(map(sorted, collection.retrieval.judgements.values())) == [["row-0", "row-1"], ["row-2"]]
+    assert collection.counts["num_near_duplicate"] == 1 and collection.counts["num_ambiguous"] == 0
+    assert len(collection.retrieval.documents) == 5
+    few = build_collection("c", rows[:2], SuiteRules(several_answers=True, max_documents=1))
+    assert [len(right) for right in few.retrieval.judgements.values()] == [1], "what is not searched is not judged"
+
+
 def test_a_gold_with_a_near_duplicate_is_dropped_and_stays_in_the_corpus() -> None:
     rows = [
         row(1, "a", "one two three four"),

@@ -30,12 +30,18 @@ SHARE = 10  # one document in ten
 ROWS_PER_READ = 65_536
 
 
-def hold_out(pairs: Pairs, domains: Sequence[str] = (), rules: SuiteRules | None = None) -> list[Retrieval]:
+def hold_out(
+    pairs: Pairs,
+    domains: Sequence[str] = (),
+    rules: SuiteRules | None = None,
+    left_out: dict[str, int] | None = None,
+) -> list[Retrieval]:
     """Return the collections; ValueError for a domain the corpus lacks, or when nothing can be asked of them.
 
+    `left_out` is filled with the number of queries of each collection that near-duplicates cost.
     Memory holds the rows of at most `rules.max_documents` documents a collection.
     """
-    rules = rules or SuiteRules()
+    rules = rules or SuiteRules(several_answers=True)
     unknown = sorted(set(domains) - set(pairs.domain_names))
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_some(pairs.domain_names)}")
@@ -45,7 +51,10 @@ def hold_out(pairs: Pairs, domains: Sequence[str] = (), rules: SuiteRules | None
     refused: list[str] = []
     for group, rows in sorted(kept.items()):
         try:
-            found.append(build_collection(collection_name(group, [one.name for one in found]), rows, rules).retrieval)
+            built = build_collection(collection_name(group, [one.name for one in found]), rows, rules)
+            found.append(built.retrieval)
+            if left_out is not None and built.counts["num_near_duplicate"]:
+                left_out[built.retrieval.name] = built.counts["num_near_duplicate"]
         except ValueError as error:
             refused.append(str(error))
     if not found:

@@ -30,7 +30,7 @@ from repro.storage.paths import corpora_folder
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
-RECIPE = 2
+RECIPE = 3
 """Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
 
 
@@ -144,6 +144,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
         from repro.data.pairs import read_pairs, write_pairs
 
         suite, counts = folder / "suites" / corpus.name, Counter[str]()
+        near: dict[str, int] = {}
         if corpus.only_evaluates:
             _copy_given(corpus, suite)
             report = {"num_pairs": 0, "suite": _sizes(suite)}
@@ -154,7 +155,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             _copy_given(corpus, suite)
             collections: list[Retrieval] = []  # the import has left out what shares a text with them
         else:
-            collections = hold_out(pairs, corpus.held_out_domains)
+            collections = hold_out(pairs, corpus.held_out_domains, left_out=near)
             for collection in collections:
                 write_beir_folder(suite / collection.name, collection)
             names = [collection.name for collection in collections]
@@ -166,6 +167,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             "num_pairs": num_pairs,
             "left_out": dict(counts),
             "suite": _sizes(suite),
+            "near_duplicates": near,
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
