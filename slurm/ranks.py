@@ -112,7 +112,7 @@ def _run_torchrun(
 
 
 def main() -> int:
-    """Is one rank, started by torchrun; gives the exit status."""
+    """Run one rank, started by torchrun; return the exit status."""
     die_with_parent(os.getppid())
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()

@@ -155,7 +155,7 @@ def _without_failed_stages(tasks: list[Task], progress: Progress) -> list[Task]:
 
 
 def cancel(runs: Sequence[Run]) -> list[RunStatus]:
-    """Ask every run that is running or queued not to go on; gives those. A running one writes its checkpoint first."""
+    """Ask every run that is running or queued not to go on; return those. A running one writes its checkpoint first."""
     snapshot = Snapshot()
     found = [(run, snapshot.status_of(run)) for run in dict.fromkeys(runs)]
     meant = [(run, status) for run, status in found if status.state == "running" or status.live_on]

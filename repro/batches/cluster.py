@@ -201,7 +201,7 @@ def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> np.nda
 
 
 def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[float, np.ndarray]:
-    """Run K-means ten iterations at a time and stops when ten more change no centroid: then none ever would."""
+    """Run K-means ten iterations at a time and stop when ten more change no centroid: then none ever would."""
     start_KW = None
     for _ in range(NUM_ITERATIONS // ITERATIONS_PER_CALL):
         kmeans = faiss.Kmeans(

@@ -11,9 +11,9 @@ import numpy as np
 NUM_ITERATIONS = 100
 NUM_ATTEMPTS = 3
 MOST_EXACT_PAIRS = 2**19
-"""Of one domain, to be clustered on all of its points: a million, 1 GiB at 128 dimensions, 6 GiB at 768."""
+"""Up to so many pairs K-means is fitted on all of a domain: a million points, 1 GiB at 128 dimensions, 6 GiB at 768."""
 PAIRS_A_CENTROID = 64
-"""At least, in a sample: 128 points; FAISS asks for 39 and samples 256."""
+"""Pairs of a sample a centroid, at least: 128 points; FAISS asks for 39 and samples 256."""
 
 
 def clusters_of(num_pairs: int, cluster_size: int) -> int:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
-"""Of a part."""
+"""The files of one part (a shard): its distinct vectors, and which of them each text has."""
 TEXTS_PER_BLOCK = 4096
 TEXTS_PER_SPAN = 65_536
 """That are read together: and sorted, with those of the same length as the last of them, where neighbours matter."""
@@ -90,7 +90,7 @@ def embed_texts(
     max_tokens: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Write the embeddings of `texts` to `path`, float16 (N, D) in their order, and gives them memory-mapped.
+    """Write the embeddings of `texts` to `path`, float16 (N, D) in their order, and return them memory-mapped.
 
     `progress(done, of)` is called after each block of distinct texts.
     """

@@ -30,7 +30,7 @@ class Evidence:
     """The records that judge a claim: systems by term, and of each system a record for every seed."""
 
     systems: Mapping[Term, tuple[Run, ...]]
-    records: Mapping[Run, Mapping[int, Record]]  # by system, by seed; one that is run once stands for every seed
+    records: Mapping[Run, Mapping[int, Record]]  # by system, by seed; where no seed matters, the one record under each
     seeds: tuple[int, ...]
     is_post_hoc: bool
 

@@ -16,7 +16,7 @@ from repro.data.wording import normalise
 
 ROWS_PER_LOOK = 8_192
 EVALUATED_NEGATIVES = "evaluated_negatives"
-"""How negatives are counted that were taken out; of other counts, each is a row."""
+"""The key under which negatives that were taken out are counted; all other keys count rows."""
 
 
 class EvaluatedTexts:
@@ -38,7 +38,7 @@ class EvaluatedTexts:
 
 
 def without_evaluated(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and counts, the rows whose document or query is in an evaluation collection."""
+    """Leave out, and count, the rows whose document or query is in an evaluation collection."""
     for row in rows:
         if evaluated.has_text_of(row):
             removed["evaluated"] += 1
@@ -58,7 +58,7 @@ def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, 
 
 
 def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and counts, rows whose document came before (in any domain) or whose query did (in the same one).
+    """Leave out, and count, rows whose document came before (in any domain) or whose query did (in the same one).
 
     The same question to two domains stays: which document answers it is what the domain decides.
     """
@@ -77,7 +77,7 @@ def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator
 
 
 def distinct_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and counts, rows whose normalised (query, document) pair came before."""
+    """Leave out, and count, rows whose normalised (query, document) pair came before."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, every = SeenKeys(), iter(rows)
     while block := list(islice(every, ROWS_PER_LOOK)):

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class SeenKeys:
-    """64-bit keys that were told."""
+    """A set of 64-bit keys that grows block by block."""
 
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []

@@ -127,7 +127,7 @@ class Scores:
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
-    """Return the scores, and writes them as scores.json beside one TREC run for each collection and context.
+    """Return the scores, and write them as scores.json beside one TREC run for each collection and context.
 
     ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
     """

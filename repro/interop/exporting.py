@@ -110,7 +110,7 @@ def check_width(architecture: str, hidden_size: int, to: str, width: int | None)
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
-    """Upload an exported folder, card included, and gives its address; ValueError when it has no card."""
+    """Upload an exported folder, card included, and return its address; ValueError when it has no card."""
     if not (folder / CARD).is_file():
         raise ValueError(f"{folder} has no {CARD}: upload what `repro export` wrote")
     if api is None:

@@ -27,7 +27,8 @@ from repro.seeds import derive
 
 KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 HEAD_SHIFT = 3.0
-"""In standard deviations of a pooled state, and more: what falls below is cut by the head's nonlinearity."""
+"""Bias added before the head's nonlinearity and taken off behind it, in standard deviations of a pooled state: so few
+states fall below it that GELU or ReLU lets nearly all of them through unchanged."""
 HEADS = ("random", "identity", "both-identity")
 PREFIXES = {"nomic": {r"^bert\.": ""}}
 """What names in a backbone's files begin with and those of its class do not: nomic-bert-2048 was saved with a head."""

@@ -55,7 +55,7 @@ def write_report(
     *,
     paint_forest: ForestPainter | None = None,
 ) -> Path:
-    """Write the page for all experiments (or those `shown`) at a scale and gives its path.
+    """Write the page for all experiments (or those `shown`) at a scale and return its path.
 
     It opens with the forest plot of all claims where `paint_forest` draws one.
     """

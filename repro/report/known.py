@@ -13,7 +13,7 @@ from repro.claims.judge import Judgement
 from repro.spec import Claim, Directed, Equivalence, Identity, Value
 
 LETTERS = 56
-"""Of a line of a claim's words over its row."""
+"""Characters of a line, where a claim's words are wrapped over its row of the forest plot."""
 SAID = {
     "HOLDS": ("holds", "hold"),
     "DIFFERS": ("differs", "differ"),

@@ -91,7 +91,7 @@ class Run:
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int
-    mined_negatives: str  # of which documents: below the query's own under the surrogate, or any
+    mined_negatives: str  # which documents may be: those that the surrogate puts below the query's own, or any
     # model (§4.2)
     architecture: str
     backbone: str

@@ -45,7 +45,7 @@ def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimize
 
 
 def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
-    """Put a checkpoint into model and optimiser and gives its state; None when there is none.
+    """Put a checkpoint into model and optimiser and return its state; None when there is none.
 
     ValueError when it is another run's, or damaged, or does not fit the model; then nothing was put anywhere.
     """

@@ -93,7 +93,7 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> TrainState:
-    """Train the model in place and gives the final state; goes on from the checkpoint in `folder` when there is one.
+    """Train the model in place and return the final state; go on from the checkpoint in `folder` when there is one.
 
     `on_step` gets each line of the log. `Interrupted` after `should_stop` said so in any process; ValueError for a
     checkpoint of another run, for a log that is not the one before the checkpoint and for a step whose loss or gradient

@@ -64,7 +64,7 @@ class MetricsLog:
         return self._hash.hexdigest()
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Write one line and flushes it."""
+        """Write one line and flush it."""
         self._file.write(_as_line(line))
         self._file.flush()
         self._hash.update(_as_line(line).encode())

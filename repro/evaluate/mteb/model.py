@@ -69,7 +69,7 @@ class MtebModel(AbsEncoder):
     def index(
         self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
     ) -> None:
-        """Draw the context from the corpus, then keeps the corpus for `search`."""
+        """Draw the context from the corpus, then keep the corpus for `search`."""
         self._context_of = None
         self._set_context(_texts_of(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
         self._search.index(corpus, task_metadata=task_metadata, hf_split=hf_split, hf_subset=hf_subset, **options)
