@@ -72,10 +72,17 @@ def mask_false_negatives(
     return masked_QM & ~is_positive_QM
 
 
-def masked_fraction(masked_QM: Array) -> float:
-    """Return the share of negatives that are masked; a batch of one pair has none, and the share is 0."""
-    num_queries, num_documents = masked_QM.shape
-    return float(masked_QM.sum()) / max(1, num_queries * (num_documents - 1))
+def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
+    """Return the share of negatives that are masked, 0 … 1, as a number or tensor; 0 for a batch that has none.
+
+    `num_documents`: the columns are the four directions of the improved contrastive loss over so many documents.
+    Without, they are documents. What is masked is a negative: never a query's own document, nor a text and itself.
+    """
+    num_queries, num_columns = masked_QK.shape
+    num_others = num_columns - 1
+    if num_documents is not None:  # no other: the query itself, its document, and that with its own hard negatives
+        num_others -= 1 + num_documents // num_queries
+    return masked_QK.sum() / max(1, num_queries * num_others)
 
 
 def batch_difficulty(scores_QM: Array, positive_columns_Q: Array) -> float:

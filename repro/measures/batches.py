@@ -26,12 +26,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
     run, sampler, judge = inputs.run, build_sampler(inputs), build_filter(inputs)
     num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))
+    num_documents = run.batch_size * (1 + run.num_hard_negatives) if run.loss == "icl" else None
     difficulty, masked = [], []
     for step in range(num_batches):
         found = judge(sampler.at(step))
         assert found.difficulty is not None and found.masked is not None, "this measure has the surrogate's scores"
         difficulty.append(found.difficulty)
-        masked.append(masked_fraction(found.masked))
+        masked.append(float(masked_fraction(found.masked, num_documents)))
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     exhibits = {BATCH_EXHIBIT: batch_exhibit(explain(run, 1))} if run.batch_size <= MOST_SHOWN_PAIRS else {}

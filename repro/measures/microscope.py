@@ -111,7 +111,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         filter=run.filter,
         filter_margin=run.filter_margin,
         difficulty=_difficulty(seen),
-        masked_fraction=masked_fraction(seen.masked_BM),
+        masked_fraction=float(masked_fraction(seen.masked_BM)),
         pairs=_pairs(inputs, seen, num_negatives),
         parts=parts or _rebuilt_parts(view_of, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
@@ -175,5 +175,5 @@ def _rebuilt_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tupl
     for chunk in np.array_split(np.arange(num_batches), min(NUM_PARTS, num_batches)):
         first, last = int(chunk[0]), int(chunk[-1])
         seen = view_of(sampler.at(first))
-        parts.append(Part(first + 1, last + 1, _difficulty(seen), masked_fraction(seen.masked_BM)))
+        parts.append(Part(first + 1, last + 1, _difficulty(seen), float(masked_fraction(seen.masked_BM))))
     return tuple(parts)

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from repro.batches.mask import masked_fraction
+
 
 @dataclass(frozen=True)
 class LossParts:
@@ -57,14 +59,14 @@ def info_nce(
     if masked_QM is not None and masked_QM.shape != (num_queries, num_documents):
         raise ValueError(f"masked_QM has shape {tuple(masked_QM.shape)}, not {(num_queries, num_documents)}")
     scores_QM = _unit(queries_QD) @ _unit(documents_MD).T / temperature
-    masked_fraction = scores_QM.new_zeros(())
+    fraction = scores_QM.new_zeros(())
     if masked_QM is not None:
         masked_QM = masked_QM.scatter(1, targets_Q[:, None], False)
         scores_QM = scores_QM.masked_fill(masked_QM, -torch.inf)
-        masked_fraction = masked_QM.sum() / max(1, num_queries * (num_documents - 1))
+        fraction = masked_fraction(masked_QM)
     loss = nn.functional.cross_entropy(scores_QM, targets_Q)
     accuracy = (scores_QM.detach().argmax(1) == targets_Q).float().mean()
-    return LossParts(loss, accuracy, masked_fraction)
+    return LossParts(loss, accuracy, fraction)
 
 
 def improved_contrastive(
@@ -85,14 +87,14 @@ def improved_contrastive(
     targets_Q = torch.arange(num_queries, device=queries_QD.device)
     absent_QK = _itself(num_queries, num_documents, queries_QD.device)
     scores_QK = (torch.cat(every, 1) / temperature).masked_fill(absent_QK, -torch.inf)
-    masked_fraction = scores_QK.new_zeros(())
+    fraction = scores_QK.new_zeros(())
     if masked_QK is not None:
         masked_QK = masked_QK.scatter(1, targets_Q[:, None], False) & ~absent_QK
         scores_QK = scores_QK.masked_fill(masked_QK, -torch.inf)
-        masked_fraction = masked_QK.sum() / max(1, int((~absent_QK).sum()) - num_queries)
+        fraction = masked_fraction(masked_QK, num_documents)
     loss = nn.functional.cross_entropy(scores_QK, targets_Q)
     accuracy = (scores_QK[:, :num_documents].detach().argmax(1) == targets_Q).float().mean()
-    return LossParts(loss, accuracy, masked_fraction)
+    return LossParts(loss, accuracy, fraction)
 
 
 def _itself(num_queries: int, num_documents: int, device: torch.device) -> Tensor:

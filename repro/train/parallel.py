@@ -77,12 +77,14 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, own_CD: Tensor) -> Tensor:
+        """Return the rows of all, in order of rank."""
         parts = [torch.empty_like(own_CD) for _ in range(num_processes())]
         dist.all_gather(parts, own_CD.contiguous())
         return torch.cat(parts)
 
     @staticmethod
     def backward(ctx: Any, gradient_CD: Tensor) -> Tensor:
+        """Return the sum over processes of the gradients at this one's rows."""
         summed_CD = gradient_CD.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(summed_CD)
         return summed_CD.chunk(num_processes())[rank()]

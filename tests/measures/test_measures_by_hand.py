@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from repro.batches.mask import content_keys
 from repro.data.beir import load_beir
@@ -15,7 +16,8 @@ from repro.measures import batches, cluster, cross, divergence, neighbours, retr
 from repro.measures.batch_text import LONGEST_TEXT, batch_exhibit, shorten
 from repro.measures.microscope import explain
 from repro.spec import Run, base
-from repro.train.trainer import build_sampler
+from repro.train.loss import batch_loss
+from repro.train.trainer import build_filter, build_sampler
 from tests.measures.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
 
 SECOND = 1 / math.log2(3)
@@ -176,6 +178,20 @@ def test_the_difficulty_of_batches_is_that_of_plain_loops(tmp_path: Path) -> Non
     without = batches.measure(Inputs(unfiltered), None, tmp_path)
     assert without.metrics["batches/masked_fraction"] < found.metrics["batches/masked_fraction"]
     assert without.metrics["batches/difficulty"] == pytest.approx(found.metrics["batches/difficulty"])
+
+
+@pytest.mark.parametrize("loss", ["infonce", "icl"])
+def test_the_share_that_is_masked_is_that_which_the_loss_of_the_batch_says(loss: str, tmp_path: Path) -> None:
+    run = base("smoke", measure="batches", architecture="none", filter="surrogate", batch_size=16, loss=loss)
+    inputs = Inputs(run)
+    inputs.build(quiet)
+    found = batches.measure(inputs, None, tmp_path)
+    judge, sampler, documents = build_filter(inputs), build_sampler(inputs), torch.randn(16, 4)
+    for step in range(3):
+        masked = torch.from_numpy(judge(sampler.at(step)).masked)
+        says = float(batch_loss(torch.randn(16, 4), documents, loss=loss, masked=masked).masked_fraction)
+        assert 0 < says < 1
+        assert found.arrays["batches/masked_fraction"][step] == pytest.approx(says, rel=1e-6)
 
 
 def test_words_are_counted_as_they_stand_in_the_files() -> None:

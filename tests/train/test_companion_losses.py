@@ -232,3 +232,13 @@ def test_cached_gradients_are_those_of_one_graph(architecture: str, loss: str, w
         found, gradient = (one.to_dense() if one.is_sparse else one for one in (weight.grad, sparse))
         assert gradient.abs().max() > 0, "a zero gradient would prove nothing"
         torch.testing.assert_close(found, gradient, rtol=1e-7, atol=1e-9 * float(gradient.abs().max()))
+
+
+@pytest.mark.parametrize("num_hard", [0, 1, 3])
+@pytest.mark.parametrize("loss", ["infonce", "icl"])
+def test_all_of_a_batchs_negatives_masked_are_the_whole_of_them(loss: str, num_hard: int) -> None:
+    """Whatever stands in no sum is no negative, so it counts neither above nor below."""
+    queries, documents = torch.randn(4, 5), torch.randn(4 * (1 + num_hard), 5)
+    num_columns = len(documents) if loss == "infonce" else 2 * (4 + len(documents))
+    masked = torch.ones(4, num_columns, dtype=torch.bool)
+    assert float(batch_loss(queries, documents, loss=loss, masked=masked).masked_fraction) == 1.0
