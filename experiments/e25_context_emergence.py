@@ -36,7 +36,8 @@ def runs(scale: str) -> tuple[Run, ...]:
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
         more = fresh.FREQUENCY if scale == "desk" and num_steps == LONGEST else ()
         seeds = seeds_at(scale)
-        rows = ((BATCHES, seeds), (PAPERS, seeds), (OURS, seeds + more))
+        reading = fresh.READING if scale == "lab" and num_steps == STEPS["lab"][-1] else ()
+        rows = ((BATCHES, seeds), (PAPERS, seeds + reading), (OURS, seeds + more))
         found += [base(scale, **row, **sizes, **budget, seed=seed) for row, seeds in rows for seed in seeds]
     return tuple(found)
 
@@ -215,7 +216,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN_AT_LAB,
     ),
     Claim.interaction(
         "E.f",
@@ -224,7 +225,7 @@ CLAIMS = (
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID,
+        **SAID | fresh.LOOKED_AGAIN_AT_LAB,
     ),
     Claim.order(
         "E.g",
@@ -232,7 +233,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | {"scales": ("lab",)},
+        **SAID | fresh.LOOKED_AGAIN_AT_LAB | {"scales": ("lab",)},
     ),
     Claim.order(
         "E.h",
@@ -240,7 +241,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | {"scales": ("lab",)},
+        **SAID | fresh.LOOKED_AGAIN_AT_LAB | {"scales": ("lab",)},
     ),
 )
 

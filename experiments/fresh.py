@@ -6,6 +6,8 @@ an empty tuple takes a block out again, and nothing else has to change.
 
 from typing import Any
 
+from repro.spec import by_scale
+
 LOOKED_AT = (0, 1, 2)
 """Seeds whose records at `desk` had been looked at when the claims were restated."""
 PRINTED = tuple(range(8))
@@ -54,6 +56,9 @@ UNFILTERED: tuple[int, ...] = ()
 """Biencoders without the filter in the grid of figure 3. F3.b is said to need (3, 4, 5, 6)."""
 DEPTHS: tuple[int, ...] = ()
 """First stages of each depth. F17.a and F17.b are said to need (3, 4, 5, 6, 7)."""
+READING = (4, 5, 6)
+"""The paper's architecture at lab, after the most steps: E.e was said to need two more than 1, 2 and 3, and E.g one."""
+LOOKED_AGAIN_AT_LAB: dict[str, Any] = {"num_looks": by_scale({"lab": 2})}
 FREQUENCY = (3, 4, 5, 6)
 """The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
 NESTED = (3, 4, 5, 6)

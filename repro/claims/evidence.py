@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from repro.claims.variance import system_of
 from repro.records.spent import seconds_of
 from repro.records.store import Record
-from repro.spec import TRAINED, Claim, Run, Term, is_random
+from repro.spec import TRAINED, ByScale, Claim, Run, Term, is_random
 
 FEWEST_FRESH_SEEDS = 2
 SEEN_SCALE = "desk"
@@ -81,6 +81,8 @@ def seen_at(claim: Claim, scale: str) -> tuple[int, ...]:
 
 def looks_at(claim: Claim, scale: str) -> int:
     """Return how often a claim has been judged at a scale while seeds were added."""
+    if isinstance(claim.num_looks, ByScale):
+        return claim.num_looks.at(scale) or 1
     return claim.num_looks if scale == SEEN_SCALE else 1
 
 

@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any, NotRequired, TypedDict, Unpack
 
 from repro.spec.run import Run, check_fields
-from repro.spec.term import BLOCKS, PARTS, POINTS, Term, Unit, check_choice, unit_of
+from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, unit_of
 
 Pair = tuple[Term, Term]
 
@@ -24,7 +24,7 @@ class Said(TypedDict):
     scales: NotRequired[tuple[str, ...]]
     has_new_delta: NotRequired[bool]
     is_chosen: NotRequired[bool]
-    num_looks: NotRequired[int]
+    num_looks: NotRequired[int | ByScale]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Claim:
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
     has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
     is_chosen: bool = False  # what is compared was picked for how it looked on the seen seeds: these say nothing at all
-    num_looks: int = 1  # times it was judged, on ever more seeds; 5 % is divided by it
+    num_looks: int | ByScale = 1  # times it was judged, on ever more seeds (a number: at desk); 5 % is divided by it
 
     def __post_init__(self) -> None:
         """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""
