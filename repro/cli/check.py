@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from repro.cli.options import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json
 from repro.cli.patience import in_turn, tell
 from repro.records.lookup import experiments_asked, run_of_id
-from repro.spec import FIELDS, TRAINED, Identity, Run
+from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import PAPERS
 from repro.spec.identity import run_id
-from repro.spec.registry import experiment_of, paper_of
+from repro.spec.registry import check_every_experiment, experiment_of, paper_of
 from repro.spec.scales import scale_named
 from repro.storage.json_files import short
+
+if TYPE_CHECKING:
+    from repro.claims.judge import Judgement
 
 
 def check(
@@ -30,18 +33,14 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the claims of the paper from the records, all or those of some artefacts; what does not hold first."""
-    from repro.report.artefacts import judgements
+    """Judge the claims of the paper from the records, all or those of some artefacts or ids; what fails comes first."""
     from repro.report.formats import render, render_line
-    from repro.report.tables import by_paper, claims_view, sort_judgements, summary_line
-    from repro.report.verdicts import looking_once
+    from repro.report.tables import by_paper, claims_view, summary_line
 
     scale_named(scale)
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
-    chosen = in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}")
-    with looking_once():
-        judged = sort_judgements(one for experiment in chosen for one in judgements(experiment, scale))
+    judged = judged_claims(what, scale)
     if as_json:
         print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
     for paper, those in {} if as_json else by_paper(judged).items():
@@ -56,6 +55,33 @@ def check(
     verdicts = {one.verdict for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
     if strict and verdicts & {"DIFFERS", "NOT RUN"}:
         raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
+
+
+def judged_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
+    """Return the claims that are asked for, judged; what does not hold first."""
+    from repro.report.artefacts import judgements
+    from repro.report.tables import sort_judgements
+    from repro.report.verdicts import looking_once
+
+    chosen = in_turn(claims_asked(what), lambda one: f"judging {one[0].artefacts[0]}")
+    with looking_once():
+        return sort_judgements(
+            one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
+        )
+
+
+def claims_asked(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]]]:
+    """Return experiments, each with the ids of its claims to judge: all of an artefact, or those named by their id."""
+    from repro.planning.claim_text import CLAIM_ID, claim_named
+
+    check_every_experiment()
+    named = [claim_named(word) for word in what or () if CLAIM_ID.fullmatch(word)]
+    others = [word for word in what or () if not CLAIM_ID.fullmatch(word)]
+    whole = experiments_asked(others) if others or not what else []
+    found = {one.number: (one, {claim.id for claim in one.claims}) for one in whole}
+    for experiment, claim in named:
+        found.setdefault(experiment.number, (experiment, set()))[1].add(claim.id)
+    return list(found.values())
 
 
 def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:

@@ -75,7 +75,7 @@ def import_(
     name: Name,
     query: Annotated[str | None, typer.Option(help="the column of queries (default: query, anchor, question)")] = None,
     document: Annotated[
-        str | None, typer.Option(help="of documents (default: document, positive, pos, answer)")
+        str | None, typer.Option(help="of documents (default: document, positive, pos, answer, passage, text)")
     ] = None,
     negatives: Annotated[
         str | None, typer.Option(help="of negatives: kept, not trained on (default: negatives, negative, neg)")

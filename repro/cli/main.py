@@ -35,7 +35,7 @@ from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
 from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
-from repro.spec.registry import artefacts, experiment_of, experiments
+from repro.spec.registry import artefacts, check_every_experiment, experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
 from repro.storage.paths import local_records
 
@@ -75,6 +75,7 @@ def open_door(name: str) -> int:
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
     """List the artefacts: what each shows, and how many runs it needs at each scale."""
+    check_every_experiment()
     rows: list[dict[str, Any]] = [
         {
             "artefact": name,

@@ -7,11 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from repro.spec.registry import folded
 from repro.spec.scales import ORDER
 
 ASKED = "artefacts (table1, figure3, …), all, run ids, or a .json file of runs"
-What = Annotated[list[str] | None, typer.Argument(help=f"{ASKED} (default: all)")]
-Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=ASKED)]
+
+
+def _folded(words: list[str] | None) -> list[str] | None:
+    """Return the words with "Table 1" as table1."""
+    return words and [folded(word) for word in words]
+
+
+What = Annotated[list[str] | None, typer.Argument(help=f"{ASKED} (default: all)", callback=_folded)]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=ASKED, callback=_folded)]
 """Of verbs that start, stop or remove: they do nothing to everything unless `all` is said."""
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]

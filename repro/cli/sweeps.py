@@ -24,7 +24,8 @@ from repro.storage.json_files import short
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
 DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
 LOOK_AGAIN_SECONDS = 2.0
-CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]+")
+BEGINS_AN_ID = re.compile(r"[0-9a-f]+")
+"""Any other word is taken for a claim, lest one that is misspelt is looked for among the runs."""
 
 
 def launch(
@@ -112,7 +113,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Say all that is known of one run (state, reason, log, script, owners, the scheduler's word), or of one claim."""
-    if CLAIM_ID.fullmatch(run):
+    if not BEGINS_AN_ID.fullmatch(run):
         return _why_claim(run, scale, as_json)
     from slurm.status import why as all_known
 

@@ -11,6 +11,11 @@ from typing import Any
 MAX_LINE_BYTES = 16 * 2**20
 
 
+def convert_hint(path: Path) -> str:
+    """Return the command that makes UTF-8 of the encoding it most often is."""
+    return f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {path.name} > utf8-{path.name}"
+
+
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Return number and text of each line that is not blank; ValueError for one that is too long or not UTF-8."""
     with path.open("rb") as file:
@@ -22,7 +27,9 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             except UnicodeDecodeError as error:
-                raise ValueError(f"{path}, line {number}: not UTF-8 at byte {error.start}: convert the file") from error
+                raise ValueError(
+                    f"{path}, line {number}: not UTF-8 at byte {error.start}; {convert_hint(path)}"
+                ) from error
             if text:
                 yield number, text
 

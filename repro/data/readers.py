@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
-from repro.data.lines import MAX_LINE_BYTES, json_rows
+from repro.data.lines import MAX_LINE_BYTES, convert_hint, json_rows
 from repro.storage.json_files import short
 
 ROWS_PER_READ = 8_192
@@ -33,7 +33,7 @@ ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "anchor", "question"),
-    "document": ("document", "positive", "pos", "answer"),
+    "document": ("document", "positive", "pos", "answer", "passage", "text"),
     "negatives": ("negatives", "negative", "neg"),
     "domain": ("domain", "dataset", "source"),
 }
@@ -72,8 +72,18 @@ class Columns:
                 chosen[part] = present[0]
             elif part in self.names or part in ("query", "document"):
                 names = short([short(name, 40) for name in sorted(found)], 400)
-                raise ValueError(f"{where}: no column for the {part}: found {names}, accepted {list(wanted)}")
+                hint = _remedy(part, [name for name in found if name not in chosen.values()])
+                raise ValueError(f"{where}: no column for the {part}: found {names}, accepted {list(wanted)}{hint}")
         return chosen
+
+
+def _remedy(part: str, left: Sequence[str]) -> str:
+    """Return what to do about a column that is not there: another separator, or an option that names it."""
+    if len(left) == 1:
+        for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
+            if separator in left[0]:
+                return f"; the separator looks like {called}: a .csv has commas, a .tsv tabs"
+    return f"; name it: --{part} {short(left[0], 40)}" if left else ""
 
 
 def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found]:
@@ -195,7 +205,18 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: malformed ({error})") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 at byte {error.start} of a block: convert the file") from error
+        raise ValueError(f"{path}, line {_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+
+
+def _first_bad_line(path: Path) -> int:
+    """Return the number of the first line that is not UTF-8; the reader itself decodes a block at a time."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 1
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:

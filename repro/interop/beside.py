@@ -151,11 +151,19 @@ def measures_view(
 ) -> View:
     """Return every measure of one system, a line for each collection and context, points."""
     lines = []
-    for name, context in contexts_of(metrics, suite):
+    has_context = bool(told.get("contexts"))
+    kinds = contexts_of(metrics, suite)
+    for name, context in kinds:
         for dataset in [*(row["name"] for row in told["datasets"]), "mean"]:
             cells = (metrics[f"{name}/{dataset}/{measure}"] for measure in SHOWN)
             lines.append((dataset, context, *(format_number(POINTS * value) for value in cells)))
-    return View(title, ("collection", "context", *SHOWN.values()), tuple(lines), tuple(notes_below(told, cut)))
+    header = ("collection", "context", *SHOWN.values())
+    if not has_context and len(kinds) == 1:  # nothing of a context can be said
+        header, lines = (header[0], *header[2:]), [(row[0], *row[2:]) for row in lines]
+    elif not has_context:
+        header = ("collection", "vectors", *SHOWN.values())
+        lines = [(row[0], "full" if row[1] == "own" else row[1], *row[2:]) for row in lines]
+    return View(title, header, tuple(lines), tuple(notes_below(told, cut)))
 
 
 def notes_below(told: Mapping[str, Any], cut: Mapping[str, float | None] | None = None) -> list[str]:

@@ -18,11 +18,12 @@ from repro.report.view import View
 from repro.spec.identity import difference, run_id
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
+OF_CONTEXTS = "Scores depend on the context documents: compare only scores that were made with the same ones."
 LIMITS = (
     "Trained with a replication of the recipe of *Contextual Document Embeddings* (Morris & Rush, 2025), not by its "
     "authors; its scores are not theirs.",
     "Texts are cut at {max_tokens} tokens; prompts are those of the row {prompts!r} of the project's table.",
-    "Scores depend on the context documents: compare only scores that were made with the same ones.",
+    OF_CONTEXTS,
     "The language of the training text is the only one it can be expected to work on; nothing was checked for bias.",
 )
 
@@ -33,6 +34,7 @@ def model_card(opened: Opened, name: str, library: str, how_to_use: Sequence[str
     `width`: what the vectors were cut to.
     """
     config = opened.ours.config
+    limits = [limit for limit in LIMITS if opened.num_contexts or limit != OF_CONTEXTS]
     records = [] if opened.run is None else records_of_runs([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
@@ -47,7 +49,7 @@ def model_card(opened: Opened, name: str, library: str, how_to_use: Sequence[str
         "## Scores\n\n" + _scores(records),
         "## Use\n\n```python\n" + "\n".join(how_to_use) + "\n```",
         "## Context\n\n" + _context(opened),
-        "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in LIMITS),
+        "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
         "## Data\n\n" + _data(opened, records),
         "## Recipe\n\n" + _recipe(opened, records),
         "## Digests\n\n" + "\n".join(_digests(opened, records)),
@@ -118,7 +120,7 @@ def scores_with_intervals(record: Record) -> View:
         values_Q = record.arrays[name]
         each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
         columns.append([_with_interval(values_Q, strata_Q), *each])
-        header += [f"{context} context", "95 %"]
+        header += [_column(record, context), "95 %"]
     names = ["mean", *(row["name"] for row in datasets)]
     rows = tuple((name, *chain.from_iterable(cells)) for name, *cells in zip(names, *columns, strict=True))
     notes = (
@@ -127,6 +129,13 @@ def scores_with_intervals(record: Record) -> View:
     )
     align = "l" + "r" * (len(header) - 1)
     return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), rows, notes, align)
+
+
+def _column(record: Record, context: str) -> str:
+    """Return the head of a column of scores: a model without context has none to name."""
+    if record.run.architecture == "contextual":
+        return f"{context} context"
+    return "NDCG@10" if context == "own" else context
 
 
 def _with_interval(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:

@@ -102,6 +102,10 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         datasets = tuple(_given_datasets(folder))
         check_groups([(one.name, one.family) for one in datasets], str(folder))
         return Suite(legal_name(folder.resolve().name), datasets)
+    if "/" in source:
+        raise ValueError(
+            f"--suite {short(source)}: there is no such folder; give a BEIR folder, or a suite by its name"
+        )
     from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 
     asked = base("smoke", suite=source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from repro.claims.estimate import Estimate
@@ -24,18 +25,24 @@ WORDS = {
 }
 
 
+CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
+"""The id of a claim: T1.b, own.a; no artefact and no run is called so."""
+
+
 def claim_named(id: str) -> tuple[Experiment, Claim]:
-    """Return a claim and its experiment; ValueError names those that are spelt alike."""
-    found = {claim.id: (experiment, claim) for experiment in experiments() for claim in experiment.claims}
-    if id not in found:
-        raise ValueError(f"unknown claim {id!r}{suggestion(id, found, likeness=0.7)}; `repro check` lists them all")
-    return found[id]
+    """Return a claim, in capitals or not, and its experiment; ValueError names those that are spelt alike."""
+    found = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
+    if id.casefold() not in found:
+        near = suggestion(id.casefold(), found, likeness=0.7)
+        near = next((f", did you mean {claim.id!r}?" for key, (_, claim) in found.items() if repr(key) in near), "")
+        raise ValueError(f"unknown claim {id!r}{near}; `repro check` lists them all")
+    return found[id.casefold()]
 
 
 def explain_claim(id: str, scale: str) -> list[str]:
     """Return the lines that tell a claim at a scale, from the published records."""
     experiment, claim = claim_named(id)
-    judged = next(one for one in judgements(experiment, scale) if one.claim.id == id)
+    judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
     lines = [
         f"{claim.id} at {scale}: {judged.verdict}: {WORDS[judged.verdict]}",
         f"  {'we ask' if claim.is_ours else 'the paper':<11} {claim.says} ({claim.source})",

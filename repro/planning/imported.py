@@ -81,9 +81,7 @@ class Planned:
         )
         lines.append(f"trained on {self.report['num_pairs']} pairs; not trained on: {left_out or 'none'}")
         for run in self.runs:
-            long = f"{run.num_epochs} epochs in batches" if run.num_steps is None else f"{run.num_steps} steps"
-            how = "" if run.architecture == "bm25" else f", {long} of {run.batch_size}"
-            lines.append(f"  {run_id(run)}  {run.architecture}{how}")
+            lines.append(f"  {run_id(run)}  {run.architecture}{_length_of(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
         kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
         return [
@@ -93,6 +91,13 @@ class Planned:
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
+
+
+def _length_of(run: Run) -> str:
+    if run.architecture == "bm25":
+        return ""
+    long = f"{run.num_epochs} epochs in batches" if run.num_steps is None else f"{run.num_steps} steps"
+    return f", {long} of {run.batch_size}"
 
 
 def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:

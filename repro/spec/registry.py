@@ -1,10 +1,14 @@
-"""Finds every experiment (experiments/eNN_*.py) and which artefact each shows; numbers and names are unique."""
+"""Finds every experiment (experiments/eNN_*.py) and which artefact each shows; numbers and names are unique.
+
+A file that cannot be read, or takes a number or a name twice, is left out and named; `list` and `check` refuse it.
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
@@ -14,21 +18,51 @@ from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
 from repro.spec.run import Run
 from repro.storage.paths import SOURCES
 
+OF_A_FILE = (ValueError, TypeError, KeyError, IndexError, AttributeError, NameError, SyntaxError, ImportError)
+"""What a mistake in an experiment's file raises when it is imported."""
+
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all experiments by number; ValueError when a number or an artefact name is used twice."""
-    names = sorted(path.stem for path in (SOURCES / "experiments").glob("e[0-9][0-9]_*.py"))
-    found = [importlib.import_module(f"experiments.{name}").EXPERIMENT for name in names]
-    for name, experiment in zip(names, found, strict=True):
-        if int(re.findall(r"\d+", name)[0]) != experiment.number:
-            raise ValueError(f"experiments/{name}.py declares number {experiment.number}; name and number must agree")
-    artefacts = [artefact for experiment in found for artefact in experiment.artefacts]
-    for kind, values in (("number", [e.number for e in found]), ("artefact", artefacts)):
-        twice = sorted({str(value) for value in values if values.count(value) > 1})
-        if twice:
-            raise ValueError(f"{kind} {twice} is declared by more than one experiment")
-    return tuple(found)
+    """Return all experiments by number, less those of files that are wrong, which stderr names once."""
+    found, problems = _read_experiments()
+    for problem in problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    return found
+
+
+def check_every_experiment() -> None:
+    """ValueError when a file of experiments/ is wrong: for whoever lists or judges them all."""
+    if problems := _read_experiments()[1]:
+        raise ValueError("; ".join(problems))
+
+
+@cache
+def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
+    """Return the experiments whose files are right, and what is wrong with each other file."""
+    found: list[Experiment] = []
+    problems = []
+    for name in sorted(path.stem for path in (SOURCES / "experiments").glob("e[0-9][0-9]_*.py")):
+        try:
+            experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+            _check_experiment(name, experiment, found)
+        except OF_A_FILE as error:
+            problems.append(f"experiments/{name}.py: {' '.join(str(error).split())} ({type(error).__name__})")
+        else:
+            found.append(experiment)
+    return tuple(found), tuple(problems)
+
+
+def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experiment]) -> None:
+    """ValueError when an experiment's number is not its file's, or when another one has its number or an artefact."""
+    number = int(re.findall(r"\d+", name)[0])
+    if experiment.number != number:
+        raise ValueError(f"number={experiment.number}, but the file's name says {number}: write number={number}")
+    taken = {artefact for one in before for artefact in one.artefacts}
+    twice = sorted(taken.intersection(experiment.artefacts))
+    if number in [one.number for one in before] or twice:
+        what = f"artefact {twice}" if twice else f"number {number}"
+        raise ValueError(f"{what} is declared by more than one experiment: choose another")
 
 
 def declared_notes(name: str) -> tuple[Any, ...]:
@@ -68,6 +102,12 @@ def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str
     """Return ", did you mean X?" for a word that is spelt nearly as a known one; nothing where none is near."""
     near = get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f", did you mean {near[0]!r}?" if near else ""
+
+
+def folded(word: str) -> str:
+    """Return the artefact that is meant by a word written otherwise ("Table 1", "fig 14"); any other word as it is."""
+    plain = re.sub(r"^fig(?=\d)", "figure", re.sub(r"[\s.]+", "", word).casefold())
+    return plain if plain != word and plain in artefacts() else word
 
 
 def experiment_of(name: str) -> Experiment:

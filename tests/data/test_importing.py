@@ -339,3 +339,32 @@ def test_the_plan_fits_the_corpus_and_speaks_of_fields_that_exist(tmp_path: Path
 def test_unknown_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="colour"):
         Columns({"colour": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"q,positive_ctx\nx,y\n", r"no column for the query: .*; name it: --query q"),
+        ("a.csv", b"query,positive_ctx\nx,y\n", r"no column for the document: .*; name it: --document positive_ctx"),
+        ("a.csv", b"query;document\nx;y\n", "the separator looks like ';': a .csv has commas"),
+        ("a.csv", b"query\tdocument\nx\ty\n", "the separator looks like a tab"),
+        (
+            "a.csv",
+            "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"),
+            "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8",
+        ),
+        ("a.jsonl", b'{"query": "caf\xe9"}\n', "line 1: not UTF-8 at byte .*iconv -f LATIN1 -t UTF-8 a.jsonl"),
+        ("a.jsonl", b"", "the file is empty"),
+        ("a.csv", b"", "the file is empty"),
+    ],
+)
+def test_a_file_that_is_not_understood_says_what_to_do(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        import_corpus(tmp_path / name, tmp_path / "out", name="mine")
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_and_passages_are_known_by_these_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("question,passage\nwhy,because\n")
+    assert import_corpus(tmp_path / "a.csv", tmp_path / "out", name="mine").num_kept == 1

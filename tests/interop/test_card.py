@@ -2,6 +2,7 @@
 
 import pytest
 
+from repro.interop.beside import SHOWN, measures_view
 from repro.interop.card import model_card
 from repro.interop.opening import Opened
 from repro.records.store import read_records
@@ -12,6 +13,10 @@ from tests.interop.test_sentence_transformers import model_of
 BY_MEASURE = {
     record.run.measure: record for record in read_records(published_records()) if record.run.architecture in TRAINED
 }
+
+BY_ARCHITECTURE = [
+    record for record in read_records(published_records()) if record.run.measure == "retrieval" and record.arrays
+]
 
 
 @pytest.mark.parametrize("measure", sorted(BY_MEASURE))
@@ -24,3 +29,22 @@ def test_a_run_of_any_measure_has_a_card(measure: str) -> None:
     by_query = found is not None or measure in ("adaptive", "headroom")  # of shortlists, of words weighted otherwise
     assert by_query == ("NDCG@10" in scores) != ("Not evaluated by retrieval here." in scores)
     assert found is None or f"| mean | {100 * found:.1f} |" in scores
+
+
+def test_a_card_speaks_of_contexts_only_where_the_model_has_some() -> None:
+    cards = {}
+    for architecture in TRAINED:
+        record = next(one for one in BY_ARCHITECTURE if one.run.architecture == architecture)
+        opened = Opened(model_of(architecture), record.id, record.run)
+        cards[architecture] = model_card(opened, "a model", "sentence-transformers", ["pass"])
+    for words in ("own context", "context documents: compare", "no vector without a context"):
+        assert words in cards["contextual"] and words not in cards["biencoder"], words
+
+
+def test_a_table_of_a_system_without_context_has_no_such_column() -> None:
+    metrics = {f"mine/{one}/{measure}": 0.5 for one in ("a", "mean") for measure in SHOWN}
+    told = {"datasets": [{"name": "a"}]}
+    view = measures_view("title", "mine", metrics, told, {})
+    assert view.header[:2] == ("collection", *SHOWN.values())[:2] and view.rows[0][0] == "a" and len(view.rows[0]) == 4
+    drawn = told | {"contexts": [{"kind": "own", "dataset": "a"}]}
+    assert measures_view("title", "mine", metrics, drawn, {}).rows[0][1] == "own"

@@ -85,6 +85,8 @@ def import_corpus(
     domains: set[str] = set()
     with ExitStack() as stack:
         source = stack.enter_context(unpacked(source))
+        if source.is_file() and not source.stat().st_size:
+            raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder))
         blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), counts, domains)

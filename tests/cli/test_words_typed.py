@@ -1,0 +1,66 @@
+"""Promises to whoever types: other capitals are understood, claims go by their id, and one bad file harms none."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from repro.cli.main import app
+from repro.spec.registry import folded
+from repro.storage.paths import CHECKOUT
+
+
+def typed(*words: str) -> str:
+    done = CliRunner().invoke(app, words)
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "means"),
+    [("Table 1", "table1"), ("TABLE1", "table1"), ("fig 14", "figure14"), ("Fig.14", "figure14"),
+     ("GTE_Table7", "gte_table7"), ("runs/My.json", "runs/My.json"), ("Tabel 1", "Tabel 1")],
+)  # fmt: skip
+def test_an_artefact_is_known_by_its_name_in_capitals_and_with_spaces(word: str, means: str) -> None:
+    assert folded(word) == means
+
+
+def test_check_takes_the_ids_of_claims_and_why_names_the_nearest() -> None:
+    shown = typed("check", "T5.a", "--scale", "smoke")
+    assert "T5.a" in shown and "T5.b" not in shown
+    both = typed("check", "t5.a", "T5.b", "--scale", "smoke")
+    assert "T5.a" in both and "T5.b" in both and "T5.c" not in both
+    for verb, word in (("why", "T1b"), ("check", "T1.bb")):
+        with pytest.raises(ValueError, match=r"unknown claim .*did you mean 'T1\.b'\?"):
+            typed(verb, word)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("e98_mine.py", "EXPERIMENT = nothing\n", "name 'nothing' is not defined (NameError)"),
+        ("e98_mine.py", "from experiments.e15_overview import EXPERIMENT\n", "number=15, but the file's name says 98"),
+        ("e15_zweite.py", "from experiments.e15_overview import EXPERIMENT\n", "declared by more than one experiment"),
+    ],
+)
+def test_one_bad_file_is_named_and_harms_no_artefact(tmp_path: Path, name: str, text: str, says: str) -> None:
+    for folder in ("repro", "experiments", "figures", "slurm"):
+        left_out = shutil.ignore_patterns("__pycache__", "pictures")
+        shutil.copytree(CHECKOUT / folder, tmp_path / folder, ignore=left_out)
+    (tmp_path / "experiments" / name).write_text(text)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "REPRO_HOME": str(tmp_path / "home")}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "repro", *words]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    shown = run("show", "figure1", "--scale", "smoke")
+    assert shown.returncode == 0 and f"left out: experiments/{name}" in shown.stderr and says in shown.stderr
+    for verb in ("list", "check"):
+        refused = run(verb)
+        assert refused.returncode == 2 and name in refused.stderr and says in refused.stderr
