@@ -11,13 +11,14 @@ from statsmodels.stats.power import TTestPower
 from repro.claims.calibration import Cell, simulate
 from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate, of_seeds
+from repro.claims.evidence import looks_at
 from repro.claims.judge import judge_all, p_values
 from repro.claims.needs import MOST_SEEDS, POWER, detectable_gap, least, need_of, power_of, units_needed
 from repro.claims.variance import Pool
 from repro.records.store import Record, write_record
 from repro.report.needed import needed_words
 from repro.report.view import format_seconds
-from repro.spec import Claim, Run, Unit, base, grid, term
+from repro.spec import ByScale, Claim, Run, Unit, base, by_scale, grid, term
 
 NDCG = "{suite}/mean/ndcg_at_10"
 SAID = {"says": "as claimed", "source": "here", "because": "a test"}
@@ -288,6 +289,12 @@ def test_a_second_look_takes_half_of_the_level_and_says_so(tmp_path: Path) -> No
     (twice,) = judge_all([replace(ORDER, num_looks=2)], "desk", [one.run for one in made], made)
     assert (once.level, twice.level) == (0.05, 0.025) and twice.note == "look 2, as seeds were added"
     assert (twice.low or 0) < (once.low or 0) < (once.high or 0) < (twice.high or 0)
+
+
+@pytest.mark.parametrize(("num_looks", "desk", "lab"), [(2, 2, 1), (by_scale({"lab": 2}), 1, 2), (1, 1, 1)])
+def test_looks_are_counted_at_the_scale_where_seeds_were_added(num_looks: int | ByScale, desk: int, lab: int) -> None:
+    claim = replace(ORDER, num_looks=num_looks)
+    assert (looks_at(claim, "desk"), looks_at(claim, "lab")) == (desk, lab)
 
 
 def test_a_comparison_that_was_chosen_on_its_seeds_waits_for_others(tmp_path: Path) -> None:
