@@ -45,7 +45,8 @@ def check_word(identifier: str, where: str) -> None:
 
 
 def parse_grade(text: str) -> int:
-    """Return the grade of a judgement; ValueError when it is no whole number, or beyond what grades mean."""
+    """Return the grade of a judgement, "1" or "1.0"; ValueError for no whole number, or one beyond what grades mean."""
+    text = re.sub(r"\.0+$", "", text)
     if not GRADE.fullmatch(text):
         raise ValueError(f"the grade {short(repr(text))} is no whole number")
     if not LEAST_GRADE <= int(text) <= LARGEST_GRADE:

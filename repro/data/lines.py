@@ -27,9 +27,8 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}, line {number}: not UTF-8 at byte {error.start}; {convert_hint(path)}"
-                ) from error
+                where = f"{path}, line {number}: not UTF-8 at byte {error.start}"
+                raise ValueError(f"{where}; {convert_hint(path)}") from error
             if text:
                 yield number, text
 

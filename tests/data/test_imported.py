@@ -10,7 +10,7 @@ from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own.imported import ImportedCorpus, bring, imported_corpora, imported_named, is_imported
 from repro.data.pairs import read_pairs
 from repro.inputs.corpora import check_available, corpus_stage, describe_corpus, suite_of
-from repro.planning.imported import plan_imported
+from repro.planning.imported import held_out_line, plan_imported
 from repro.records.lookup import read_runs
 from repro.spec import base
 from repro.spec.scales import scale_named
@@ -178,6 +178,11 @@ def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
     num = sum(len(load_beir(one.path).documents) for one in suite_of_built(corpus).datasets)
     assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in line
     assert ("less than a tenth: only domains of at least 200 pairs, the 16 largest at most" in line) == says_why
+
+
+def test_where_only_the_hash_decided_no_reason_is_made_up() -> None:
+    assert "less than a tenth" not in held_out_line(20, 400, (), is_part=False)
+    assert "less than a tenth" in held_out_line(20, 400, (), is_part=True)
 
 
 def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:

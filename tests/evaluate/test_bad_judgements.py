@@ -94,3 +94,8 @@ def test_ids_that_no_run_can_hold_are_refused_before_anything_is_scored(folder: 
     (folder / "corpus.jsonl").write_text('{"_id": "d 1", "text": "a"}\n')
     with pytest.raises(ValueError, match=r"corpus\.jsonl, line 1: the id 'd 1' is empty or has a space"):
         load_beir(folder)
+
+
+def test_a_whole_grade_may_be_written_with_a_point(folder: Path) -> None:
+    (folder / "qrels/test.tsv").write_text(HEAD + "q1\td1\t2.0\nq1\td2\t-1.00\nq2\td3\t0.0\n")
+    assert load_beir(folder).judgements == {"q1": {"d1": 2, "d2": -1}, "q2": {"d3": 0}}

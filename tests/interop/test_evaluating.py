@@ -89,6 +89,12 @@ def test_a_suite_of_one_borrows_its_wrong_corpus_and_says_which(desk: Path, monk
             typed("--suite", "one", "--model", "contextual", *more)
 
 
+def test_a_folder_that_is_not_there_is_called_one() -> None:
+    for source in ("/x/nothere", "no/where"):
+        with pytest.raises(ValueError, match=f"{source}: there is no such folder"):
+            open_suite(source)
+
+
 def test_one_context_has_no_differences_by_collection(desk: Path) -> None:
     assert "by collection" not in typed("--model", "contextual")
     assert json.loads(typed("--model", "contextual", "--json"))["by_collection"] == []
