@@ -91,7 +91,7 @@ def test_a_removed_record_becomes_dashes_in_its_row_only(
         ),
         (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose one of ["),
         (["run", "table1", "--scale", "small"], "truncated BEIR"),
-        (["run", "table1", "--scale", "large"], "MTEB"),
+        (["run", "table1", "--scale", "large"], "truncated BEIR"),
         (["run", "table1", "--seed", "77"], "with seed [77]"),
     ],
 )

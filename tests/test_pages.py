@@ -23,7 +23,7 @@ VERBS |= {group.name for group in app.registered_groups if group.name}
 MOST_WRITTEN_LINES = 100
 """Of the front page, by hand: its generated tables grow by a line with each artefact and each room."""
 RENEW = "call `python -m repro check --write` and commit what it writes"
-EXAMPLES = {"experiments/eNN_what_varies.py", "tests/golden/NAME.json"}
+EXAMPLES = {"experiments/e99_what_varies.py", "tests/golden/NAME.json"}
 """Paths that stand for many."""
 
 

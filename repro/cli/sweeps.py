@@ -129,7 +129,11 @@ def _why_claim(id: str, scale: str, as_json: bool) -> None:
     from repro.planning.claim_text import explain_claim
     from repro.report.formats import render_line
 
-    lines = explain_claim(id, scale_named(scale).name)
+    chosen = scale_named(scale).name
+    try:
+        lines = explain_claim(id, chosen)
+    except ValueError as error:
+        raise ValueError(f"{error}; no run is known by it either, `repro plan` and `repro status` show ids") from error
     if as_json:
         return print_json(lines)
     for line in lines:

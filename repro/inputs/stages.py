@@ -241,13 +241,12 @@ class StageGraph:
         wanted = [*(self.first_phase.stages if self.first_phase else ())]
         wanted = wanted if run.suite in MTEB_SUITES else [self.evaluation, *wanted]
         wanted += [self.selection] if run.measure in READS_PAIRS else []
-        wanted += [self.tokens] if trains else []
-        wanted += [self.keys] if trains or embeds else []
+        wanted += [self.tokens, self.keys] if trains else [self.keys] if embeds else []
         wanted += [self.embeddings] if embeds else []
         wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
         wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
         wanted += [self.negatives] if trains and run.num_hard_negatives else []
-        wanted += [self.candidates] if run.protocol != "full" else []
+        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
         return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
 
     def build(self, progress: Callable[[str], None]) -> None:

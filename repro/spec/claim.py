@@ -59,7 +59,7 @@ class Claim:
 
     @property
     def is_ours(self) -> bool:
-        """Whether no paper says it: a question of this suite, as its source begins."""
+        """Whether no paper says it: its source begins with "our question"."""
         return self.source.startswith("our question")
 
     @property
@@ -96,10 +96,7 @@ class Claim:
         delta: float | None = None,
         **said: Unpack[Said],
     ) -> Order:
-        """Claim that in every pair the first term is above the second by more than `margin`.
-
-        With `delta`, differences that all lie within ±delta are NO EFFECT.
-        """
+        """Claim that in each pair the first term is above the second by more than `margin`, with no effect within ±δ."""
         return Order(id=id, says=says, pairs=tuple(pairs), margin=margin, delta=delta, **said)
 
     @staticmethod

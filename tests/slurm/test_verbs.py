@@ -64,7 +64,7 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert json.loads(type_in("why", rows[2]["id"], "--json").stdout)["state"] == "failed"
     unknown = type_in("why", "zzz")
     assert isinstance(unknown.exception, ValueError)
-    assert "no run is known by it" in str(unknown.exception)
+    assert "unknown claim 'zzz'" in str(unknown.exception) and "no run is known by it" in str(unknown.exception)
 
 
 def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
