@@ -96,7 +96,7 @@ class Claim:
         delta: float | None = None,
         **said: Unpack[Said],
     ) -> Order:
-        """Claim that in each pair the first term is above the second by more than `margin`, with no effect within ±δ."""
+        """Claim that in each pair the first term is above the second by more than `margin`; no effect is within ±δ."""
         return Order(id=id, says=says, pairs=tuple(pairs), margin=margin, delta=delta, **said)
 
     @staticmethod
