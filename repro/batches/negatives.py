@@ -68,3 +68,10 @@ def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
         near = np.flatnonzero(keys_M <= last)
         columns_RN[row] = near[np.argsort(keys_M[near], kind="stable")][:num]
     return columns_RN
+
+
+def document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:
+    """Return the rows of a batch's documents, int64 (M,): the positives, then the hard negatives of pair after pair."""
+    if negatives_NH is None:
+        return pairs_B
+    return np.concatenate([pairs_B, np.asarray(negatives_NH[pairs_B]).reshape(-1)])

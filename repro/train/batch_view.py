@@ -14,6 +14,7 @@ import numpy as np
 
 from repro.batches.directions import Directions, mask_directions
 from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives
+from repro.batches.negatives import document_rows
 from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
@@ -54,9 +55,7 @@ class BatchViewer:
 
     def __call__(self, pairs_B: np.ndarray) -> BatchView:
         """Return the view of the batch of these pairs, int64 (B,)."""
-        run, rows_M = self.inputs.run, pairs_B
-        if self.inputs.negatives is not None:
-            rows_M = np.concatenate([pairs_B, self.inputs.negatives[pairs_B].reshape(-1)])
+        run, rows_M = self.inputs.run, document_rows(pairs_B, self.inputs.negatives)
         keys_M = np.asarray(self.inputs.content_keys[rows_M])
         scores_BM = filtering_BM = self._scores(self._stored, pairs_B, rows_M)
         if run.filter == "surrogate" and run.filter_model:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.batches.negatives import document_rows
 from repro.data.tokens import Tokens
 from repro.model.texts import texts_from
 from repro.seeds import generator_for
@@ -90,7 +91,7 @@ def feed_step(
     loss_B = whole_B if global_negatives else own_B
     contexts = None
     if num_contexts:
-        rows_M = _document_rows(data, loss_B)
+        rows_M = document_rows(loss_B, data.negative_rows_NH)
         places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, step=step)
         places_C = share_of_contexts(places_C) if global_negatives else places_C
         contexts = texts_from(*data.documents.pad(rows_M[places_C])).to(device)
@@ -98,7 +99,7 @@ def feed_step(
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked).to(device)
     texts = StepTexts(
         queries=texts_from(*data.queries.pad(own_B)).to(device),
-        documents=texts_from(*data.documents.pad(_document_rows(data, own_B))).to(device),
+        documents=texts_from(*data.documents.pad(document_rows(own_B, data.negative_rows_NH))).to(device),
         contexts=contexts,
     )
     for tokens in (data.queries, data.documents):
@@ -119,13 +120,6 @@ def _share(whole_B: np.ndarray) -> np.ndarray:
     if len(whole_B) % num_processes():
         raise ValueError(f"a batch of {len(whole_B)} cannot be shared equally by {num_processes()} processes")
     return whole_B.reshape(num_processes(), -1)[rank()]
-
-
-def _document_rows(data: TrainData, pairs_B: np.ndarray) -> np.ndarray:
-    """Return the rows of the batch's documents in order, int64 (M,)."""
-    if data.negative_rows_NH is None:
-        return pairs_B
-    return np.concatenate([pairs_B, np.asarray(data.negative_rows_NH)[pairs_B].reshape(-1)])
 
 
 def sampler_state(batches: Batches, num_steps: int) -> Sequence[int]:
