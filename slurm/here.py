@@ -11,6 +11,7 @@ from repro.spec.identity import run_id, training_id
 from repro.stopping import Stopped
 from repro.storage.lease import look
 from repro.storage.paths import run_folder
+from repro.train.steps_done import CHECKPOINT_FILE
 from slurm.job import Job
 from slurm.signals import Stop, listening
 from slurm.states import JobState, item_of_run
@@ -44,6 +45,6 @@ def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
 
 def what_is_kept(run: Run) -> str:
     """Return what a stopped run leaves, in words, and how it goes on."""
-    if (run_folder(training_id(run)) / "checkpoint.safetensors").exists():
+    if (run_folder(training_id(run)) / CHECKPOINT_FILE).exists():
         return f"run {run_id(run)} has a checkpoint: run the same command again to go on from it"
     return f"run {run_id(run)} has no checkpoint yet; what was built for it is kept: run the same command again"

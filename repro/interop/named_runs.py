@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError, safe_open
 
 from repro.records.lookup import RECORDS, run_of_id
 from repro.records.store import readable_record
@@ -15,7 +12,7 @@ from repro.report.view import format_seconds
 from repro.spec import Run
 from repro.spec.identity import run_id, training_id
 from repro.storage.paths import run_folder
-from repro.train.checkpoint import CHECKPOINT_FILE
+from repro.train.steps_done import steps_done
 
 RUN_ID = re.compile(r"[0-9a-f]{6,12}")
 
@@ -39,7 +36,7 @@ def training_line(run: Run) -> str | None:
     """Return one line for whoever is about to wait for a run's training; None where it has ended here."""
     told = _recorded_training(run)
     num_steps, seconds = (told or {}).get("num_steps", run.num_steps), (told or {}).get("seconds")
-    num_done = _steps_done(run_folder(training_id(run)))
+    num_done = steps_done(run_folder(training_id(run)))
     where = "not published" if told is not None else "not here"
     if num_steps is None:  # so many epochs, and no record that counted their steps
         return f"run {run_id(run)}: its weights are {where}; training it for {run.num_epochs} epochs"
@@ -58,15 +55,3 @@ def _recorded_training(run: Run) -> dict[str, Any] | None:
     paths = [folder() / f"{run_id(run)}.json" for folder in RECORDS]
     found = next((readable_record(path) for path in paths if path.is_file()), None)
     return None if found is None else dict(found.provenance.get("training") or {})
-
-
-def _steps_done(folder: Path) -> int:
-    """Return how many steps the checkpoint in a folder has behind it; 0 for none, or one that cannot be read."""
-    path = folder / CHECKPOINT_FILE
-    if not path.is_file():
-        return 0
-    try:
-        with safe_open(path, "pt") as file:
-            return int(json.loads((file.metadata() or {})["state"])["step"])
-    except (SafetensorError, KeyError, TypeError, ValueError):
-        return 0  # the training says what is wrong with it

@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from repro.model.encoding import write_tensors
+from repro.train.steps_done import CHECKPOINT_FILE
 
-CHECKPOINT_FILE = "checkpoint.safetensors"
 WEIGHT, STATE = "model/", "optimizer/"
 
 
