@@ -23,6 +23,8 @@ from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Tab
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
 """Training steps; None: as many epochs as the scale has."""
+LONGER = {"lab": (15_000,)}
+"""And of the biencoder and the paper's architecture alone."""
 LONGEST = STEPS["desk"][-1]
 PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
 WARMUP_SHARE = 10
@@ -32,12 +34,13 @@ def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual batches under three models and growing numbers of steps."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     found = []
-    for num_steps in STEPS[scale]:
+    for num_steps in (*STEPS[scale], *LONGER.get(scale, ())):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
         more = fresh.FREQUENCY if scale == "desk" and num_steps == LONGEST else ()
         seeds = seeds_at(scale)
         reading = fresh.READING if scale == "lab" and num_steps == STEPS["lab"][-1] else ()
-        rows = ((BATCHES, seeds), (PAPERS, seeds + reading), (OURS, seeds + more))
+        rows = [(BATCHES, seeds), (PAPERS, seeds + reading)]
+        rows += [(OURS, seeds + more)] if num_steps in STEPS[scale] else []
         found += [base(scale, **row, **sizes, **budget, seed=seed) for row, seeds in rows for seed in seeds]
     return tuple(found)
 
@@ -55,7 +58,6 @@ WORDS = {"wrong": "own − wrong corpus", "null": "own − no context"}
 
 def draw_worth(frame: Any, axes: Any) -> None:
     """A mark a seed for what the own corpus is worth over a wrong one and over none, by family, after most steps."""
-    frame = frame[frame["num_steps"] == frame["num_steps"].max()]
     families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
     kinds = [(model, context) for context in MARKS for model in SERIES]
@@ -94,13 +96,16 @@ def draw_steps(frame: Any, axes: Any) -> None:
     axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
+END = {"num_steps": by_scale({scale: steps[-1] for scale, steps in STEPS.items()})}
+START = {"num_steps": by_scale({scale: steps[0] for scale, steps in STEPS.items()})}
+LONG = {"num_steps": by_scale({scale: steps[-1] for scale, steps in LONGER.items()})}
 FIGURE = Figure(
     name="context_emergence",
     title="What the searched corpus is worth as context, by family",
     caption=(
         "NDCG@10 of held-out collections of real text under documents of the searched corpus, less that under those of "
         "another corpus (dots), and less that under no context (triangles). A mark is a seed, a line their mean. "
-        "After the most training steps of the scale. With word frequencies: an extension of ours."
+        "After the most training steps that all models have. With word frequencies: an extension of ours."
     ),
     kind="own",
     points="{suite}/{family}/ndcg_at_10",
@@ -111,7 +116,7 @@ FIGURE = Figure(
     y_label="difference in NDCG@10 (points)",
     factor=100,
     series=tuple(
-        Row(label=f"{label}, {words}", of=pick(**row), context=context)
+        Row(label=f"{label}, {words}", of=pick(**row, **END), context=context)
         for label, row in SERIES.items()
         for context, words in UNDER.items()
     ),
@@ -132,14 +137,21 @@ CURVE = Figure(
     x_label="training steps",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="biencoder", of=pick(**BATCHES)), *FIGURE.series),
+    series=(
+        Row(label="biencoder", of=pick(**BATCHES)),
+        *(
+            Row(label=f"{label}, {words}", of=pick(**row), context=context)
+            for label, row in SERIES.items()
+            for context, words in UNDER.items()
+        ),
+    ),
     draw=draw_steps,
 )
 
 
 def at(scale: str) -> list[int]:
     """Return the steps of a scale that has more than one number of them."""
-    return [steps for steps in STEPS[scale] if steps]
+    return [steps for steps in (*STEPS[scale], *LONGER.get(scale, ())) if steps]
 
 
 def table_rows(scale: str) -> tuple[Row, ...]:
@@ -148,6 +160,8 @@ def table_rows(scale: str) -> tuple[Row, ...]:
     for steps in at(scale):
         found.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
         for label, row in SERIES.items():
+            if row is OURS and steps not in STEPS[scale]:
+                continue
             of = pick(**row, num_steps=steps)
             found.append(Row(label=f"{label}, {steps} steps", of=of, scales=(scale,)))
             for context, words in (("wrong", "· wrong corpus as context"), ("null", "· null context")):
@@ -165,12 +179,11 @@ TABLE = Table(
     rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in table_rows(scale)),
 )
 
-END = {"num_steps": by_scale({scale: STEPS[scale][-1] for scale in OWN_SCALES})}
-START = {"num_steps": by_scale({scale: STEPS[scale][0] for scale in OWN_SCALES})}
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"
 BEYOND_CHANCE = "any difference beyond chance"
 HALF_A_POINT = f"{BEYOND_CHANCE}; within half a point there is no effect"
 SAID: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
+LONG_SAID = SAID | {"stated": "2026-11-23", "scales": tuple(LONGER)}
 UNLIKE_TRAINING = ("packages", "collections", "cloud", "medical")
 
 
@@ -242,6 +255,31 @@ CLAIMS = (
         delta=0.005,
         because=HALF_A_POINT,
         **SAID | fresh.LOOKED_AGAIN_AT_LAB | {"scales": ("lab",)},
+    ),
+    Claim.order(
+        "E.j",
+        "trained six times as long, it finds half a point or more with its own corpus than with a wrong one",
+        pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
+        margin=0.005,
+        because="half a point, what a reader would call an effect",
+        **LONG_SAID,
+    ),
+    Claim.order(
+        "E.k",
+        "and then more than a biencoder of the same budget",
+        pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
+        delta=0.005,
+        because=HALF_A_POINT,
+        **LONG_SAID,
+    ),
+    Claim.interaction(
+        "E.l",
+        "and the difference between the two contexts has grown",
+        of=(under("", PAPERS, LONG), under("wrong", PAPERS, LONG)),
+        above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
+        delta=0.005,
+        because=HALF_A_POINT,
+        **LONG_SAID,
     ),
 )
 

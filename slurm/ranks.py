@@ -33,6 +33,7 @@ from slurm.hooks import named
 from slurm.nodes import Meeting, attempt_of, call_meeting, grace_is_over, has_left, join_meeting
 from slurm.signals import Stop, ask_for_signal, die_with_parent, listening, say
 
+LEAVE = "repro.train.parallel:leave_processes"
 DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
 DEAF_SHELL = 'trap "" USR2 TERM INT; exec "$0" "$@"'
 DEAF = dict.fromkeys(("PET_SIGNALS_TO_HANDLE", "TORCHELASTIC_SIGNALS_TO_HANDLE"), "SIGHUP")
@@ -123,6 +124,7 @@ def main() -> int:
             named(job["execute"])(Run(**job["run"]), should_stop=stop, progress=say)
         except (Interrupted, Stopped) as stopped:
             say(f"rank {os.environ['RANK']} stopped: {stopped}")
+        named(LEAVE)()
     return 0
 
 

@@ -39,6 +39,15 @@ def join_processes(device: torch.device) -> None:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 
+def leave_processes() -> None:
+    """Leave the group, as a process does before it ends; does nothing outside of one.
+
+    Else gloo's threads may still let go of the last tensors when the interpreter is gone, and now and then abort it.
+    """
+    if _together():
+        dist.destroy_process_group()
+
+
 def gather_with_gradient(local_ND: Tensor) -> Tensor:
     """Return the rows of all processes in order of rank, (W × N, D); only this process's rows carry a graph."""
     if not _together():

@@ -3,14 +3,17 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from repro.execute import execute
 from repro.records.store import read_record
@@ -18,6 +21,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id, training_id
 from repro.storage.paths import local_records, run_folder
 from repro.train.metrics import read_metrics
+from slurm import ranks
 from slurm.job import Job
 from slurm.signals import Stop, Stopped
 from slurm.states import JobState, item_of_run
@@ -55,6 +59,30 @@ def test_two_jobs_of_several_processes_that_share_a_training_train_it_once() -> 
     kept = [read_record(local_records() / f"{run_id(run)}.json") for run in runs]
     assert kept[0].metrics["train/loss"] == kept[1].metrics["train/loss"]
     assert [line["step"] for line in read_metrics(run_folder(training_id(RUN)))] == list(range(1, 7))
+
+
+def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    """Stands in for `execute`: joins a group of one process, which then is told to stop."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    raise Stopped("told to end")
+
+
+@pytest.mark.enable_socket  # gloo's own
+def test_a_rank_that_stops_leaves_its_group_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = tmp_path / ranks.DESCRIBED
+    described.write_text(json.dumps({"run": asdict(RUN), "execute": f"{__name__}:{join_and_stop.__name__}"}))
+    monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    for name in ("die_with_parent", "_await_request"):
+        monkeypatch.setattr(ranks, name, lambda asked: None)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    try:
+        assert ranks.main() == 0
+        assert not dist.is_initialized()
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def signal_everyone(run: Run, stop: Stop) -> None:
