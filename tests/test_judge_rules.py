@@ -12,7 +12,7 @@ from repro.claims.calibration import Cell, simulate
 from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import looks_at
-from repro.claims.judge import judge_all, p_values
+from repro.claims.judge import CLEAR_OF_BAR, judge_all, p_values
 from repro.claims.needs import MOST_SEEDS, POWER, detectable_gap, least, need_of, power_of, units_needed
 from repro.claims.variance import Pool
 from repro.records.store import Record, write_record
@@ -342,6 +342,18 @@ def test_a_bound_that_was_set_with_records_at_hand_says_nothing_on_these(tmp_pat
     (after,) = judge_all([claim], "desk", wanted, [*seen, *fresh])
     assert (after.verdict, after.is_post_hoc, after.num_seeds) == ("NO EFFECT", False, 5)
     assert verdict(claim, two_samplers(tmp_path / "far", 0.05, [0, 1, 2])) == "HOLDS", "its order is judged as before"
+
+
+@pytest.mark.parametrize(("gain", "is_clear"), [(0.05, True), (-0.05, True), (0.0, False)])
+def test_an_effect_that_is_there_and_smaller_than_asked_for_is_told_beside_the_verdict(
+    tmp_path: Path, gain: float, is_clear: bool
+) -> None:
+    made = two_samplers(tmp_path, gain, range(6))
+    (judged,) = judge_all([replace(ORDER, delta=0.1)], "desk", [one.run for one in made], made)
+    assert judged.verdict == "NO EFFECT"
+    assert (CLEAR_OF_BAR in judged.note) == is_clear
+    assert judged.low is not None and judged.high is not None
+    assert (judged.low > 0 or judged.high < 0) == is_clear, "as its interval shows"
 
 
 def test_a_mean_over_groups_of_points_needs_fewer_of_them_in_each() -> None:

@@ -30,6 +30,7 @@ from repro.spec.scales import scale_named
 
 ALPHA = 0.05
 NO_UNIT = Unit("")
+CLEAR_OF_BAR = "clear of its bar, by less than δ"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,14 @@ class Measured:
                 return name
         return "UNDECIDED"
 
+    def beside(self, verdict: str, level: float) -> Measured:
+        """Return it saying so where there is no effect by δ, and yet a difference beyond chance."""
+        is_clear = any(self.p_values.get(name, 1.0) <= level for name in ("HOLDS", "DIFFERS"))
+        return self._noting(CLEAR_OF_BAR) if verdict == "NO EFFECT" and is_clear else self
+
+    def _noting(self, words: str) -> Measured:
+        return replace(self, note="; ".join(word for word in (self.note, words) if word))
+
     def after(self, claim: Claim, num_looks: int) -> Measured:
         """Return it with the p-values that seeds give which had been looked at, or were added after a look."""
         if self.evidence.is_post_hoc and claim.is_chosen:
@@ -88,7 +97,7 @@ class Measured:
         looks = f"look {num_looks}, as seeds were added" if num_looks > 1 else ""
         if self.evidence.is_post_hoc and claim.has_new_delta:
             found, looks = found | {"NO EFFECT": 1.0}, "its δ waits for fresh seeds"
-        return replace(self, p_values=found, note="; ".join(word for word in (self.note, looks) if word))
+        return replace(self, p_values=found)._noting(looks)
 
 
 def judge_all(
@@ -128,6 +137,7 @@ def judge_all(
         for claim in (claim for claim in claims if claim.id in family):
             measures = family[claim.id]
             verdict = measures.verdict(levels[claim.id])
+            measures = measures.beside(verdict, levels[claim.id])
             told = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family) / looks_at(claim, scale)), measures)
             decided[claim.id] = _needing(told, measures) if verdict == "UNDECIDED" else told
     return [decided[claim.id] for claim in claims]
