@@ -97,9 +97,10 @@ FIGURES = (
         name="figure2",
         title="Score against batch difficulty, with and without the filter",
         caption=(
-            "NDCG@10 of biencoders against the training loss at the end, the difficulty of their batches. A dot is one "
-            "training: a batch size (colour and shape), a cluster size and a seed; lines are least squares. r is "
-            f"Pearson's over the cluster sizes of a seed, its mean over n seeds with a 95 % interval. {EQUAL_PAIRS}"
+            "NDCG@10 of biencoders against the training loss at the end, the difficulty of their batches. A faint "
+            "dot is one training: a batch size (colour and shape), a cluster size and a seed; a bold one is the mean "
+            "over the seeds of a cluster size, over which lines (least squares) and r (Pearson's) are. "
+            f"{EQUAL_PAIRS}"
         ),
         is_panelled=True,
         kind="scatter",

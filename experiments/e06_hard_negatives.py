@@ -86,8 +86,8 @@ FIGURES = (
         title="Supervised training: score against batch difficulty",
         caption=(
             "NDCG@10 of biencoders after supervised training with one hard negative a pair, against the difficulty of "
-            "their batches under the surrogate. A dot is one training, a cluster size and a seed; the line is least "
-            "squares. r is Pearson's over the cluster sizes of a seed, its mean over n seeds with a 95 % interval. All "
+            "their batches under the surrogate. A faint dot is one training, a cluster size and a seed; a bold one is "
+            "the mean over the seeds of a cluster size, over which line (least squares) and r (Pearson's) are. All "
             "start from one first phase a seed."
         ),
         kind="scatter",

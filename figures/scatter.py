@@ -1,8 +1,8 @@
 """Scatter: one measure against another, a dot a run or dataset, with each group's straight line and its correlation.
 
 Dots of one group that share their x to the last digit are one thing measured again, as a dataset is by several seeds:
-their mean is drawn, and r is over things. Dots that are seeds of a few settings, each with its own x, are drawn one by
-one; they are no independent draws, so r is taken over the settings of each seed, and its mean over seeds is given.
+their mean is drawn, and r is over things. Seeds of a few settings, each with an x of its own, are no independent draws:
+they are drawn faintly, and beside them each setting's mean over its seeds, of which line and r are.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from figures.intervals import ENOUGH_SEEDS, LEVEL
+from figures.intervals import LEVEL
 from figures.style import DASHES, MARKERS, legend_above, palette
 
 FEWEST_FOR_INTERVAL = 4
-FEWEST_SETTINGS = 3
 
 
 def draw_scatter(
@@ -34,16 +33,18 @@ def draw_scatter(
         rows = frame[frame[group] == name].dropna(subset=[x, y])
         if rows.empty:
             continue
-        members = rows.groupby(x, as_index=False, sort=False)[y].mean()
+        marker = MARKERS[number % len(MARKERS)]
+        style = {"linestyle": "none", "marker": marker, "color": colour}
+        if _are_seeds_of_settings(rows):
+            is_of_seeds = True
+            axes.plot(rows[x], rows[y], alpha=0.3, markersize=3, **style)
+            members = rows.groupby("setting", as_index=False, sort=False)[[x, y]].mean()
+        else:
+            members = rows.groupby(x, as_index=False, sort=False)[y].mean()
         at, values = members[x].to_numpy(float), members[y].to_numpy(float)
         along = np.log10(at) if x_is_log else at
-        if _are_seeds_of_settings(rows):
-            is_of_seeds, words = True, seeds_words(rows, x, y, x_is_log=x_is_log)
-        else:
-            words = correlation_words(along, values)
-        marker = MARKERS[number % len(MARKERS)]
-        label = f"{name}: {words}"
-        axes.plot(at, values, linestyle="none", marker=marker, color=colour, alpha=0.8, markersize=5, label=label)
+        label = f"{name}: {correlation_words(along, values)}"
+        axes.plot(at, values, alpha=0.8, markersize=6, label=label, **style)
         if len(at) > 1 and np.ptp(along) > 0:
             fit, ends = stats.linregress(along, values), np.array([along.argmin(), along.argmax()])
             line = fit.intercept + fit.slope * along[ends]
@@ -55,10 +56,9 @@ def draw_scatter(
 
 
 def _note(is_of_seeds: bool, x_is_log: bool, has_interval: bool) -> str:
-    what = "Pearson's, over the settings of a seed, mean over n seeds" if is_of_seeds else "Pearson's, over the n dots"
-    note = f"r: {what}" + (" (of log x)" if x_is_log else "")
-    kind = "95 % interval of that mean (Student's t), the settings as they are"
-    return note + (f"; [ ]: {kind if is_of_seeds else '95 % interval if dots are independent'}" if has_interval else "")
+    what = "n settings, each the mean over its seeds" if is_of_seeds else "the n dots"
+    note = f"r: Pearson's, over {what}" + (" (of log x)" if x_is_log else "")
+    return note + (f"; [ ]: 95 % interval if {'settings' if is_of_seeds else 'dots'} are independent" * has_interval)
 
 
 def _are_seeds_of_settings(rows: pd.DataFrame) -> bool:
@@ -66,27 +66,6 @@ def _are_seeds_of_settings(rows: pd.DataFrame) -> bool:
     if "setting" not in rows or rows.duplicated(["setting", "seed"]).any():
         return False
     return int(rows["setting"].nunique()) < len(rows)
-
-
-def seeds_words(rows: pd.DataFrame, x: str, y: str, *, x_is_log: bool) -> str:
-    """Return the mean over seeds of Pearson's r over settings, from three seeds on with Student's 95 % interval.
-
-    A seed with fewer than three settings, or without variation, has no r.
-    """
-    found = []
-    for _, one in rows.groupby("seed"):
-        along = np.log10(one[x].to_numpy(float)) if x_is_log else one[x].to_numpy(float)
-        values = one[y].to_numpy(float)
-        if len(one) >= FEWEST_SETTINGS and np.ptp(along) > 0 and np.ptp(values) > 0:
-            found.append(float(stats.pearsonr(along, values).statistic))
-    count = f"n = {len(found) or rows['seed'].nunique()}"
-    if not found:
-        return f"r = –, {count}"
-    mean = float(np.mean(found))
-    if len(found) < ENOUGH_SEEDS:
-        return f"r = {mean:+.2f}, {count}"
-    half = stats.t.ppf((1 + LEVEL) / 2, len(found) - 1) * stats.sem(found)
-    return f"r = {mean:+.2f} [{max(-1.0, mean - half):+.2f}, {min(1.0, mean + half):+.2f}], {count}"
 
 
 def correlation_words(x: np.ndarray, y: np.ndarray) -> str:

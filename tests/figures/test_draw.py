@@ -180,8 +180,8 @@ def test_what_several_seeds_measured_of_one_thing_is_one_dot_of_a_scatter() -> N
     assert labels_of(figure)[0].endswith("n = 3")
 
 
-def test_the_r_of_seeds_of_settings_is_their_mean_with_an_interval_over_seeds_alone() -> None:
-    """Nine runs of three settings are no nine independent dots: r is of a seed's settings, its interval of seeds."""
+def test_the_r_of_seeds_of_settings_is_of_each_settings_mean() -> None:
+    """Twelve runs of four settings are no twelve independent dots: r is over four, as a claim over runs is judged."""
     generator = np.random.default_rng(3)
     rows = [
         {"series": "a", "setting": f"s{n}", "seed": seed, "loss": n + seed / 10, "score": generator.normal(n, 1.5)}
@@ -189,17 +189,19 @@ def test_the_r_of_seeds_of_settings_is_their_mean_with_an_interval_over_seeds_al
         for seed in range(3)
     ]
     frame, picture = pd.DataFrame(rows), replace(LINES, kind="scatter", x="loss", x_is_log=False)
-    each = [np.corrcoef(one["loss"], one["score"])[0, 1] for _, one in frame.groupby("seed")]
-    low, high = stats.t.interval(0.95, 2, loc=np.mean(each), scale=stats.sem(each))
-    low, high = max(low, -1.0), min(high, 1.0)
+    means = frame.groupby("setting")[["loss", "score"]].mean()
+    found = stats.pearsonr(means["loss"], means["score"])
+    low, high = found.confidence_interval(0.95)
     figure, _ = plot(rows, picture)
-    assert labels_of(figure) == [f"a: r = {np.mean(each):+.2f} [{low:+.2f}, {high:+.2f}], n = 3"]
-    assert len(figure.axes[0].get_lines()[0].get_xdata()) == 12
-    assert "over the settings of a seed" in figure.get_supxlabel()
-    two = labels_of(plot([row for row in rows if row["seed"] < 2], picture)[0])[0]
-    assert two.endswith(", n = 2") and "[" not in two
-    lone = labels_of(plot([row for row in rows if row["seed"] == 0 or row["setting"] == "s0"], picture)[0])[0]
-    assert "[" not in lone and lone.endswith("n = 1"), "a seed of one setting has no r"
+    assert labels_of(figure) == [f"a: r = {found.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = 4"]
+    faint, bold, line = figure.axes[0].get_lines()
+    assert len(faint.get_xdata()) == 12
+    assert list(bold.get_xdata()) == pytest.approx(list(means["loss"]))
+    slope, intercept = np.polyfit(means["loss"], means["score"], 1)
+    assert line.get_ydata() == pytest.approx(intercept + slope * line.get_xdata())
+    assert "over n settings, each the mean over its seeds" in figure.get_supxlabel()
+    three = labels_of(plot([row for row in rows if row["setting"] != "s0"], picture)[0])[0]
+    assert three.endswith(", n = 3") and "[" not in three
 
 
 def test_a_scatter_has_a_panel_a_series_on_shared_axes() -> None:
