@@ -189,7 +189,7 @@ def show(
             plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
             as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
-        there = [whose for whose in judged if whose == "published" or records_of(experiment.runs(scale), whose)]
+        there = [whose for whose in judged if records_of(experiment.runs(scale), whose)] or ["published"]
         ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {RECORD_WORDS[whose]}") for whose in there]
         for view in [*shown.values(), *(ledgers if experiment.claims else [])]:
             render(view, format)
