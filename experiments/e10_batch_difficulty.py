@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.e04_batch_by_cluster import PAPER_CLUSTERS
-from experiments.fresh import RESTATED
+from experiments.fresh import REPACKED, RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # As in the paper, clusters are made inside a whole source (§5), so that they can be much larger than a fine domain.
@@ -40,8 +40,9 @@ LINES: dict[str, Any] = {
 def runs(scale: str) -> tuple[Run, ...]:
     """Every cluster size with every batch size, then with other numbers of pairs; a seed is another packing."""
     one = base(scale, **MEASURED, cluster_size=CLUSTERS[scale][0])
-    whole = grid(one, seed=SEEDS, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
-    sizes = grid(one, seed=SEEDS, num_pairs=SIZES[scale], cluster_size=fitting(scale), batch_size=COMPARED[scale])
+    seeds = SEEDS + (REPACKED if scale == "desk" else ())
+    whole = grid(one, seed=seeds, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
+    sizes = grid(one, seed=seeds, num_pairs=SIZES[scale], cluster_size=fitting(scale), batch_size=COMPARED[scale])
     return whole + sizes
 
 

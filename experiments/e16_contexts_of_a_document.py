@@ -97,7 +97,7 @@ CLAIMS = (
         ],
         source="Figure 15 and §9.5",
         because="any difference beyond chance; documents and seeds are drawn again",
-        **fresh.RESTATED,
+        **fresh.RESTATED | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "F15.b",
@@ -106,7 +106,7 @@ CLAIMS = (
         margin=A_TENTH,
         source="§9.5",
         because="in doublings: -3.32 is a tenth, what can be seen in a picture; a model blind to its context has none",
-        **fresh.ADDED,
+        **fresh.ADDED | fresh.LOOKED_AGAIN,
     ),
 )
 

@@ -59,7 +59,7 @@ CLAIMS = (
         source="Figure 7 and §7",
         because="any difference beyond chance; within a tenth of a point there is no effect",
         has_new_delta=True,
-        **fresh.RESTATED,
+        **fresh.RESTATED | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "F7.b",
@@ -75,7 +75,7 @@ CLAIMS = (
         scales=("desk",),
         is_chosen=True,
         version=2,
-        **fresh.ADDED,
+        **fresh.ADDED | fresh.LOOKED_AGAIN,
     ),
 )
 

@@ -49,9 +49,11 @@ NEIGHBOURS = (*MEASURED, 6, 7)
 """Table 3's draws: two more, which `plan --power` found enough for T3.a."""
 TASKS = (3,)
 """Table 2: one more of Table 1's contextual models, which `plan --power` found enough for T2.b."""
-SCORED = (8, 9, 10, 11)
-"""Figures 7, 15 and 16: contextual models that Table 1 has not; two more than F16.c was said to need, since nothing is
-published of how figure 7's scores spread."""
+SCORED = tuple(range(8, 16))
+"""Figures 7, 15 and 16: contextual models that Table 1 has not. The last four were added when F7.a and F16.a, on
+8 to 11, were said to need three and four more."""
+REPACKED = (3, 4)
+"""Figure 6: packings, nothing is trained."""
 UNFILTERED: tuple[int, ...] = ()
 """Biencoders without the filter in the grid of figure 3. F3.b is said to need (3, 4, 5, 6)."""
 DEPTHS: tuple[int, ...] = ()
