@@ -81,6 +81,30 @@ def test_seeds_that_were_looked_at_do_not_judge(tmp_path: Path) -> None:
     assert early.verdict == "NOT RUN", "one of three fresh seeds is not all of them"
 
 
+def test_records_of_other_claims_that_are_not_there_yet_decide_nothing(tmp_path: Path) -> None:
+    """Claims that wait for records count among those that share the error, as they will once they have them."""
+    usual, later = ({"num_warmup_steps": steps} for steps in (base("desk").num_warmup_steps, 5))
+    order, other = (
+        Claim.order("X.a", pairs=[(term(NDCG, sampler="domain", **which), RANDOM)], **SAID) for which in (usual, later)
+    )
+    claims = [order, *(replace(other, id=id) for id in ("X.b", "X.c", "Y.a"))]
+    gains = [step / 2000 for step in range(1, 20)]
+    told = []
+    for gain in gains:
+        made = two_samplers(tmp_path / f"{gain}", gain, range(6))
+        changed = [replace(one.run, **later) for one in made if one.run.sampler == "domain"]
+        others = [record(tmp_path / f"{gain}", run, 0.0) for run in changed]
+        wanted = [one.run for one in (*made, *others)]
+        complete, waiting, alone = (
+            judge_all(which, "desk", wanted, there)[0]
+            for which, there in ((claims, [*made, *others]), (claims, made), ([order], made))
+        )
+        assert (complete.verdict, complete.low) == (waiting.verdict, waiting.low)
+        assert (complete.level, alone.level) == (pytest.approx(0.05 / 3), 0.05)
+        told.append((waiting.verdict, alone.verdict))
+    assert ("UNDECIDED", "HOLDS") in told, "one of three claims is held to more than one alone"
+
+
 def test_at_another_scale_than_desk_no_seed_had_been_looked_at(tmp_path: Path) -> None:
     claim = replace(ORDER, seen_seeds=(0, 1, 2), version=2)
     at_lab = two_samplers(tmp_path, 0.05, [1, 2, 3], scale="lab")

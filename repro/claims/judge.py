@@ -4,7 +4,8 @@ A claim is measured as one or more estimates (`contrasts`, `correlation`, `varie
 seeds and queries. Its kind says which verdicts there are and with what p-value: HOLDS when every estimate is beyond the
 bar, DIFFERS when one is beyond it on the other side, NO EFFECT when all are within ±δ (an equivalence claim HOLDS
 then), UNDECIDED when none is clear. The claims of one artefact that an experiment states share an error of 5 % by
-Holm's procedure; intervals are at 95 %, corrected by Bonferroni for their number. Where Holm decides and that interval
+Holm's procedure; intervals are at 95 %, corrected by Bonferroni for their number. Those that wait for records count
+among them, so that what is said today cannot depend on which records came first. Where Holm decides and that interval
 still reaches the bar, the interval ends at the bar (Guilbaud 2008, Biometrical Journal 50, 678-692).
 """
 
@@ -132,13 +133,16 @@ def judge_all(
                 decided[claim.id] = Judgement(claim, "NOT RUN", scale, note=str(missing))
             except AbsentDatasetError as absent:
                 decided[claim.id] = Judgement(claim, "WRONG SCALE", scale, note=str(absent))
-    for family in measured.values():
-        levels = dict(zip(family, holm_levels([min(one.p_values.values()) for one in family.values()]), strict=True))
+    for name, family in measured.items():
+        waiting = [id for id, one in decided.items() if one.verdict == "NOT RUN" and family_of_claims(id) == name]
+        smallest = {id: min(one.p_values.values()) for id, one in family.items()} | dict.fromkeys(waiting, 1.0)
+        levels = dict(zip(smallest, holm_levels(list(smallest.values())), strict=True))
         for claim in (claim for claim in claims if claim.id in family):
             measures = family[claim.id]
             verdict = measures.verdict(levels[claim.id])
             measures = measures.beside(verdict, levels[claim.id])
-            told = _told(Judgement(claim, verdict, scale, level=ALPHA / len(family) / looks_at(claim, scale)), measures)
+            level = ALPHA / len(smallest) / looks_at(claim, scale)
+            told = _told(Judgement(claim, verdict, scale, level=level), measures)
             decided[claim.id] = _needing(told, measures) if verdict == "UNDECIDED" else told
     return [decided[claim.id] for claim in claims]
 
