@@ -8,6 +8,7 @@ they are drawn faintly, and beside them each setting's mean over its seeds, of w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ def draw_scatter(
         if rows.empty:
             continue
         marker = MARKERS[number % len(MARKERS)]
-        style = {"linestyle": "none", "marker": marker, "color": colour}
+        style: dict[str, Any] = {"linestyle": "none", "marker": marker, "color": colour}
         if _are_seeds_of_settings(rows):
             is_of_seeds = True
             axes.plot(rows[x], rows[y], alpha=0.3, markersize=3, **style)

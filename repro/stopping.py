@@ -71,6 +71,27 @@ def _leave() -> Stopped | None:
     return pending
 
 
+@contextmanager
+def undisguised() -> Iterator[None]:
+    """Raise the stop itself where a library made an error of it, as an import in C++ that is broken off does."""
+    try:
+        yield
+    except Exception as error:
+        stopped = _behind(error)
+        if stopped is None:
+            raise
+        raise stopped from error
+
+
+def _behind(error: BaseException | None) -> Stopped | None:
+    """Return the stop among the causes of an error."""
+    seen: set[int] = set()
+    while error is not None and not isinstance(error, Stopped) and id(error) not in seen:
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return error if isinstance(error, Stopped) else None
+
+
 def is_asked_to_stop() -> bool:
     """Return whether a stop is waiting for the end of the unbroken block we are in."""
     return _BLOCKS.pending is not None

@@ -19,7 +19,7 @@ from typing import Any
 from repro.records.provenance import code_identity
 from repro.records.store import has_record
 from repro.spec import Run
-from repro.stopping import Interrupted, Stopped, unbroken
+from repro.stopping import Interrupted, Stopped, unbroken, undisguised
 from repro.storage.lease import Lease, acquire, look
 from repro.storage.paths import local_records
 from repro.storage.shards import joined, stage_named
@@ -75,7 +75,7 @@ class Job:
         if self.is_done:
             return "done"
         if self.stage:  # a stage takes its own lease, and waits where another is building it
-            with _WrittenDown(item, me, stop, self.progress) as written:
+            with _WrittenDown(item, me, stop, self.progress) as written, undisguised():
                 self._begin(item, written)
                 _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
@@ -85,7 +85,7 @@ class Job:
         with lease:
             if self.is_done:
                 return "done"
-            with _WrittenDown(item, me, stop, self.progress) as written:
+            with _WrittenDown(item, me, stop, self.progress) as written, undisguised():
                 self._begin(item, written)
                 lease.on_beat = lambda: _notice_cancellation(item, stop)
                 self._run(stop, where.job_id)

@@ -26,7 +26,7 @@ from typing import Any
 from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.stopping import Interrupted, Stopped
+from repro.stopping import Interrupted, Stopped, undisguised
 from repro.storage.json_files import short
 from repro.storage.paths import import_environment, local_records, run_folder
 from slurm.hooks import named
@@ -121,7 +121,8 @@ def main() -> int:
     with listening(stop):
         threading.Thread(target=_await_request, args=(described.with_name("stop"),), daemon=True).start()
         try:
-            named(job["execute"])(Run(**job["run"]), should_stop=stop, progress=say)
+            with undisguised():
+                named(job["execute"])(Run(**job["run"]), should_stop=stop, progress=say)
         except (Interrupted, Stopped) as stopped:
             say(f"rank {os.environ['RANK']} stopped: {stopped}")
         named(LEAVE)()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
-from repro.stopping import Stopped
+from repro.stopping import Stopped, undisguised
 from repro.storage.atomic import MAKE_ROOM
 from repro.storage.json_files import short
 from repro.storage.paths import home
@@ -45,7 +45,7 @@ def guarded(action: Callable[[], int | None]) -> int:
 
     show_traceback = _wants_debug()
     try:
-        with listening(Stop()):
+        with listening(Stop()), undisguised():
             return action() or 0
     except click.exceptions.Exit as leave:
         return leave.exit_code

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from repro.cli.net import guarded
 from repro.spec import Run, base
 from repro.spec.identity import run_id
-from repro.stopping import Stopped, stop, unbroken
+from repro.stopping import Stopped, stop, unbroken, undisguised
 from repro.storage.paths import CHECKOUT, local_records, run_folder, stage_folder
+from slurm.job import Job
 from slurm.signals import Stop, listening
-from slurm.states import item_of_run
+from slurm.states import JobState, item_of_run
 from slurm.status import statuses
 from tests.slurm.stand_in import traced
 
@@ -210,6 +212,26 @@ def test_a_block_that_fails_tells_its_error_and_leaves_no_stop_behind() -> None:
         raise ValueError("full")
     with unbroken():
         pass
+
+
+def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> None:
+    """Stands in for `execute`: a module in C++ that is being imported makes an error of its own of a stop."""
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except Stopped as stopped:
+        raise ImportError("initialization failed") from stopped
+
+
+def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job(run=asdict(UNTRAINED), execute=f"{__name__}:{break_off_an_import.__name__}")
+    with pytest.raises(Stopped):
+        job(heard, where=JobState(state="running"))
+    note = item_of_run(UNTRAINED).read()
+    assert note is not None and (note.state, note.trace) == ("interrupted", "")
+    assert guarded(lambda: break_off_an_import(UNTRAINED, should_stop=Stop(), progress=None)) == 143
+    assert "stopped: told to end" in capsys.readouterr().err
+    with pytest.raises(ImportError, match="of its own"), undisguised():
+        raise ImportError("of its own")
 
 
 def test_one_keystroke_that_comes_twice_stops_once_and_a_second_one_does_not_wait(heard: Stop) -> None:
