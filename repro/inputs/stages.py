@@ -15,10 +15,10 @@ from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
 from repro.data.selection import rows_of_sources, select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
-from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
+from repro.inputs.corpora import corpus_stage, searched_stage, suite_of, suite_stage
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
-from repro.spec import MTEB_SUITES, TRAINED, Run, first_phase_of
+from repro.spec import TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
@@ -50,9 +50,9 @@ class StageGraph:
         return corpus_stage(self.run.corpus)
 
     @cached_property
-    def evaluation(self) -> Stage:
-        """The corpus that holds the evaluation suite."""
-        return corpus_stage(suite_corpus(self.run))
+    def evaluation(self) -> Stage | None:
+        """The corpus that holds the evaluation suite; None where the library mteb gets the data itself."""
+        return suite_stage(self.run)
 
     @cached_property
     def first_phase(self) -> StageGraph | None:
@@ -232,14 +232,14 @@ class StageGraph:
         if not by_words:
             key |= {"max_tokens": run.max_tokens, **files_in_key(run.surrogate)}
             key |= prompts_in_key(prompts_of(run.surrogate), "")
-        return Stage("candidates", key | _recipe("candidates"), make, (self.evaluation,))
+        return Stage("candidates", key | _recipe("candidates"), make, (searched_stage(run),))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What the run needs, in the order of building, each once."""
         run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
-        wanted = [*(self.first_phase.stages if self.first_phase else ())]
-        wanted = wanted if run.suite in MTEB_SUITES else [self.evaluation, *wanted]
+        wanted = [self.evaluation] if self.evaluation else []
+        wanted += self.first_phase.stages if self.first_phase else ()
         wanted += [self.selection] if run.measure in READS_PAIRS else []
         wanted += [self.tokens, self.keys] if trains else [self.keys] if embeds else []
         wanted += [self.embeddings] if embeds else []

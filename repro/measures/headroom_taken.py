@@ -26,6 +26,7 @@ from repro.evaluate.collections import Collection, without_quirky_hits
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.paired import Gap
 from repro.evaluate.retrieval import score, search
+from repro.inputs.corpora import searched_stage
 from repro.inputs.inputs import Inputs
 from repro.measures.divergence import document_frequency
 from repro.measures.headroom import Shares, word_overlap
@@ -75,7 +76,7 @@ def word_scores(
             np.save(folder / f"{side}.npy", values_Q)
 
     key = {"recipe": RECIPE, "suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
-    stage = Stage("headroom", key, make, (graph.selection, graph.evaluation))
+    stage = Stage("headroom", key, make, (graph.selection, searched_stage(run)))
     stage.build()
     own_Q, wrong_Q = (load_array(stage.path / f"{side}.npy", kind="f", shape=(None,)) for side in SIDES)
     return own_Q, wrong_Q
