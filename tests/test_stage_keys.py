@@ -17,13 +17,13 @@ from repro.batches import mask, negatives
 from repro.batches.mask import content_keys
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.prompts import PROMPTS, Prompts
 from repro.data.tokens import minilm_folder
 from repro.inputs import encoders, prompting, stages
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import PromptedTexts, texts_for
 from repro.inputs.stages import SIDES, StageGraph, stages_of
-from repro.model.prompts import PROMPTS, Prompts
 from repro.spec import base
 from repro.storage.digests import sha256_of
 from repro.storage.stages import STAGE_FILE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from repro.data.prompts import with_prompt
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.kept import FOLDER, Kept
 from repro.evaluate.retrieval import Run as Hits
@@ -20,7 +21,6 @@ from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
 from repro.measures.context_example import context_example
 from repro.measures.first_stage import first_stage
-from repro.model.prompts import with_prompt
 from repro.records.provenance import machine
 from repro.spec import Run
 from repro.spec.identity import run_id
