@@ -26,16 +26,18 @@ from repro.data.beir import Retrieval, groups_of
 from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.paired import Gap, paired_gaps
+from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, path_name
 from repro.inputs.inputs import Inputs
 from repro.measures.headroom_taken import shares_taken, word_scores
 from repro.seeds import generator_for
+from repro.spec import CONTEXTS
 
 if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
 
 PREFIX = "context_effect"
-OTHERS = ("wrong", "null")
+OTHERS = tuple(kind for kind in CONTEXTS if kind != OWN)
 NUM_MOVED, NUM_WATCHED = 8, 4
 
 

@@ -9,13 +9,13 @@ from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_stage
+from repro.inputs.encoders import NAMED
 from repro.inputs.stages import needs_surrogate
 from repro.measures.mteb import datasets_of_mteb, tasks_of_mteb
 from repro.spec import Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-FROM_WHEELS = ("random", "words", "minilm", "minilm-words")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _encoders(run: Run) -> list[Need]:
     names = [run.start, *([run.surrogate] if asks else [])]
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
         names.append(run.filter_model)
-    return [_wheel_need() if name in FROM_WHEELS else _hub_need(name) for name in names]
+    return [_wheel_need() if name in NAMED else _hub_need(name) for name in names]
 
 
 def _wheel_need() -> Need:
