@@ -12,9 +12,10 @@ Shapes: Q queries, D documents, V words of the vocabulary, W words that some que
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,13 @@ from repro.data.beir import HEADLINE, Retrieval, groups_of
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.kept import content_digest
 from repro.evaluate.retrieval import Matrix, score, search
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.divergence import TEXTS_AT_ONCE, document_frequency
+from repro.measures.keeping import keep_in, part_of
 from repro.storage.arrays import array_to_fill
 
 if TYPE_CHECKING:
@@ -75,12 +78,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     training = training_shares(inputs)
     prior_V = (training.counts_V + 0.5) / (training.num_documents + 1)
     found: dict[str, list[np.ndarray]] = {}
+    kept = keep_in(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        weights = corpus_weights(own.retrieval, wrong, prior_V, inputs.run.context_seed)
-        for name, system in systems.items():
-            for kind, vectors in system(own.retrieval, weights):
-                found.setdefault(f"{suite.name}+{name}-{kind}", []).append(_scores(own, vectors))
+        of_texts = {"own": content_digest(own.retrieval), "quirks": repr(own.quirks), "wrong": content_digest(wrong)}
+        under = partial(_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
+        for name, values_Q in part_of(kept, dataset.name, of_texts, under).items():
+            found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
     rows = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
     metrics: dict[str, float] = {}
     for path, values in found.items():
@@ -123,6 +127,18 @@ def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]
         return ((name, vectors(weights_V)) for name, weights_V in weights.items())
 
     return under
+
+
+def _scores_under_weights(
+    systems: Mapping[str, System], own: Collection, wrong: Retrieval, prior_V: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
+    weights = corpus_weights(own.retrieval, wrong, prior_V, seed)
+    return {
+        f"{name}-{kind}": _scores(own, vectors)
+        for name, system in systems.items()
+        for kind, vectors in system(own.retrieval, weights)
+    }
 
 
 def _scores(collection: Collection, vectors: Vectors) -> np.ndarray:

@@ -22,7 +22,7 @@ from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.measures.retrieval import keep_in
+from repro.measures.keeping import keep_in
 from repro.seeds import generator_for
 from repro.spec import MTEB_SUITES
 

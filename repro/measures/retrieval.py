@@ -11,19 +11,16 @@ import numpy as np
 
 from repro.data.prompts import with_prompt
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.kept import FOLDER, Kept
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
-from repro.inputs.encoders import files_in_key
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import prompts_of
 from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
 from repro.measures.context_example import context_example
 from repro.measures.first_stage import first_stage
-from repro.records.provenance import machine
+from repro.measures.keeping import keep_in
 from repro.spec import Run
-from repro.spec.identity import run_id
 
 if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
@@ -53,23 +50,6 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     if first is None:
         return found
     return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
-
-
-def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
-    """Return where results of a run's system are kept, which all that decides its vectors tells from any other.
-
-    None for a model that is none of ours, and so has no digest.
-    """
-    from repro.evaluate.digests import model_digest
-    from repro.model.encoding import TextEncoder
-
-    if model is not None and not isinstance(model, TextEncoder):
-        return None
-    weights = files_in_key(run.surrogate) if model is None else {"model": model_digest(cast("ContextualModel", model))}
-    return Kept(
-        folder / FOLDER,
-        {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},
-    )
 
 
 def _evaluate(

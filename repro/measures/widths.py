@@ -10,6 +10,7 @@ Shapes: N training documents, W dimensions, Q queries.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from repro.evaluate.suites import Encoder, Keeping, Setting, evaluate_setting
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
+from repro.measures.keeping import keep_in
 from repro.seeds import generator_for
 from repro.spec import nested_widths, standard_widths
 
@@ -36,11 +38,13 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         setting = Setting(contexts=contexts, num_contexts=run.num_contexts, seed=run.context_seed, widths=widths)
     else:
         setting = Setting(widths=widths)
-    found = evaluate_setting(model, suite, setting, Keeping(runs=folder / "trec"))
+    found = evaluate_setting(model, suite, setting, Keeping(runs=folder / "trec", kept=keep_in(folder, run, model)))
     metrics, arrays = dict(found.metrics), dict(found.per_query)
     if run.nested_sizes is None and run.architecture == "biencoder":
-        rotated = Rotated(model, principal_directions(_training_vectors(inputs, model)))
-        by_svd = evaluate_setting(rotated, suite, setting)
+        directions_WW = principal_directions(_training_vectors(inputs, model))
+        kept = keep_in(folder, run, model, turned=hashlib.sha256(directions_WW.tobytes()).hexdigest())
+        rotated = Rotated(model, directions_WW)
+        by_svd = evaluate_setting(rotated, suite, setting, Keeping(runs=folder / "trec-svd", kept=kept))
         metrics |= _at_widths_of_svd(by_svd.metrics, suite.name)
         arrays |= _at_widths_of_svd(by_svd.per_query, suite.name)
     return Measured(metrics, arrays, {**found.provenance, "widths": list(widths)})
