@@ -18,6 +18,7 @@ from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, searched_stage, suite_of, suite_stage
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
+from repro.inputs.wanted import MINILM, READS_PAIRS, domain_codes, domain_names, needs_surrogate, tokenizer_of
 from repro.spec import TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
@@ -25,10 +26,6 @@ from repro.storage.stages import WHOLE, Part, Sharding, Stage
 SELECTION_SEED = CLUSTER_SEED = (
     0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
 )
-LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
-"""Measures of the training pairs under the surrogate, whatever is trained."""
-READS_PAIRS = ("counts", "divergence", "headroom")
-"""Measures of the training pairs as text."""
 RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1, "candidates": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
@@ -177,7 +174,7 @@ class StageGraph:
             pairs = self.selected_pairs()
             codes = domain_codes(run, pairs)
             if sampled := sampled_domains(codes, run.cluster_size):
-                names = pairs.source_names if run.domain_column == "source" else pairs.domain_names
+                names = domain_names(run, pairs)
                 told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
                 (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
@@ -297,24 +294,3 @@ def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stag
 def _recipe(kind: str) -> dict[str, Any]:
     """Return what a stage's key says of the version of its recipe: nothing of the first."""
     return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}
-
-
-MINILM = "minilm"
-
-
-def tokenizer_of(run: Run) -> str:
-    """Return the name of a run's tokenizer: MiniLM's, or that of other pretrained weights that it starts from."""
-    return MINILM if run.start in ("random", "words", MINILM) else run.start
-
-
-def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
-    """Return each pair's domain (int32 N): its source, or its finest division."""
-    return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
-
-
-def needs_surrogate(run: Run) -> bool:
-    """Return whether a run's batches depend on the surrogate's embeddings."""
-    if run.measure in LOOKS_AT_PAIRS:
-        return True
-    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
-    return run.architecture in TRAINED and wanted

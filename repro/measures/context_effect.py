@@ -29,6 +29,7 @@ from repro.evaluate.paired import Gap, paired_gaps
 from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, path_name
 from repro.inputs.inputs import Inputs
+from repro.inputs.wanted import num_contexts_scored
 from repro.measures.headroom_taken import shares_taken, word_scores
 from repro.seeds import generator_for
 from repro.spec import CONTEXTS
@@ -53,8 +54,7 @@ class Seen:
     @property
     def count(self) -> int:
         """Context documents it was given."""
-        run = self.inputs.run
-        return run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
+        return num_contexts_scored(self.inputs.run)
 
     @property
     def seed(self) -> int:

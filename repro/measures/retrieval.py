@@ -15,6 +15,7 @@ from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import prompts_of
+from repro.inputs.wanted import num_contexts_scored
 from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
 from repro.measures.context_example import context_example
@@ -63,11 +64,12 @@ def _evaluate(
     if run.architecture == "bm25":
         return evaluate_bm25(suite, keeping=keeping, collections=collections, candidates=candidates)
     if run.architecture == "contextual":
-        count = run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
         contexts = run.test_contexts.split("+")
         if len(suite.datasets) == 1:  # alone, a collection has no wrong corpus
             contexts = [kind for kind in contexts if kind != "wrong"]
-        setting = Setting(contexts=contexts, num_contexts=count, seed=run.context_seed, candidates=candidates)
+        setting = Setting(
+            contexts=contexts, num_contexts=num_contexts_scored(run), seed=run.context_seed, candidates=candidates
+        )
         return evaluate_setting(contextual_encoder(run, model), suite, setting, keeping, collections)
     reference = surrogate_encoder(run) if model is None else model
     return evaluate_setting(reference, suite, Setting(candidates=candidates), keeping, collections)

@@ -10,7 +10,7 @@ from repro.data.paper.local_copies import declared, fetch, parts_of, problems, s
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_stage
 from repro.inputs.encoders import NAMED
-from repro.inputs.stages import needs_surrogate
+from repro.inputs.wanted import needs_surrogate
 from repro.measures.mteb import datasets_of_mteb, tasks_of_mteb
 from repro.spec import Run
 from repro.storage.stages import Stage
