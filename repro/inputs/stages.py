@@ -18,15 +18,24 @@ from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, searched_stage, suite_of, suite_stage
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
-from repro.inputs.wanted import MINILM, READS_PAIRS, domain_codes, domain_names, needs_surrogate, tokenizer_of
+from repro.inputs.wanted import (
+    MINILM,
+    READS_PAIRS,
+    domain_codes,
+    domain_names,
+    needs_surrogate,
+    num_contexts_scored,
+    tells_headroom,
+    tokenizer_of,
+)
 from repro.spec import TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
-SELECTION_SEED = CLUSTER_SEED = (
-    0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
-)
-RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1, "candidates": 1}
+SELECTION_SEED = CLUSTER_SEED = 0
+"""Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
+RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1}
+RECIPE |= {"candidates": 1, "headroom": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
@@ -190,7 +199,7 @@ class StageGraph:
     @cached_property
     def negatives(self) -> Stage:
         """Rows of the hard negatives of every pair."""
-        run = self.run
+        run, count = self.run, self.run.num_hard_negatives
 
         def make(folder: Path) -> None:
             from repro.batches.negatives import mine_negatives
@@ -199,21 +208,14 @@ class StageGraph:
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             # not among its needs, which stand in its key: where it is made on its own, they are made first
             keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
-            count, codes = run.num_hard_negatives, domain_codes(run, pairs)
-            near = run.mined_negatives == "any"
+            codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
             rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)
             np.save(folder / "rows.npy", rows)
 
-        key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column} | _recipe("negatives")
+        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _recipe("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        return Stage(
-            "negatives",
-            key,
-            make,
-            (self.embeddings,),
-            lambda: BYTES_A_NUMBER * run.num_hard_negatives * self._num_rows(),
-        )
+        return Stage("negatives", key, make, (self.embeddings,), lambda: BYTES_A_NUMBER * count * self._num_rows())
 
     @cached_property
     def candidates(self) -> Stage:
@@ -232,19 +234,40 @@ class StageGraph:
         return Stage("candidates", key | _recipe("candidates"), make, (searched_stage(run),))
 
     @cached_property
+    def headroom(self) -> Stage:
+        """What word overlap scores under the context documents of a contextual run: what there is to gain from them."""
+        run, count = self.run, num_contexts_scored(self.run)
+
+        def make(folder: Path) -> None:
+            from repro.evaluate.headroom import write_word_scores
+
+            write_word_scores(folder, suite_of(run), self.selected_pairs(), count, run.context_seed)
+
+        key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
+        key["recipe"] = RECIPE["headroom"]  # also the first, as those stages have it that are on disks
+        return Stage("headroom", key, make, (self.selection, searched_stage(run)))
+
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What the run needs, in the order of building, each once."""
-        run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
+        run = self.run
         wanted = [self.evaluation] if self.evaluation else []
-        wanted += self.first_phase.stages if self.first_phase else ()
+        wanted += self.of_pairs
+        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
+        wanted += [self.headroom] if tells_headroom(run) else []
+        return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+
+    @cached_property
+    def of_pairs(self) -> list[Stage]:
+        """What is made of the training pairs, after the same of a first phase; what these need is not listed."""
+        run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
+        wanted = [*self.first_phase.of_pairs] if self.first_phase else []
         wanted += [self.selection] if run.measure in READS_PAIRS else []
         wanted += [self.tokens, self.keys] if trains else [self.keys] if embeds else []
         wanted += [self.embeddings] if embeds else []
         wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
         wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
-        wanted += [self.negatives] if trains and run.num_hard_negatives else []
-        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
-        return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+        return wanted + ([self.negatives] if trains and run.num_hard_negatives else [])
 
     def build(self, progress: Callable[[str], None]) -> None:
         """Build what is not there yet, one after another."""

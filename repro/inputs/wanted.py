@@ -42,3 +42,9 @@ def needs_surrogate(run: Run) -> bool:
 def num_contexts_scored(run: Run) -> int:
     """Return how many context documents a contextual model of the run is given when it is scored."""
     return run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
+
+
+def tells_headroom(run: Run) -> bool:
+    """Return whether a run says what share of the headroom it takes: a contextual one, scored under own and wrong."""
+    is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
+    return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))

@@ -95,7 +95,7 @@ def context_effect(seen: Seen) -> dict[str, float]:
         gaps = paired_gaps(own_Q, other_Q, seen.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        words = word_scores(seen.inputs, seen.collections, seen.count) if kind == "wrong" else None
+        words = word_scores(seen.inputs) if kind == "wrong" else None
         if words is not None:
             metrics |= taken(gaps, words, seen.datasets)
     watched = Watched([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)

@@ -36,7 +36,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run = inputs.run
     datasets = chosen_domains(inputs.suite.datasets, NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS)
     retrievals = [one.retrieval for one in read_collections(Suite(run.suite, tuple(datasets))).values()]
-    first, scores = first_stage(inputs), {}
+    first, scores = first_stage(inputs), dict[tuple[str, str], np.ndarray]()
     kept = keep_in(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
     digests = {one.name: content_digest(one) for one in retrievals}
     candidates = None if first is None else first.candidates
