@@ -23,8 +23,7 @@ from benchmarks.kept_rows import keep_rows
 from benchmarks.sizes import run_of
 from repro.data.beir import Suite
 from repro.evaluate.suites import Setting, evaluate_setting, read_collections
-from repro.inputs.corpora import suite_of
-from repro.inputs.stages import StageGraph
+from repro.inputs.corpora import searched_stage, suite_of
 from repro.model.start import build_model
 from repro.train.trainer import config_of
 
@@ -46,7 +45,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
     run = run_of("desk", architecture="contextual")
-    StageGraph(run).evaluation.build(print)
+    searched_stage(run).build(print)
     whole = suite_of(run)
     suite = Suite(whole.name, whole.datasets[: asked.num_datasets])
     model = build_model(config_of(run), start=run.start, heads=run.heads).eval()

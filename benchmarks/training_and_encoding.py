@@ -31,10 +31,10 @@ from sentence_transformers.sentence_transformer.losses import (
 
 from benchmarks.kept_rows import keep_rows
 from benchmarks.sizes import SIZES, pairs_of, run_of
+from repro.data.prompts import with_prompt
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
 from repro.model.linear import has_onednn
-from repro.model.prompts import with_prompt
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
 from repro.train.chunks import ChunkSizes

@@ -17,6 +17,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 
 from repro.batches.cluster import cluster_pairs
 from repro.batches.surrogate import load_surrogate
+from repro.data.prompts import SEARCH
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_trainer import cluster_batch_sampler
 from repro.model.config import ModelConfig
@@ -48,7 +49,7 @@ def main(folder: Path) -> SentenceTransformer:
         num_train_epochs=2,
         per_device_train_batch_size=8,
         batch_sampler=cluster_batch_sampler(domains, clusters),
-        prompts={"anchor": "search_query: ", "positive": "search_document: "},
+        prompts={"anchor": SEARCH.query, "positive": SEARCH.document},
         learning_rate=1e-2,
         logging_steps=2,
         save_strategy="no",

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from repro.batches.mask import content_keys
+from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
 from repro.inputs.stages import stages_of
-from repro.model.prompts import PROMPTS
 from repro.spec import base
 from repro.train.trainer import build_filter
 

@@ -13,7 +13,8 @@ from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.inputs.stages import stages_of
-from repro.measures.retrieval import WithNulls, keep_in
+from repro.measures.keeping import keep_in
+from repro.measures.retrieval import WithNulls
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.records.store import has_record

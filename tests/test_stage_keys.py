@@ -17,13 +17,13 @@ from repro.batches import mask, negatives
 from repro.batches.mask import content_keys
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.prompts import PROMPTS, Prompts
 from repro.data.tokens import minilm_folder
 from repro.inputs import encoders, prompting, stages
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import PromptedTexts, texts_for
 from repro.inputs.stages import SIDES, StageGraph, stages_of
-from repro.model.prompts import PROMPTS, Prompts
 from repro.spec import base
 from repro.storage.digests import sha256_of
 from repro.storage.stages import STAGE_FILE
@@ -31,11 +31,11 @@ from repro.storage.stages import STAGE_FILE
 TODAY = {
     "desk": {
         *("corpus/f54caf7316af", "selection/2be6d3cb0afe", "tokens/8048d8177595", "keys/702b8a83f3cb"),
-        *("embeddings/cbc7d788bcf2", "clusters/521ee6bc0c58"),
+        *("embeddings/cbc7d788bcf2", "clusters/521ee6bc0c58", "headroom/664ae5a8f0e6"),
     },
     "smoke": {
         *("corpus/aeec32e242ad", "selection/08bd357a011c", "tokens/a2882fd4c3d8", "keys/07ffa117bb34"),
-        *("embeddings/e1eb3ddd0d66", "clusters/c0eeb34e82f8"),
+        *("embeddings/e1eb3ddd0d66", "clusters/c0eeb34e82f8", "headroom/28d994674430"),
     },
 }
 """Of Table 1, as users have them on their disks: what moves one makes all of them build and train again."""
@@ -156,7 +156,7 @@ def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = {"selection": {*stages.RECIPE} - {"candidates"}, "embeddings": {"embeddings", "clusters", "negatives"}}
-    run = replace(RUN, protocol="rerank-bm25", rerank_depth=3)
+    run = replace(RUN, architecture="contextual", protocol="rerank-bm25", rerank_depth=3)
     before = {stage.name: stage.title for stage in stages_of(run)}
     monkeypatch.setitem(stages.RECIPE, kind, 2)
     after = {stage.name: stage.title for stage in stages_of(run)}
@@ -227,3 +227,18 @@ def test_the_first_stage_of_a_run_that_reranks_is_in_its_graph(protocol: str, ti
     """So that a plan shows it and a launch makes it, under the name that it had while measuring made it."""
     run = replace(RUN, protocol=protocol, rerank_depth=None if protocol == "full" else 5)
     assert [stage.title for stage in stages_of(run) if stage.name == "candidates"] == ([title] if title else [])
+
+
+def test_the_headroom_is_a_stage_of_contextual_runs_that_are_scored_under_both_contexts_and_of_no_other() -> None:
+    told = base("smoke", architecture="contextual")
+    others = [base("smoke"), replace(told, test_contexts="own+null"), replace(told, measure="spread")]
+    phases = replace(told, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
+    titles = [[stage.title for stage in stages_of(run) if stage.name == "headroom"] for run in (told, phases, *others)]
+    assert titles == [[StageGraph(told).headroom.title], [StageGraph(phases).headroom.title], [], [], []]
+    fewer = replace(told, num_test_contexts=2)
+    assert len({StageGraph(run).headroom.title for run in (told, phases, fewer)}) == 3
+
+
+def test_a_first_phase_needs_what_it_is_trained_on_and_not_what_its_scale_is_measured_on() -> None:
+    run = base("desk", corpus="functions", suite="functions", pretraining_corpus="wide", num_pretraining_steps=8)
+    assert {stage.key["corpus"] for stage in stages_of(run) if stage.name == "corpus"} == {"functions", "wide"}

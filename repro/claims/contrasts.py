@@ -131,7 +131,7 @@ def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
     """Return a contrast with its error: over seeds, moderated by the pool, and over the units of its metric."""
     values_S, (shared, shared_df) = _values(contrast, evidence)
     own = float(values_S.var(ddof=1)) if len(values_S) > 1 else 0.0
-    prior = prior_of(contrast, evidence, pool)
+    prior = prior_of(contrast, pool)
     moderated = None if prior is None else prior.moderate(own, len(values_S) - 1)
     if shared and not any(weight and is_random(system) for (system, _), weight in contrast.weights.items()):
         moderated = (0.0, np.inf)  # nothing of it depends on a seed: queries alone are random
@@ -158,7 +158,7 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[f
     return values_S, shared_variance(drawn.values())
 
 
-def prior_of(contrast: Contrast, evidence: Evidence, pool: Pool) -> Prior | None:
+def prior_of(contrast: Contrast, pool: Pool) -> Prior | None:
     """Return what the pool says of the variance of a contrast's value; None where it says too little.
 
     Numbers of one record count together, as a pattern that has its own prior. Records of one training that are scored

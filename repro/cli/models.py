@@ -10,6 +10,7 @@ import typer
 
 from repro.cli.options import AsJson
 from repro.cli.patience import tell
+from repro.spec import CONTEXTS
 
 Model = Annotated[
     str | None, typer.Option(help="a run's id, a folder (ours, the authors', an export), a hub id, or bm25")
@@ -19,14 +20,13 @@ SuiteName = Annotated[str, typer.Option(help="a suite's or an imported corpus' n
 WrongFrom = Annotated[
     str | None, typer.Option(help="suite or folder that lends the wrong corpus (default: the suite; of one, desk)")
 ]
-KINDS = ("own", "wrong", "null")
 
 
 def evaluate(
     suite: SuiteName,
     model: Model = None,
     compare: Two = None,
-    context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(KINDS)}; may be given again")] = None,
+    context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(CONTEXTS)}; may be given again")] = None,
     wrong_from: WrongFrom = None,
     context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
     num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
@@ -42,9 +42,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a suite, under each context and beside BM25; interrupted, it resumes at the next collection."""
-    unknown = sorted(set(context or ()) - set(KINDS))
+    unknown = sorted(set(context or ()) - set(CONTEXTS))
     if unknown:
-        raise ValueError(f"unknown context {unknown}; choose one of {list(KINDS)}")
+        raise ValueError(f"unknown context {unknown}; choose one of {list(CONTEXTS)}")
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, other = (str(model), None) if compare is None else compare

@@ -14,12 +14,8 @@ from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
 from repro.data.paper.hub import SOURCES, load_source, local_copy
 from repro.data.paper.local_copies import origin_of, parts_of
 from repro.data.readers import size_when_read
+from repro.spec import MTEB_SUITES
 from repro.storage.paths import data_folder
-
-MTEB = (
-    "suite 'mteb': MTEB (56 datasets, about 40 GB) is evaluated by the library mteb, which gets them itself: "
-    "repro.evaluate.mteb.model wraps a run's model; its retrieval sets are the suites 'beir' and 'cqadupstack'"
-)
 
 
 @dataclass(frozen=True)
@@ -49,8 +45,6 @@ def external_corpus(name: str) -> ExternalCorpus | None:
 
 def holder_of(suite: str) -> str | None:
     """Return the corpus that holds a suite; None when nobody knows it. ValueError when it is known and not here."""
-    if suite == "mteb":
-        raise ValueError(MTEB)
     if suite in SUITES:
         check_suite(suite, data_folder())
         return suite
@@ -64,7 +58,7 @@ def external_corpora() -> list[str]:
 
 def external_suites() -> list[str]:
     """Return the suites that could be meant."""
-    return [*SUITES, "mteb", *imported_corpora()]
+    return [*SUITES, *MTEB_SUITES, *imported_corpora()]
 
 
 def _pairs_of(name: str) -> Callable[[Path], None]:

@@ -119,36 +119,27 @@ def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tupl
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
     """Tokenise blocks of texts into the files that `Tokens.save` would write of all of them; holds one block."""
-    total, largest = 0, -1
-    with (
-        ArrayWriter(folder / "ids.npy", "int32") as ids,
-        ArrayWriter(folder / "offsets.npy", "int64") as offsets,
-    ):
-        offsets.append(np.zeros(1))
-        for block in blocks:
-            tokens = tokenize(block, tokenizer, max_tokens)
-            ids.append(tokens.ids)
-            offsets.append(tokens.offsets[1:] + total)
-            total += len(tokens.ids)
-            largest = max(largest, int(tokens.ids.max(initial=-1)))
-    _write_bounds(folder, largest)
+    _write_all(folder, ((tokenize(block, tokenizer, max_tokens), None) for block in blocks))
 
 
 def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
     """Write into `folder` what `write_tokens` would have written of the texts of all parts, one after the other."""
+    _write_all(folder, ((load_tokens(part), _largest_id(part)) for part in parts))
+
+
+def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None:
+    """Write tokens one after the other, as those of all texts; each comes with its largest id, where that is known."""
     total, largest = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
         ArrayWriter(folder / "offsets.npy", "int64") as offsets,
     ):
         offsets.append(np.zeros(1))
-        for part in parts:
-            tokens = load_tokens(part)
+        for tokens, known in parts:
             append_all(ids, tokens.ids)
             append_all(offsets, tokens.offsets[1:], plus=total)
             total += len(tokens.ids)
-            found = _largest_id(part)
-            largest = max(largest, int(tokens.ids.max(initial=-1)) if found is None else found)
+            largest = max(largest, int(tokens.ids.max(initial=-1)) if known is None else known)
     _write_bounds(folder, largest)
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from repro.batches.surrogate import load_surrogate
 from repro.data.beir import Retrieval, Suite
+from repro.data.prompts import with_prompt
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.retrieval import bm25_search, search, write_run
-from repro.model.prompts import with_prompt
 from repro.spec import Run
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"

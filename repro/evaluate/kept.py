@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ RECIPE = 1
 FOLDER = "kept"
 """Where a run's results lie in its folder until it has a record."""
 TEXTS_AT_ONCE = 65_536
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,28 @@ class Kept:
 
     def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
         """Return one number that was kept under a name and all that decides it, or else make and keep it."""
-        path = self.folder / f"{name}-{_key({'system': dict(self.system), **decides})}.json"
-        try:
-            return float(json.loads(path.read_text(encoding="utf-8"))["score"])
-        except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: it is made again
-            found = score()
+        return self._kept(name, decides, lambda told: float(told["score"]), lambda: {"score": score()})
+
+    def values(
+        self, name: str, decides: Mapping[str, Any], find: Callable[[], Mapping[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return arrays, float32, that were kept under a name and all that decides them, or else find and keep them."""
+
+        def read(told: Any) -> dict[str, np.ndarray]:
+            return {one: np.array(values, dtype=np.float32) for one, values in told["values"].items()}
+
+        return self._kept(name, decides, read, lambda: {"values": _plain(find())})
+
+    def _kept(
+        self, name: str, decides: Mapping[str, Any], read: Callable[[Any], Result], make: Callable[[], Any]
+    ) -> Result:
+        path = self.folder / f"{name}-{_key({'recipe': RECIPE, 'system': dict(self.system), **decides})}.json"
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or damaged
+            return read(json.loads(path.read_text(encoding="utf-8")))
+        made = make()
         with whole_file(path) as part:
-            part.write_text(json.dumps({"score": found}) + "\n", encoding="utf-8")
-        return found
+            part.write_text(json.dumps(made) + "\n", encoding="utf-8")
+        return read(made)
 
     def _digest(self, retrieval: Retrieval) -> str:
         place = (retrieval.name, id(retrieval))
@@ -89,10 +105,13 @@ class Kept:
 
     def write(self, path: Path, run: Path, found: Found) -> None:
         """Keep a result whose TREC run was just written."""
-        values = {name: [float(value) for value in one] for name, one in found.values.items()}
-        content = {"values": values, "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
+        content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
         with whole_file(path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def _plain(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+    return {name: [float(value) for value in one] for name, one in values.items()}
 
 
 def content_digest(retrieval: Retrieval) -> str:

@@ -106,8 +106,27 @@ def _origin(name: str) -> str:
     return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
 
 
-def suite_corpus(run: Run) -> str:
-    """Return the corpus that holds a run's evaluation suite; ValueError says how to get one that is not made here."""
+def suite_stage(run: Run) -> Stage | None:
+    """Return the stage of the corpus that holds a run's suite; None for tasks whose data the library mteb gets itself.
+
+    ValueError when the suite is unknown, or not here: how to get it is said.
+    """
+    return None if run.suite in MTEB_SUITES else corpus_stage(_holder(run))
+
+
+def searched_stage(run: Run) -> Stage:
+    """Return the same for what searches a suite's collections: ValueError for tasks of mteb's own, too."""
+    stage = suite_stage(run)
+    if stage is None:
+        raise ValueError(
+            f"suite {run.suite!r} is tasks whose data the library mteb gets itself, not collections that are searched "
+            "here: score a trained model or the surrogate on it, or choose the suite 'beir' or 'cqadupstack'"
+        )
+    return stage
+
+
+def _holder(run: Run) -> str:
+    """Return the name of the corpus that holds a run's suite: its own, where that does."""
     holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
     if not holders:
         external = holder_of(run.suite)
@@ -121,8 +140,7 @@ def suite_corpus(run: Run) -> str:
 def check_available(runs: Iterable[Run]) -> None:
     """ValueError, before anything is spent, when a run needs data that is not made here."""
     for run in runs:
-        if run.suite not in MTEB_SUITES:
-            suite_corpus(run)
+        suite_stage(run)
         corpus_stage(run.corpus)
         if run.architecture in TRAINED:
             check_trainable(run.corpus)
@@ -130,7 +148,7 @@ def check_available(runs: Iterable[Run]) -> None:
 
 def suite_of(run: Run) -> Suite:
     """Return the evaluation suite of a run, from its built corpus."""
-    return load_suite(corpus_stage(suite_corpus(run)).path / "suites" / run.suite)
+    return load_suite(searched_stage(run).path / "suites" / run.suite)
 
 
 def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.data.pairs import ROWS_PER_BATCH, Indices, Pairs, Side, TextColumn
 from repro.data.paper.hub import SOURCES, prompts_by_domain
-from repro.model.prompts import PROMPTS
+from repro.data.prompts import PROMPTS
 from repro.storage.arrays import blocks_of
 
 SIDES: tuple[Side, ...] = ("query", "document")

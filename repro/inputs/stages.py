@@ -15,21 +15,27 @@ from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
 from repro.data.selection import rows_of_sources, select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
-from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
+from repro.inputs.corpora import corpus_stage, searched_stage, suite_of, suite_stage
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
-from repro.spec import MTEB_SUITES, TRAINED, Run, first_phase_of
+from repro.inputs.wanted import (
+    MINILM,
+    READS_PAIRS,
+    domain_codes,
+    domain_names,
+    needs_surrogate,
+    num_contexts_scored,
+    tells_headroom,
+    tokenizer_of,
+)
+from repro.spec import TRAINED, Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
-SELECTION_SEED = CLUSTER_SEED = (
-    0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
-)
-LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
-"""Measures of the training pairs under the surrogate, whatever is trained."""
-READS_PAIRS = ("counts", "divergence", "headroom")
-"""Measures of the training pairs as text."""
-RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1, "candidates": 1}
+SELECTION_SEED = CLUSTER_SEED = 0
+"""Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
+RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1}
+RECIPE |= {"candidates": 1, "headroom": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
@@ -50,9 +56,9 @@ class StageGraph:
         return corpus_stage(self.run.corpus)
 
     @cached_property
-    def evaluation(self) -> Stage:
-        """The corpus that holds the evaluation suite."""
-        return corpus_stage(suite_corpus(self.run))
+    def evaluation(self) -> Stage | None:
+        """The corpus that holds the evaluation suite; None where the library mteb gets the data itself."""
+        return suite_stage(self.run)
 
     @cached_property
     def first_phase(self) -> StageGraph | None:
@@ -177,7 +183,7 @@ class StageGraph:
             pairs = self.selected_pairs()
             codes = domain_codes(run, pairs)
             if sampled := sampled_domains(codes, run.cluster_size):
-                names = pairs.source_names if run.domain_column == "source" else pairs.domain_names
+                names = domain_names(run, pairs)
                 told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
                 (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
@@ -193,7 +199,7 @@ class StageGraph:
     @cached_property
     def negatives(self) -> Stage:
         """Rows of the hard negatives of every pair."""
-        run = self.run
+        run, count = self.run, self.run.num_hard_negatives
 
         def make(folder: Path) -> None:
             from repro.batches.negatives import mine_negatives
@@ -202,21 +208,14 @@ class StageGraph:
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             # not among its needs, which stand in its key: where it is made on its own, they are made first
             keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
-            count, codes = run.num_hard_negatives, domain_codes(run, pairs)
-            near = run.mined_negatives == "any"
+            codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
             rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)
             np.save(folder / "rows.npy", rows)
 
-        key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column} | _recipe("negatives")
+        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _recipe("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        return Stage(
-            "negatives",
-            key,
-            make,
-            (self.embeddings,),
-            lambda: BYTES_A_NUMBER * run.num_hard_negatives * self._num_rows(),
-        )
+        return Stage("negatives", key, make, (self.embeddings,), lambda: BYTES_A_NUMBER * count * self._num_rows())
 
     @cached_property
     def candidates(self) -> Stage:
@@ -232,22 +231,43 @@ class StageGraph:
         if not by_words:
             key |= {"max_tokens": run.max_tokens, **files_in_key(run.surrogate)}
             key |= prompts_in_key(prompts_of(run.surrogate), "")
-        return Stage("candidates", key | _recipe("candidates"), make, (self.evaluation,))
+        return Stage("candidates", key | _recipe("candidates"), make, (searched_stage(run),))
+
+    @cached_property
+    def headroom(self) -> Stage:
+        """What word overlap scores under the context documents of a contextual run: what there is to gain from them."""
+        run, count = self.run, num_contexts_scored(self.run)
+
+        def make(folder: Path) -> None:
+            from repro.evaluate.headroom import write_word_scores
+
+            write_word_scores(folder, suite_of(run), self.selected_pairs(), count, run.context_seed)
+
+        key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
+        key["recipe"] = RECIPE["headroom"]  # also the first, as those stages have it that are on disks
+        return Stage("headroom", key, make, (self.selection, searched_stage(run)))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What the run needs, in the order of building, each once."""
+        run = self.run
+        wanted = [self.evaluation] if self.evaluation else []
+        wanted += self.of_pairs
+        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
+        wanted += [self.headroom] if tells_headroom(run) else []
+        return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+
+    @cached_property
+    def of_pairs(self) -> list[Stage]:
+        """What is made of the training pairs, after the same of a first phase; what these need is not listed."""
         run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
-        wanted = [*(self.first_phase.stages if self.first_phase else ())]
-        wanted = wanted if run.suite in MTEB_SUITES else [self.evaluation, *wanted]
+        wanted = [*self.first_phase.of_pairs] if self.first_phase else []
         wanted += [self.selection] if run.measure in READS_PAIRS else []
         wanted += [self.tokens, self.keys] if trains else [self.keys] if embeds else []
         wanted += [self.embeddings] if embeds else []
         wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
         wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
-        wanted += [self.negatives] if trains and run.num_hard_negatives else []
-        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
-        return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+        return wanted + ([self.negatives] if trains and run.num_hard_negatives else [])
 
     def build(self, progress: Callable[[str], None]) -> None:
         """Build what is not there yet, one after another."""
@@ -297,24 +317,3 @@ def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stag
 def _recipe(kind: str) -> dict[str, Any]:
     """Return what a stage's key says of the version of its recipe: nothing of the first."""
     return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}
-
-
-MINILM = "minilm"
-
-
-def tokenizer_of(run: Run) -> str:
-    """Return the name of a run's tokenizer: MiniLM's, or that of other pretrained weights that it starts from."""
-    return MINILM if run.start in ("random", "words", MINILM) else run.start
-
-
-def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
-    """Return each pair's domain (int32 N): its source, or its finest division."""
-    return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
-
-
-def needs_surrogate(run: Run) -> bool:
-    """Return whether a run's batches depend on the surrogate's embeddings."""
-    if run.measure in LOOKS_AT_PAIRS:
-        return True
-    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
-    return run.architecture in TRAINED and wanted

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.data.prompts import with_prompt
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.kept import Kept
@@ -51,7 +52,6 @@ from repro.interop.places import (
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
 from repro.model.encoding import TextEncoder
-from repro.model.prompts import with_prompt
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
 from repro.report.view import View, format_number, format_seconds

@@ -106,10 +106,10 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         raise ValueError(
             f"--suite {short(source)}: there is no such folder; give a BEIR folder, or a suite by its name"
         )
-    from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
+    from repro.inputs.corpora import searched_stage, suite_of
 
     asked = base("smoke", suite=source)
-    corpus_stage(suite_corpus(asked)).build(progress)
+    searched_stage(asked).build(progress)
     return suite_of(asked)
 
 

@@ -17,13 +17,13 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import PreTrainedTokenizerFast
 
+from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_tokenizer
 from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, normalize
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
-from repro.model.prompts import PROMPTS
 from repro.storage.json_files import json_object, read_json, short
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
-from repro.inputs.stages import domain_codes
+from repro.inputs.wanted import domain_codes
 from repro.measures import Measured
 from repro.seeds import generator_for
 

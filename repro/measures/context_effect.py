@@ -26,16 +26,19 @@ from repro.data.beir import Retrieval, groups_of
 from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.paired import Gap, paired_gaps
+from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, path_name
 from repro.inputs.inputs import Inputs
+from repro.inputs.wanted import num_contexts_scored
 from repro.measures.headroom_taken import shares_taken, word_scores
 from repro.seeds import generator_for
+from repro.spec import CONTEXTS
 
 if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
 
 PREFIX = "context_effect"
-OTHERS = ("wrong", "null")
+OTHERS = tuple(kind for kind in CONTEXTS if kind != OWN)
 NUM_MOVED, NUM_WATCHED = 8, 4
 
 
@@ -51,8 +54,7 @@ class Seen:
     @property
     def count(self) -> int:
         """Context documents it was given."""
-        run = self.inputs.run
-        return run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
+        return num_contexts_scored(self.inputs.run)
 
     @property
     def seed(self) -> int:
@@ -93,7 +95,7 @@ def context_effect(seen: Seen) -> dict[str, float]:
         gaps = paired_gaps(own_Q, other_Q, seen.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        words = word_scores(seen.inputs, seen.collections, seen.count) if kind == "wrong" else None
+        words = word_scores(seen.inputs) if kind == "wrong" else None
         if words is not None:
             metrics |= taken(gaps, words, seen.datasets)
     watched = Watched([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)

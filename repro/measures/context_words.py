@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval
+from repro.data.prompts import with_prompt
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.retrieval import ranked, score
 from repro.evaluate.suites import Encoder
 from repro.measures.context_effect import cosine_distance, cosine_distances
-from repro.model.prompts import with_prompt
 
 WORD = re.compile(r"\w+")
 Hits = Mapping[str, float]

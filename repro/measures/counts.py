@@ -10,6 +10,7 @@ from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
+from repro.inputs.wanted import domain_codes, domain_names
 from repro.measures import Measured
 
 
@@ -44,9 +45,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
 def _training_counts(inputs: Inputs) -> dict[str, float]:
     whole, used = read_pairs(inputs.graph.corpus.path / "train.arrow"), inputs.pairs
-    by_source = inputs.run.domain_column == "source"
-    names = whole.source_names if by_source else whole.domain_names
-    codes, used_codes = (p.source_codes if by_source else p.domain_codes for p in (whole, used))
+    names = domain_names(inputs.run, whole)
+    codes, used_codes = (domain_codes(inputs.run, pairs) for pairs in (whole, used))
     metrics = {
         "train/total/num_pairs": float(len(whole)),
         "train/total/num_pairs_used": float(len(used)),

@@ -2,12 +2,14 @@
 
 1. The suite's datasets, up to `NUM_DOMAINS` of them (of CQADupStack all), families taking turns, are test domains and
    context domains alike.
-2. Each is searched under a context drawn from each, its own included.
+2. Each is searched under a context drawn from each, its own included; what was found under one context is kept.
 3. `cross/own` and `cross/other` hold a value for each query: NDCG@10 under its own corpus, and the mean under others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,14 @@ import numpy as np
 from repro.data.beir import Retrieval, Suite, SuiteDataset
 from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import draw_context
+from repro.evaluate.kept import content_digest
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.retrieval import score, search
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.first_stage import first_stage
+from repro.measures.keeping import keep_in, part_of
 
 NUM_DOMAINS = 10
 NUM_FORUMS = 12
@@ -32,13 +36,15 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run = inputs.run
     datasets = chosen_domains(inputs.suite.datasets, NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS)
     retrievals = [one.retrieval for one in read_collections(Suite(run.suite, tuple(datasets))).values()]
-    first, scores = first_stage(inputs), {}
+    first, scores = first_stage(inputs), dict[tuple[str, str], np.ndarray]()
+    kept = keep_in(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
+    digests = {one.name: content_digest(one) for one in retrievals}
+    candidates = None if first is None else first.candidates
     for context in retrievals:
-        drawn = draw_context("own", context, num_contexts=run.num_contexts, seed=run.context_seed)
-        model.set_context(drawn.texts, run.context_seed)
-        for test in retrievals:
-            candidates = None if first is None else first.candidates[test.name]
-            scores[context.name, test.name] = _scores(model, test, candidates)
+        decides = {"context": digests[context.name], "tests": digests}
+        under = partial(_scores_under, context, inputs, model, retrievals, candidates)
+        found = part_of(kept, f"cross-{context.name}", decides, under)
+        scores |= {(context.name, test): values for test, values in found.items()}
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
     names = [retrieval.name for retrieval in retrievals]
     own = [scores[name, name] for name in names]
@@ -56,6 +62,20 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     told = {"name": run.suite, "datasets": rows, "context_seed": run.context_seed}
     told |= {} if first is None else {"first_stage": dict(first.provenance)}
     return Measured(metrics, arrays, told)
+
+
+def _scores_under(
+    context: Retrieval,
+    inputs: Inputs,
+    model: Encoder,
+    tests: list[Retrieval],
+    candidates: Mapping[str, Hits] | None,
+) -> dict[str, np.ndarray]:
+    """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one of them."""
+    run = inputs.run
+    drawn = draw_context("own", context, num_contexts=run.num_contexts, seed=run.context_seed)
+    model.set_context(drawn.texts, run.context_seed)
+    return {test.name: _scores(model, test, None if candidates is None else candidates[test.name]) for test in tests}
 
 
 def _scores(model: Encoder, test: Retrieval, candidates: Hits | None) -> np.ndarray:

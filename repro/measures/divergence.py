@@ -11,19 +11,17 @@ Shapes: V words of the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder
+from repro.evaluate.word_overlap import document_frequency
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 
 TEXTS_AT_ONCE = 8192
-MOST_TOKENS = 512
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
@@ -41,19 +39,6 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(found.values())))
     arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(found.values()))}
     return Measured(metrics, arrays, {"name": run.suite, "datasets": datasets, "num_training_documents": len(pairs)})
-
-
-def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
-    """Return in how many of the texts each word is, int64 (V,)."""
-    tokenizer = load_tokenizer("minilm")
-    size = tokenizer.get_vocab_size()
-    frequency_V = np.zeros(size, np.int64)
-    for texts in blocks:
-        tokens = tokenize(list(texts), tokenizer, MOST_TOKENS)
-        text_of_token = np.repeat(np.arange(len(tokens)), tokens.lengths)
-        distinct = np.unique(text_of_token * size + tokens.ids)
-        frequency_V += np.bincount(distinct % size, minlength=size)
-    return frequency_V
 
 
 def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:

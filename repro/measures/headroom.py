@@ -1,8 +1,8 @@
 """What knowing the corpus is worth: retrieval with words weighted by IDF, by where the IDF is counted.
 
-Words are WordPiece tokens. A word in a share p of documents weighs −log p. Weights are `flat` (all words alike), of the
+Words are WordPiece tokens, weighted as `evaluate/word_overlap.py` says. Weights are `flat` (all words alike), of the
 `training` documents, of a `wrong` corpus, of 16 or 64 documents of the searched corpus (`own16`, `own64`), or of all of
-it (`own`). A share counted in n documents is mixed with the training text's, which counts as `PRIOR` documents more.
+it (`own`).
 Systems: `overlap`, BM25's formula over those tokens; `words`, the weighted mean of MiniLM's untrained word vectors; and
 for a run that trains a biencoder `repooled`, the weighted mean of its token states, through its own head.
 The corpora and documents are those that a contextual model would be given (`evaluate/contexts.py`).
@@ -12,24 +12,27 @@ Shapes: Q queries, D documents, V words of the vocabulary, W words that some que
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from repro.data.beir import HEADLINE, Retrieval, groups_of
-from repro.data.tokens import Tokens, load_tokenizer, tokenize
+from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.retrieval import Matrix, score, search
+from repro.evaluate.kept import content_digest
+from repro.evaluate.retrieval import score, search
 from repro.evaluate.suites import Encoder
+from repro.evaluate.word_overlap import PRIOR, Shares, Vectors, document_frequency, word_overlap, words_of
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.measures.divergence import TEXTS_AT_ONCE, document_frequency
+from repro.measures.divergence import TEXTS_AT_ONCE
+from repro.measures.keeping import keep_in, part_of
 from repro.storage.arrays import array_to_fill
 
 if TYPE_CHECKING:
@@ -37,32 +40,8 @@ if TYPE_CHECKING:
 
 SAMPLES = {"own16": 16, "own64": 64}
 WEIGHTS = ("flat", "training", "wrong", *SAMPLES, "own")
-PRIOR = 8.0
-"""Documents that the training text counts as, where shares of few documents would say that most words never occur."""
-K1, B = 0.9, 0.4  # as BM25's reference has them
 DEPTH = 100
 TEXTS_IN_BATCH = 256
-
-Vectors = tuple[Matrix, Matrix]
-"""Vectors of queries and documents, float32 (Q, H) and (D, H), dense or sparse, to be compared by inner product."""
-
-
-@dataclass(frozen=True)
-class Shares:
-    """In which share of a text's documents each word is, (V,), and how many documents those are."""
-
-    counts_V: np.ndarray
-    num_documents: int
-
-    @classmethod
-    def of(cls, documents: Sequence[str]) -> Shares:
-        """Count the words of some documents."""
-        return cls(document_frequency([documents]), len(documents))
-
-    def idf(self, prior_V: np.ndarray) -> np.ndarray:
-        """Return −log of the share of each word, mixed with a prior share, float32 (V,)."""
-        share_V = (self.counts_V + PRIOR * prior_V) / (self.num_documents + PRIOR)
-        return -np.log(share_V).astype(np.float32)
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
@@ -73,14 +52,15 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     suite, collections = inputs.suite, read_collections(inputs.suite)
     others = wrong_corpora(suite.datasets)
     training = training_shares(inputs)
-    prior_V = (training.counts_V + 0.5) / (training.num_documents + 1)
+    prior_V = training.as_prior()
     found: dict[str, list[np.ndarray]] = {}
+    kept = keep_in(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        weights = corpus_weights(own.retrieval, wrong, prior_V, inputs.run.context_seed)
-        for name, system in systems.items():
-            for kind, vectors in system(own.retrieval, weights):
-                found.setdefault(f"{suite.name}+{name}-{kind}", []).append(_scores(own, vectors))
+        of_texts = {"own": content_digest(own.retrieval), "quirks": repr(own.quirks), "wrong": content_digest(wrong)}
+        under = partial(_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
+        for name, values_Q in part_of(kept, dataset.name, of_texts, under).items():
+            found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
     rows = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
     metrics: dict[str, float] = {}
     for path, values in found.items():
@@ -125,38 +105,22 @@ def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]
     return under
 
 
+def _scores_under_weights(
+    systems: Mapping[str, System], own: Collection, wrong: Retrieval, prior_V: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
+    weights = corpus_weights(own.retrieval, wrong, prior_V, seed)
+    return {
+        f"{name}-{kind}": _scores(own, vectors)
+        for name, system in systems.items()
+        for kind, vectors in system(own.retrieval, weights)
+    }
+
+
 def _scores(collection: Collection, vectors: Vectors) -> np.ndarray:
     retrieval = collection.retrieval
     run = search(*vectors, retrieval.query_ids, retrieval.document_ids, DEPTH + collection.num_extra_hits)
     return score(without_quirky_hits(run, collection, DEPTH), retrieval.judgements, (HEADLINE,))[HEADLINE]
-
-
-def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-    """Return BM25 as an inner product: counts of a query's words, and their saturated counts in documents by weight.
-
-    Sparse arrays (Q, W) and (D, W): memory holds a few numbers for each word of a document that some query has.
-    """
-    queries, documents = _tokens(retrieval.queries), _tokens(retrieval.documents)
-    words_W = np.unique(queries.ids)
-    queries_QW, counts_DW = _counts(queries, words_W), _counts(documents, words_W)
-    lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
-    norms = np.repeat(K1 * (1 - B + B * lengths_D), np.diff(counts_DW.indptr))
-    saturated = (counts_DW.data / (counts_DW.data + norms)).astype(np.float32)
-    words = words_W[counts_DW.indices]
-
-    def under(weights_V: np.ndarray) -> Vectors:
-        values = saturated * weights_V[words]
-        return queries_QW, csr_array((values, counts_DW.indices, counts_DW.indptr), shape=counts_DW.shape)
-
-    return under
-
-
-def _counts(tokens: Tokens, words_W: np.ndarray) -> csr_array:
-    """Return how often each text has each of the sorted words, float32 (N, W)."""
-    rows, known = np.repeat(np.arange(len(tokens)), tokens.lengths), np.isin(tokens.ids, words_W)
-    columns = np.searchsorted(words_W, tokens.ids[known])
-    counts = coo_array((np.ones(len(columns), np.float32), (rows[known], columns)), shape=(len(tokens), len(words_W)))
-    return counts.tocsr()
 
 
 class WordVectors:
@@ -174,7 +138,7 @@ class WordVectors:
 
     def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
         """Return the vectors of a collection under given weights."""
-        sides = (_tokens(retrieval.queries), _tokens(retrieval.documents))
+        sides = (words_of(retrieval.queries), words_of(retrieval.documents))
         return lambda weights_V: (self._of(sides[0], weights_V), self._of(sides[1], weights_V))
 
     def _of(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
@@ -228,14 +192,6 @@ def _biencoder(model: Encoder) -> Biencoder:
     if not isinstance(model, Biencoder):
         raise ValueError(f"the measure 'headroom' re-pools a biencoder, not a {type(model).__name__}")
     return model
-
-
-def _tokens(texts: Sequence[str]) -> Tokens:
-    """Return the words of whole texts without special tokens."""
-    tokens = tokenize(list(texts), load_tokenizer("minilm"), 512)
-    inside = np.ones(len(tokens.ids), bool)
-    inside[tokens.offsets[:-1]] = inside[tokens.offsets[1:] - 1] = False
-    return Tokens(tokens.ids[inside], np.concatenate([[0], np.cumsum(tokens.lengths - 2)]).astype(np.int64))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

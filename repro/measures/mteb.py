@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.measures.retrieval import keep_in
+from repro.measures.keeping import keep_in
 from repro.seeds import generator_for
 from repro.spec import MTEB_SUITES
 
@@ -30,7 +30,19 @@ if TYPE_CHECKING:
     from repro.model.biencoder import Biencoder
     from repro.model.contextual import ContextualModel
 
-CONTEXTS = {"own": "corpus", "random": "fixed", "null": "null"}
+
+class TaskContext(NamedTuple):
+    """One context that tasks are scored under."""
+
+    asked_as: str  # of the run's `test_contexts`
+    method: str  # of MtebModel
+
+
+CONTEXTS = {
+    "own": TaskContext(asked_as="own", method="corpus"),
+    "random": TaskContext(asked_as="wrong", method="fixed"),
+    "null": TaskContext(asked_as="null", method="null"),
+}
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
 """What mteb's main score is, of categories that are a suite of their own."""
@@ -164,9 +176,14 @@ def _encoders(inputs: Inputs, model: Biencoder | ContextualModel | None) -> dict
         return {"own": MtebModel(model)}
     texts = training_documents(inputs)
     return {
-        kind: MtebModel(model, method=method, context_seed=run.context_seed, fixed_context=texts * (kind == "random"))
-        for kind, method in CONTEXTS.items()
-        if kind.replace("random", "wrong") in run.test_contexts.split("+")
+        kind: MtebModel(
+            model,
+            method=context.method,
+            context_seed=run.context_seed,
+            fixed_context=texts if context.method == "fixed" else (),
+        )
+        for kind, context in CONTEXTS.items()
+        if context.asked_as in run.test_contexts.split("+")
     }
 
 

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from repro.data.prompts import with_prompt
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.kept import FOLDER, Kept
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
-from repro.inputs.encoders import files_in_key
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import prompts_of
+from repro.inputs.wanted import num_contexts_scored
 from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
 from repro.measures.context_example import context_example
 from repro.measures.first_stage import first_stage
-from repro.model.prompts import with_prompt
-from repro.records.provenance import machine
+from repro.measures.keeping import keep_in
 from repro.spec import Run
-from repro.spec.identity import run_id
 
 if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
@@ -55,23 +53,6 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
 
 
-def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
-    """Return where results of a run's system are kept, which all that decides its vectors tells from any other.
-
-    None for a model that is none of ours, and so has no digest.
-    """
-    from repro.evaluate.digests import model_digest
-    from repro.model.encoding import TextEncoder
-
-    if model is not None and not isinstance(model, TextEncoder):
-        return None
-    weights = files_in_key(run.surrogate) if model is None else {"model": model_digest(cast("ContextualModel", model))}
-    return Kept(
-        folder / FOLDER,
-        {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},
-    )
-
-
 def _evaluate(
     inputs: Inputs,
     model: Encoder | None,
@@ -83,11 +64,12 @@ def _evaluate(
     if run.architecture == "bm25":
         return evaluate_bm25(suite, keeping=keeping, collections=collections, candidates=candidates)
     if run.architecture == "contextual":
-        count = run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
         contexts = run.test_contexts.split("+")
         if len(suite.datasets) == 1:  # alone, a collection has no wrong corpus
             contexts = [kind for kind in contexts if kind != "wrong"]
-        setting = Setting(contexts=contexts, num_contexts=count, seed=run.context_seed, candidates=candidates)
+        setting = Setting(
+            contexts=contexts, num_contexts=num_contexts_scored(run), seed=run.context_seed, candidates=candidates
+        )
         return evaluate_setting(contextual_encoder(run, model), suite, setting, keeping, collections)
     reference = surrogate_encoder(run) if model is None else model
     return evaluate_setting(reference, suite, Setting(candidates=candidates), keeping, collections)

@@ -10,19 +10,23 @@ Shapes: N training documents, W dimensions, Q queries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_setting
+from repro.evaluate.suites import Encoder, Keeping, Setting, evaluate_setting
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
+from repro.measures.keeping import keep_in
 from repro.seeds import generator_for
 from repro.spec import nested_widths, standard_widths
 
 NUM_SVD_DOCUMENTS = 4096
+Value = TypeVar("Value")
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
@@ -34,12 +38,15 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         setting = Setting(contexts=contexts, num_contexts=run.num_contexts, seed=run.context_seed, widths=widths)
     else:
         setting = Setting(widths=widths)
-    found = evaluate_setting(model, suite, setting, Keeping(runs=folder / "trec"))
+    found = evaluate_setting(model, suite, setting, Keeping(runs=folder / "trec", kept=keep_in(folder, run, model)))
     metrics, arrays = dict(found.metrics), dict(found.per_query)
     if run.nested_sizes is None and run.architecture == "biencoder":
-        rotated = Rotated(model, principal_directions(_training_vectors(inputs, model)))
-        by_svd = _renamed(evaluate_setting(rotated, suite, setting), suite.name)
-        metrics, arrays = metrics | by_svd.metrics, arrays | by_svd.per_query
+        directions_WW = principal_directions(_training_vectors(inputs, model))
+        kept = keep_in(folder, run, model, turned=hashlib.sha256(directions_WW.tobytes()).hexdigest())
+        rotated = Rotated(model, directions_WW)
+        by_svd = evaluate_setting(rotated, suite, setting, Keeping(runs=folder / "trec-svd", kept=kept))
+        metrics |= _at_widths_of_svd(by_svd.metrics, suite.name)
+        arrays |= _at_widths_of_svd(by_svd.per_query, suite.name)
     return Measured(metrics, arrays, {**found.provenance, "widths": list(widths)})
 
 
@@ -74,9 +81,7 @@ class Rotated:
         return turned_NW
 
 
-def _renamed(found: Evaluation, suite: str) -> Evaluation:
-    """Return what was found at each width under the name of the SVD."""
-    old, new = f"{suite}+width", f"{suite}+svd"
-    metrics = {path.replace(old, new): value for path, value in found.metrics.items() if path.startswith(old)}
-    arrays = {path.replace(old, new): value for path, value in found.per_query.items() if path.startswith(old)}
-    return Evaluation(metrics, arrays, found.provenance)
+def _at_widths_of_svd(by_path: Mapping[str, Value], suite: str) -> dict[str, Value]:
+    """Return what was found at widths, and nothing else, with paths that say so of the SVD: `desk+svd16/…`."""
+    width, svd = f"{suite}+width", f"{suite}+svd"
+    return {svd + path.removeprefix(width): value for path, value in by_path.items() if path.startswith(width)}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from repro.model.prompts import PROMPTS
+from repro.data.prompts import PROMPTS
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import json_object, short
 

@@ -22,9 +22,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from repro.data.prompts import with_prompt
 from repro.data.tokens import Tokens, batches_of_tokens, load_tokenizer, tokenize
 from repro.model.config import ModelConfig, load_config
-from repro.model.prompts import with_prompt
 from repro.model.texts import Texts, texts_from
 from repro.storage.arrays import blocks_of
 from repro.storage.atomic import whole_file

@@ -29,7 +29,7 @@ from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.planning.doctor import Finding
 from repro.records.provenance import code_identity, machine, versions
-from repro.spec import base
+from repro.spec import CHOICES, base
 from repro.storage.atomic import whole_file
 from repro.storage.paths import home
 from repro.train.chunks import chunks_for, kept_bytes
@@ -57,7 +57,7 @@ class Shape:
 
 def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")) -> Iterator[Finding]:
     """Give what was found, each as soon as it is known; a thing that fails is a finding with its reason."""
-    for backbone in ("nomic", "bert", "modernbert"):
+    for backbone in CHOICES["backbone"]:
         for words in SWITCHES:
             yield _tried(f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _equal(device, b, w))
     for name in shapes:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
-from repro.inputs.corpora import CORPORA, corpus_stage, suite_corpus
-from repro.inputs.stages import needs_surrogate
+from repro.inputs.corpora import CORPORA, corpus_stage, suite_stage
+from repro.inputs.encoders import NAMED
+from repro.inputs.wanted import needs_surrogate
 from repro.measures.mteb import datasets_of_mteb, tasks_of_mteb
-from repro.spec import MTEB_SUITES, Run
+from repro.spec import Run
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-FROM_WHEELS = ("random", "words", "minilm", "minilm-words")
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,12 @@ def _copy_need(name: str) -> Need:
 
 def _corpora(run: Run) -> list[Need]:
     needs = [need for name in (run.corpus, run.suite) if name in declared() for need in source_needs(name)]
-    finds = {run.corpus: lambda: corpus_stage(run.corpus)}
-    if run.suite in MTEB_SUITES:
-        needs.append(_mteb_need(run.suite))
-    else:
-        finds.setdefault(run.suite, lambda: corpus_stage(suite_corpus(run)))
+    finds: dict[str, Callable[[], Stage | None]] = {run.corpus: lambda: corpus_stage(run.corpus)}
+    finds.setdefault(run.suite, lambda: suite_stage(run))
     for name, find in finds.items():
         try:
-            needs.append(_stage_need(find()))
+            stage = find()
+            needs.append(_mteb_need(run.suite) if stage is None else _stage_need(stage))
         except ValueError as error:
             if name not in declared():  # those are needs of their own
                 needs.append(_missing(f"data {name}", str(error)))
@@ -88,7 +86,7 @@ def _encoders(run: Run) -> list[Need]:
     names = [run.start, *([run.surrogate] if asks else [])]
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
         names.append(run.filter_model)
-    return [_wheel_need() if name in FROM_WHEELS else _hub_need(name) for name in names]
+    return [_wheel_need() if name in NAMED else _hub_need(name) for name in names]
 
 
 def _wheel_need() -> Need:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from repro.evaluate.contexts import KINDS
 from repro.records.store import Record, records_in
 from repro.report.figure_data import METRIC_WORDS
 from repro.report.view import View, format_number
@@ -49,7 +50,7 @@ def contexts_of(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str
     """Return the metric path and the name of each context that a suite was scored under, "own" first."""
     names = {path.split("/")[0] for path in metrics}
     found = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
-    usual = {kind: place for place, kind in enumerate(("own", "wrong", "random", "null"))}
+    usual = {kind: place for place, kind in enumerate(KINDS)}
 
     def place(pair: tuple[str, str]) -> tuple[int, str, int]:
         words, digits = re.fullmatch(r"(.*?)(\d*)", pair[1]).groups()  # type: ignore[union-attr]  # it always fits

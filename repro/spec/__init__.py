@@ -17,6 +17,7 @@ from repro.spec.claim import (
 )
 from repro.spec.run import (
     CHOICES,
+    CONTEXTS,
     EVALUATION_FIELDS,
     FIELDS,
     MEASURES,
@@ -37,6 +38,7 @@ from repro.spec.widths import standard_widths, written
 
 __all__ = [
     "CHOICES",
+    "CONTEXTS",
     "EVALUATION_FIELDS",
     "FIELDS",
     "MEASURES",

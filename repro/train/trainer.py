@@ -18,7 +18,7 @@ from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
-from repro.inputs.stages import domain_codes, tokenizer_of
+from repro.inputs.wanted import domain_codes, domain_names, tokenizer_of
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -229,7 +229,7 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
             alpha=run.mixing_alpha,
             batch_size=run.batch_size,
             seed=run.seed,
-            names=pairs.source_names if run.domain_column == "source" else pairs.domain_names,
+            names=domain_names(run, pairs),
             folder=home(),
         )
     clusters = inputs.clusters if run.sampler == "cluster" else None

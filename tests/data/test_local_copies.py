@@ -18,7 +18,7 @@ from repro.data.paper import benchmarks
 from repro.data.paper.benchmarks import BENCHMARKS, SUITES, folders_of
 from repro.data.paper.download import download
 from repro.data.paper.local_copies import CHECKSUMS, declared, fetch, folder_of, parts_of, problems
-from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
+from repro.inputs.corpora import corpus_stage, searched_stage, suite_of
 from repro.spec import base
 
 CONTENT = bytes(range(256)) * 40_000  # ten megabytes: several blocks
@@ -175,10 +175,10 @@ def test_a_suite_of_local_copies_can_be_run_on(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):
-        suite_corpus(run)
+        searched_stage(run)
     for name, folder in folders_of("cqadupstack", tmp_path / "data").items():
         write_beir_folder(folder, collection(name))
-    corpus_stage(suite_corpus(run)).build()
+    searched_stage(run).build()
     assert len(suite_of(run).datasets) == 12
     assert load_beir(suite_of(run).datasets[0].path).documents == ("one", "two")
 

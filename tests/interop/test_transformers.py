@@ -13,12 +13,12 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
 import repro.interop.transformers_model
+from repro.data.prompts import PROMPTS
 from repro.interop.exporting import FORMATS, export_model, push_to_hub
 from repro.interop.opening import open_model
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
-from repro.model.prompts import PROMPTS
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of
 

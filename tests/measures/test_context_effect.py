@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.beir import Retrieval
+from repro.data.beir import Retrieval, Suite
 from repro.data.tokens import load_tokenizer
+from repro.evaluate import headroom
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.headroom import compute_word_scores, read_word_scores, write_word_scores
 from repro.evaluate.paired import Gap
+from repro.evaluate.word_overlap import K1, PRIOR, B
 from repro.inputs.inputs import Inputs
 from repro.measures import retrieval
 from repro.measures.context_effect import PREFIX, Watched, cosine_distance, mean_cosines
-from repro.measures.headroom import K1, PRIOR, B
-from repro.measures.headroom_taken import compute_word_scores, shares_taken
+from repro.measures.headroom_taken import shares_taken
 from repro.model.contextual import ContextualModel
 from repro.spec import base
 from tests.interop.test_sentence_transformers import model_of
@@ -145,7 +147,7 @@ def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents
         name: Collection(_with_queries(one.retrieval, queries[name]), one.quirks)
         for name, one in read_collections(texts.suite).items()
     }
-    own_Q, wrong_Q = compute_word_scores(texts, collections, 2)
+    own_Q, wrong_Q = compute_word_scores(texts.suite, collections, texts.pairs, 2, seed=0)
     assert (own_Q != wrong_Q).sum() == 3, "queries that tell the two contexts apart"
     expected: dict[str, list[float]] = {"own": [], "wrong": []}
     for name, other in (("home", "away"), ("away", "home")):
@@ -154,6 +156,22 @@ def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents
             assert given is not None
             expected[kind] += [_ndcg_by_hand(collections[name].retrieval, q, given) for q in range(2)]
     assert own_Q == pytest.approx(expected["own"], abs=1e-6) and wrong_Q == pytest.approx(expected["wrong"], abs=1e-6)
+
+
+def test_nothing_is_computed_of_a_large_suite_nor_of_one_without_a_wrong_corpus(
+    texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(name: str, suite: Suite) -> bool:
+        (tmp_path / name).mkdir()
+        write_word_scores(tmp_path / name, suite, texts.pairs, 2, 0)
+        return read_word_scores(tmp_path / name) is not None
+
+    num_documents = sum(len(documents) for documents in DOCUMENTS.values())
+    monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents)
+    assert written("small", texts.suite)
+    assert not written("alone", Suite("alone", texts.suite.datasets[:1]))
+    monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents - 1)
+    assert not written("large", texts.suite)
 
 
 def _with_queries(one: Retrieval, queries: tuple[str, ...]) -> Retrieval:

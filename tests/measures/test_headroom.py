@@ -10,17 +10,8 @@ from safetensors.numpy import load_file
 
 from repro.data.beir import Retrieval
 from repro.data.tokens import load_tokenizer, minilm_folder
-from repro.measures.headroom import (
-    K1,
-    PRIOR,
-    WEIGHTS,
-    B,
-    Repooled,
-    Shares,
-    WordVectors,
-    corpus_weights,
-    word_overlap,
-)
+from repro.evaluate.word_overlap import K1, PRIOR, B, Shares, word_overlap
+from repro.measures.headroom import WEIGHTS, Repooled, WordVectors, corpus_weights
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import texts_from

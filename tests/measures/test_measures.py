@@ -19,11 +19,12 @@ from repro.batches.mask import content_keys
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.kept import Kept
+from repro.evaluate.word_overlap import document_frequency
 from repro.execute import execute
 from repro.inputs.inputs import Inputs
 from repro.measures import mteb as mteb_measure
 from repro.measures.cross import chosen_domains
-from repro.measures.divergence import document_frequency, idf_divergence
+from repro.measures.divergence import idf_divergence
 from repro.measures.mteb import by_category, evaluate_tasks, moves, tasks_of_mteb
 from repro.measures.neighbours import nearest_rows
 from repro.measures.spread import distances, principal_plane

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from repro.data.prompts import PROMPTS, with_prompt
 from repro.data.tokens import Tokens
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
 from repro.model.encoding import write_tensors
-from repro.model.prompts import PROMPTS, with_prompt
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from tests.model.samples import KINDS, small_model

@@ -14,12 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from repro.data.pairs import Row
+from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import Columns, read_foreign
 from repro.data.wording import normalise
 
-SEARCH = ("search_query: ", "search_document: ")
-CLUSTERING = ("clustering: ", "clustering: ")
-CLASSIFICATION = ("classification: ", "classification: ")
 EMPTY = "[empty]"  # what an empty text became in the authors' loader
 _SHARD = re.compile(r"(-train)?-\d{5}-of-\d{5}$")
 

@@ -17,6 +17,7 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.search_wrappers import SearchEncoderWrapper
 from mteb.types import PromptType
 
+from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.mteb.meta import model_meta
 from repro.model.biencoder import Biencoder
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 METHODS = ("corpus", "fixed", "null", "none")
-QUERY, DOCUMENT = "search_query: ", "search_document: "
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
-BOTH_SIDES = {"QuoraRetrieval": QUERY}  # the authors' exception: questions on both sides
+BOTH_SIDES = {"QuoraRetrieval": SEARCH.query}  # the authors' exception: questions on both sides
 
 
 class MtebModel(AbsEncoder):
@@ -117,9 +117,10 @@ class MtebModel(AbsEncoder):
             return ""
         if task_metadata.name in BOTH_SIDES:
             return BOTH_SIDES[task_metadata.name]
+        prompts = CLUSTERING if task_metadata.type == "Clustering" else CLASSIFICATION
         if task_metadata.type in TYPES_WITH_ROLES:
-            return QUERY if prompt_type == PromptType.query else DOCUMENT
-        return "clustering: " if task_metadata.type == "Clustering" else "classification: "
+            prompts = SEARCH
+        return prompts.query if prompt_type == PromptType.query else prompts.document
 
     def _check(self) -> None:
         if self.method not in METHODS:

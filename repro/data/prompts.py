@@ -1,4 +1,4 @@
-"""The one table of prompts: what stands in front of a query or a document, in training, evaluation and use alike."""
+"""All prompts, each written once: what stands before a query or a document, in training, evaluation and use alike."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ class Prompts(NamedTuple):
     document: str
 
 
-PROMPTS: Mapping[str, Prompts] = MappingProxyType(
-    {
-        "none": Prompts("", ""),
-        "task": Prompts("search_query: ", "search_document: "),  # appendix "Task prefixes"
-    }
-)
+SEARCH = Prompts("search_query: ", "search_document: ")  # appendix "Task prefixes"
+CLUSTERING = Prompts("clustering: ", "clustering: ")
+CLASSIFICATION = Prompts("classification: ", "classification: ")
+PROMPTS: Mapping[str, Prompts] = MappingProxyType({"none": Prompts("", ""), "task": SEARCH})
 
 
 def prompt_for(name: str, role: str) -> str:
