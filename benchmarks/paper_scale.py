@@ -52,7 +52,7 @@ def start(asked: argparse.Namespace) -> None:
     import torch
 
     from repro.inputs.inputs import Inputs
-    from repro.train.feed import TrainData, feed_step
+    from repro.train.feed import TrainData, feed_batch, step_batches
     from repro.train.trainer import build_filter, build_sampler, start_model
 
     inputs = Inputs(run_of(asked))
@@ -60,7 +60,8 @@ def start(asked: argparse.Namespace) -> None:
     model = start_model(inputs, lambda: False, print)
     sides = [inputs.tokens(side, model.config.vocab_size) for side in ("query", "document")]
     data = TrainData(sides[0], sides[1], build_sampler(inputs), build_filter(inputs))
-    feed_step(data, 0, seed=0, num_contexts=16, global_negatives=False, device=torch.device("cpu"))
+    first = step_batches(data.batches, 0, 1)[0]
+    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False, device=torch.device("cpu"))
 
 
 def sampler(asked: argparse.Namespace) -> None:

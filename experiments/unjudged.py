@@ -240,9 +240,9 @@ DEVIATIONS = tuple(
         ("Figure 13", "batch sizes below and above 256 to 4096", "small and large have the sizes of §5 alone"),
         (
             "§5, §9.3",
-            "several GPUs",
-            "share each batch and its contexts: eight GPUs make a batch eight times faster, "
-            "not eight batches a step as the official scripts do",
+            "trainings on 8 GPUs",
+            "of one batch a step, which all GPUs share; the official scripts give each GPU one of its own, as ours do "
+            "with `batches_a_step` 8 in a file of runs: the paper does not say",
         ),
         (
             "§9.9",

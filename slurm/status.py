@@ -197,7 +197,7 @@ def read_progress(run: Run) -> TrainingProgress | None:
     speed, step = last.get("pairs_per_second"), last["step"]
     left = None
     if run.num_steps is not None and speed:
-        left = (run.num_steps - step) * run.batch_size / speed
+        left = (run.num_steps - step) * run.batches_a_step * run.batch_size / speed
     return TrainingProgress(step, run.num_steps, speed, left)
 
 

@@ -19,6 +19,7 @@ from repro.storage.json_files import read_json
 from repro.storage.paths import sweeps_folder
 from repro.storage.shards import shards_of
 from repro.storage.stages import Stage
+from repro.train.sharing import why_not
 from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
@@ -90,10 +91,10 @@ def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
 
 def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
     number = profile.num_processes * profile.num_nodes
-    if run.architecture in TRAINED and run.batch_size % number:
+    if run.architecture in TRAINED and (why := why_not(run, number)):
         raise ValueError(
-            f"run {run_id(run)}: a batch of {run.batch_size} cannot be shared equally by {number} processes (profile "
-            f"{profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each); choose another profile"
+            f"run {run_id(run)}: {why} (profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on "
+            "each); choose another profile"
         )
     if run.measure == ON_ONE_PROCESS and number > 1:
         raise ValueError(

@@ -173,5 +173,6 @@ def test_what_changes_no_batch_is_what_the_stages_of_batches_do_not_read() -> No
     run = base("desk", sampler="cluster", cluster_size=64)
     for name, value in {"loss": "icl", "learning_rate": 1.0, "temperature": 0.1, "architecture": "contextual"}.items():
         assert batches_of(replace(run, **{name: value})) == batches_of(run), name
-    for name, value in {"packing": "greedy", "filter": "surrogate", "num_hard_negatives": 1, "max_tokens": 9}.items():
+    moved = {"packing": "greedy", "filter": "surrogate", "num_hard_negatives": 1, "max_tokens": 9, "batches_a_step": 2}
+    for name, value in moved.items():
         assert batches_of(replace(run, **{name: value})) != batches_of(run), name

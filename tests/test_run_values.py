@@ -54,6 +54,8 @@ BAD_VALUES: list[dict[str, Any]] = [
     {"scale": "mars"},
     {"batchsize": 3},
     {"sampler": {"a": 1}},
+    {"batches_a_step": 0},
+    {"batches_a_step": None},
     {"sampler": "domain", "mixing_alpha": 1.5},
     {"sampler": "domain", "mixing_alpha": -0.1},
     {"sampler": "random", "mixing_alpha": 0.5},

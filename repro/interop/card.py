@@ -65,7 +65,7 @@ def _recipe(opened: Opened, records: Sequence[Record]) -> str:
     for record in records:
         training, code = record.provenance.get("training", {}), record.provenance.get("commit")
         lines.append(f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of ")
-        lines[-1] += f"{opened.run.batch_size} pairs; code at commit {code}."
+        lines[-1] += f"{opened.run.batches_a_step * opened.run.batch_size} pairs; code at commit {code}."
     return "\n".join(lines)
 
 

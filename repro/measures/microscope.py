@@ -96,7 +96,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
     for stage in (stage for stage in inputs.graph.stages if stage.name in STAGES):
         stage.build(progress)
     sampler = build_sampler(inputs)
-    num_batches = settings_of(run, len(sampler)).num_steps
+    num_batches = settings_of(run, len(sampler)).num_steps * run.batches_a_step
     if not 1 <= batch <= num_batches:
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
     view_of = BatchViewer(inputs, always_scores=True)
@@ -165,7 +165,8 @@ def _logged_parts(run: Run) -> tuple[Part, ...]:
         inside = [lines[place] for place in chunk]
         names = ("difficulty", "masked_fraction", "loss")
         means = {name: float(np.mean([line[name] for line in inside])) for name in names}
-        parts.append(Part(inside[0]["step"], inside[-1]["step"], **means))
+        first, last = ((line["step"] - 1) * run.batches_a_step + 1 for line in (inside[0], inside[-1]))
+        parts.append(Part(first, last + run.batches_a_step - 1, **means))
     return tuple(parts)
 
 

@@ -20,6 +20,7 @@ from repro.records.store import Record
 from repro.spec import TRAINED, Run, first_phase_of
 from repro.spec.identity import training_id
 from repro.train.chunks import chunks_for, kept_bytes
+from repro.train.sharing import are_shared
 from repro.train.switches import switches_here
 
 TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
@@ -80,8 +81,9 @@ def arithmetic_of(run: Run) -> Arithmetic:
     if run.architecture not in TRAINED:
         return NOTHING
     an_epoch = None if run.num_steps else num_pairs_of(run)
-    num_steps = run.num_steps or -(-(an_epoch or 0) * (run.num_epochs or 0) // run.batch_size)
-    num_pairs = num_steps * run.batch_size
+    of_epochs = -(-(an_epoch or 0) * (run.num_epochs or 0) // run.batch_size)  # batches
+    num_batches = (run.num_steps or of_epochs // run.batches_a_step) * run.batches_a_step
+    num_pairs = num_batches * run.batch_size
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
     contextual = run.architecture == "contextual"
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
@@ -89,7 +91,7 @@ def arithmetic_of(run: Run) -> Arithmetic:
     a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
-    flops, is_known = 3 * num_pairs * a_pair + 3 * num_steps * a_batch, bool(run.num_steps) or an_epoch is not None
+    flops, is_known = 3 * num_pairs * a_pair + 3 * num_batches * a_batch, bool(run.num_steps) or an_epoch is not None
     return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights, is_known)
 
 
@@ -148,8 +150,9 @@ def _graph_bytes(run: Run, kind: str, num_devices: int) -> int:
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
         switches = replace(switches, autocast=False)
     sizes = chunks_for(run, GPU_BYTES if on_gpu else None, switches)
-    num_texts = -(-run.batch_size * (2 + run.num_hard_negatives) // num_devices)
-    num_contexts = -(-run.num_contexts // num_devices) if run.architecture == "contextual" else 0
+    of_a_batch = num_devices if are_shared(run.batches_a_step, num_devices) else 1
+    num_texts = -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch)
+    num_contexts = -(-run.num_contexts // of_a_batch) if run.architecture == "contextual" else 0
     return round(kept_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts))
 
 

@@ -129,7 +129,7 @@ def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
     optimizer, seconds, loss = optimizer_for(model, settings), [], 0.0
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
-        loss = take_step(model, optimizer, feed, settings, step=step)["loss"]  # waits for the device
+        loss = take_step(model, optimizer, [feed], settings, step=step)["loss"]  # waits for the device
         seconds.append(time.monotonic() - started)
     num_tokens = 2 * shape.batch_size * shape.num_tokens
     speed, memory = num_tokens / float(np.median(seconds)), memory_bytes(device) / GIB
@@ -155,7 +155,7 @@ def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[A
         return Texts(ids_NS * mask_NS, mask_NS).to(device)
 
     texts = StepTexts(drawn(shape.batch_size), drawn(shape.batch_size), drawn(config.num_contexts))
-    feed = Feed(texts, np.arange(shape.batch_size), shape.batch_size, None, None)
+    feed = Feed(texts, shape.batch_size, None, None)
     chunks = chunks_for(config, gpu_bytes(device), switches)
     values: dict[str, Any] = {"seed": 0, "num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
     return model, feed, TrainSettings(run_id="doctor", chunks=chunks, switches=switches, **values)

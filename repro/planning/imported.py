@@ -97,7 +97,7 @@ def _length_of(run: Run) -> str:
     if run.architecture == "bm25":
         return ""
     long = f"{run.num_epochs} epochs in batches" if run.num_steps is None else f"{run.num_steps} steps"
-    return f", {long} of {run.batch_size}"
+    return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
 
 
 def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:

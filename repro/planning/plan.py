@@ -13,11 +13,12 @@ from repro.planning.cost import Estimate, estimate, phases_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
-from repro.spec import Run
+from repro.spec import TRAINED, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import difference_in_words, run_id, training_id
 from repro.storage.paths import published_records
 from repro.storage.stages import Stage
+from repro.train.sharing import are_shared, why_not
 
 GIB = 2**30
 IN_SHARDS = ("tokens", "embeddings", "keys")
@@ -127,7 +128,10 @@ class Plan:
         """Say what the times leave out where several GPUs share a run."""
         if self.num_gpus < 2:
             return []
-        return [f"the {self.num_gpus} GPUs of a run share each batch, its context documents too: no waiting is counted"]
+        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is counted"
+        whole = f"{gpus} take whole batches where batches_a_step is {self.num_gpus} or a multiple of it: {waiting}"
+        told = {True: f"{gpus} share each batch, its context documents too: {waiting}", False: whole}
+        return [told[shared] for shared in {are_shared(run.batches_a_step, self.num_gpus) for run in self.missing}]
 
     def _trust(self) -> str:
         measured = self.totals["num_measured"]
@@ -169,10 +173,17 @@ def make_plan(
     more: dict[str, Any] = {
         "num_shards": cut,
         "most_shards": most,
-        "impossible": tuple(too_large_clusters(missing).values()),
+        "impossible": (*too_large_clusters(missing).values(), *_undivided(missing, max(1, num_gpus))),
         "scales_known": frozenset(record.run.scale for record in known),
     }
     return Plan(len(runs), *made, stage_costs=stage_costs(missing), **more)
+
+
+def _undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
+    """Give why so many devices cannot train a run, or a training before it, a line each."""
+    for run in runs:
+        found = (why_not(phase, num_devices) for phase in phases_of(run) if phase.architecture in TRAINED)
+        yield from (f"run {run_id(run)}: {why}" for why in set(found) if why)
 
 
 def _estimates(

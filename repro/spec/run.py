@@ -111,6 +111,7 @@ class Run:
     # training (§5)
     loss: str  # InfoNCE (eq. 1), or GTE's improved contrastive loss, which contrasts in four directions at once
     nested_sizes: str | None  # the loss is summed over prefixes of the vectors of these widths, "8+16+32"
+    batches_a_step: int  # each with negatives, contexts and a loss of its own; their gradients are averaged
     num_steps: int | None  # exactly one of num_steps and num_epochs
     num_epochs: int | None
     learning_rate: float
@@ -190,7 +191,7 @@ BATCH_FIELDS = (
     *("corpus", "sources", "num_pairs", "domain_column"),
     *("sampler", "mixing_alpha", "batch_size", "cluster_size", "packing"),
     *("surrogate", "filter", "filter_model", "filter_margin", "num_hard_negatives", "mined_negatives"),
-    *("max_tokens", "num_steps", "num_epochs"),  # the surrogate reads as many tokens as the model
+    *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate reads as many tokens as the model
 )
 """Fields that can change a batch: runs of one seed that agree in them see the same pairs at each step."""
 

@@ -60,6 +60,7 @@ SMOKE: dict[str, Any] = {
     "heads": "random",
     "loss": "infonce",
     "nested_sizes": None,
+    "batches_a_step": 1,
     "num_steps": 12,
     "num_epochs": None,
     "learning_rate": 5e-3,
@@ -144,6 +145,7 @@ SMALL: dict[str, Any] = {
     "heads": "random",  # official code
     "loss": "infonce",  # eq. 1
     "nested_sizes": None,
+    "batches_a_step": 1,  # the paper says no number; one a GPU in the official scripts
     "num_steps": None,
     "num_epochs": 3,  # §5
     "learning_rate": 2e-5,  # §5

@@ -29,6 +29,7 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "num_soft_prompts": (0, 10**4),
         "sequence_dropout": (0, 1),
         "max_tokens": (1, 10**6),
+        "batches_a_step": (1, 10**4),
         "num_steps": (1, MANY),
         "num_epochs": (1, 10**6),
         "learning_rate": (0, 1000),

@@ -31,7 +31,6 @@ class TrainState:
     sampler: Sequence[int] = ()
     num_processes: int = 1
     log_sha256: str = ""  # of the lines of the log up to this step; "": not known
-    shares_batches: bool = True  # whether each batch is shared by the processes, however many they are
     sittings: Sequence[Mapping[str, Any]] = ()  # who did the steps; of trainings made before this was kept: not known
 
 
@@ -81,9 +80,11 @@ def sittings_in(folder: Path) -> list[Mapping[str, Any]]:
 
 def _state(header: Mapping[str, str]) -> TrainState:
     """Return the state a header tells; ValueError when it tells none."""
-    found = TrainState(**json.loads(header["state"]))
+    told = json.loads(header["state"])
+    told.pop("shares_batches", None)  # of earlier checkpoints, where it always was true
+    found = TrainState(**told)
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
-    wanted |= {"sampler": list, "num_processes": int, "shares_batches": bool, "sittings": (list, tuple)}
+    wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple)}
     wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
     if not wrong and not all(isinstance(sitting, dict) for sitting in found.sittings):
         wrong.append("sittings")

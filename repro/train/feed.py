@@ -1,10 +1,10 @@
-"""What one step trains on: the batch's queries, documents and context documents, and what the filter says of them.
+"""What one batch of a step trains on: its queries, documents and context documents, and what the filter says of them.
 
-1. The sampler names the pairs of the step. 2. Each process takes its share of them; contexts and filter are of that
-share when it has negatives of its own, and of the whole batch when negatives are global. 3. Documents are the
-positives, then the hard negatives of the first pair, of the second, … 4. Context documents are drawn from those,
-without repeats while they last, by a generator of (seed, step): queries and documents see the same ones (eq. 6). Where
-they are of the whole batch, each process takes its share of these, too: only their vectors are needed by all.
+1. The sampler names the pairs of each batch of the step. 2. A process takes a whole batch or, where it is shared, its
+share; contexts and filter are of the whole one. 3. Documents are the positives, then the hard negatives of the first
+pair, of the second, … 4. Context documents are drawn from those, without repeats while they last, by a generator of
+(seed, number of the batch): queries and documents see the same ones (eq. 6). Of a shared batch, each process takes its
+share of these, too: only their vectors are needed by all.
 
 Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents, C context documents.
 """
@@ -29,9 +29,9 @@ from repro.train.parallel import num_processes, rank, share_of_contexts
 
 
 class Batches(Protocol):
-    """Which pairs meet: a pure function of the step, counted from 0; `repro.batches.sampler.BatchSampler` is one."""
+    """Which pairs meet: a pure function of the batch's number; `repro.batches.sampler.BatchSampler` is one."""
 
-    def at(self, step: int) -> np.ndarray:
+    def at(self, number: int) -> np.ndarray:
         """Return pair indices, int64 (B,)."""
         ...
 
@@ -59,19 +59,26 @@ class TrainData:
     negative_rows_NH: np.ndarray | None = None
 
 
+class Batch(NamedTuple):
+    """One batch of a training: its number, counted from 0, and its pairs, int64 (B,)."""
+
+    number: int
+    pairs_B: np.ndarray
+
+
 class Feed(NamedTuple):
-    """One step of one process; `pairs_B` and `masked` are of the batch that the loss is over."""
+    """What one process computes of one batch; `masked` is of the whole batch, which the loss is over."""
 
     texts: StepTexts
-    pairs_B: np.ndarray
     num_own_pairs: int
     masked: Tensor | None
     difficulty: float | None
 
-    @property
-    def batch_hash(self) -> str:
-        """16 hex digits of the pair indices in their order."""
-        return batch_hash(self.pairs_B)
+
+def step_batches(batches: Batches, step: int, batches_a_step: int) -> list[Batch]:
+    """Return the batches of a step, counted from 0: the next ones, so that no process leaves any out."""
+    numbers = range(step * batches_a_step, (step + 1) * batches_a_step)
+    return [Batch(number, np.asarray(batches.at(number), dtype=np.int64)) for number in numbers]
 
 
 def batch_hash(pairs_B: np.ndarray) -> str:
@@ -79,23 +86,19 @@ def batch_hash(pairs_B: np.ndarray) -> str:
     return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
-def feed_step(
-    data: TrainData, step: int, *, seed: int, num_contexts: int, global_negatives: bool, device: torch.device
+def feed_batch(
+    data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool, device: torch.device
 ) -> Feed:
-    """Return the texts of a step (counted from 0); `num_contexts` 0 for a model without context.
-
-    ValueError when a batch cannot be shared equally by the processes.
-    """
-    whole_B = np.asarray(data.batches.at(step), dtype=np.int64)
-    own_B = _share(whole_B)
-    loss_B = whole_B if global_negatives else own_B
+    """Return a batch's texts, or this process's share of them; `num_contexts` 0 for a model without context."""
+    whole_B = batch.pairs_B
+    own_B = _share(whole_B) if is_shared else whole_B
     contexts = None
     if num_contexts:
-        rows_M = document_rows(loss_B, data.negative_rows_NH)
-        places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, step=step)
-        places_C = share_of_contexts(places_C) if global_negatives else places_C
+        rows_M = document_rows(whole_B, data.negative_rows_NH)
+        places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
+        places_C = share_of_contexts(places_C) if is_shared else places_C
         contexts = texts_from(*data.documents.pad(rows_M[places_C])).to(device)
-    filtered = data.filter(loss_B) if data.filter else Filtered(None, None)
+    filtered = data.filter(whole_B) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked).to(device)
     texts = StepTexts(
         queries=texts_from(*data.queries.pad(own_B)).to(device),
@@ -104,12 +107,12 @@ def feed_step(
     )
     for tokens in (data.queries, data.documents):
         tokens.give_back()
-    return Feed(texts, loss_B, len(own_B), masked, filtered.difficulty)
+    return Feed(texts, len(own_B), masked, filtered.difficulty)
 
 
-def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, step: int) -> np.ndarray:
-    """Return places among a step's documents, int64 (C,): all different, unless there are too few of them."""
-    generator = generator_for(seed, "contexts", step)
+def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: int) -> np.ndarray:
+    """Return places among a batch's documents, int64 (C,): all different, unless there are too few of them."""
+    generator = generator_for(seed, "contexts", number)
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
     extra = generator.choice(num_documents, num_contexts - num_documents, replace=True)
@@ -117,12 +120,11 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, step: int
 
 
 def _share(whole_B: np.ndarray) -> np.ndarray:
-    if len(whole_B) % num_processes():
-        raise ValueError(f"a batch of {len(whole_B)} cannot be shared equally by {num_processes()} processes")
+    assert len(whole_B) % num_processes() == 0, "`repro.train.sharing.why_not` says which numbers of processes can be"
     return whole_B.reshape(num_processes(), -1)[rank()]
 
 
-def sampler_state(batches: Batches, num_steps: int) -> Sequence[int]:
+def sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:
     """Return what a checkpoint keeps of a sampler that has a state to tell; nothing for one that has none."""
     state_at = getattr(batches, "state_at", None)
-    return tuple(int(value) for value in state_at(num_steps)) if state_at else ()
+    return tuple(int(value) for value in state_at(num_batches)) if state_at else ()

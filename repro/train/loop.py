@@ -1,13 +1,15 @@
 """The training loop: batches in, weights, a log and checkpoints out; stopped anywhere, it goes on to the same numbers.
 
-A step (§4.2, §5): 1. `feed` gives its texts; 2. the engine adds the gradients of the loss; 3. processes bring them
-together, they are clipped; 4. where loss and gradient are numbers AdamW takes its step, else the training ends;
-5. one line is logged. Whatever is random in a step is a function of (seed, step), so nothing but weights, optimiser and
-the number of steps has to be kept. Float32 on CPU; on a GPU the stages run under bfloat16 autocast, weights, loss and
+A step (§4.2, §5): 1. `feed` gives the texts of its batches, one after another; 2. the engine adds the gradients of each
+loss; 3. processes bring them together, their mean over the batches is clipped; 4. where loss and gradient are numbers
+AdamW takes its step, else the training ends; 5. one line is logged, means over the batches and all their hashes.
+Whatever is random in a batch is a function of (seed, number of the batch), so nothing but weights, optimiser and the
+number of steps has to be kept. Float32 on CPU; on a GPU the stages run under bfloat16 autocast, weights, loss and
 gradients stay float32.
 
-What a stage drops at random is drawn by each process from a stream of its own, piece by piece: another number of
-processes, or other sizes of chunks and pieces, may draw otherwise. Without such draws they change rounding alone.
+What a stage drops at random is drawn batch by batch, piece by piece and, where processes share batches, by each from a
+stream of its own: another number of these, or other sizes of chunks and pieces, may draw otherwise. Without such draws
+they change rounding alone.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import math
 import resource
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +35,7 @@ from repro.seeds import derive
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import Feed, TrainData, feed_step, sampler_state
+from repro.train.feed import Batch, Feed, TrainData, batch_hash, feed_batch, sampler_state, step_batches
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
 from repro.train.metrics import MetricsLog
@@ -44,11 +46,13 @@ from repro.train.parallel import (
     gather_contexts,
     gather_documents,
     gather_with_gradient,
+    mean_everywhere,
     num_processes,
     rank,
     same_everywhere,
     same_value_everywhere,
 )
+from repro.train.sharing import are_shared, own_places
 from repro.train.sittings import sitting_here
 from repro.train.switches import Switches
 
@@ -73,7 +77,7 @@ class TrainSettings:
     temperature: float = 0.02
     loss: str = "infonce"
     nested_sizes: tuple[int, ...] = ()  # widths of the prefixes that the loss is summed over; none: whole vectors
-    global_negatives: bool = False  # several processes: one batch that all share, or a batch each (the paper)
+    batches_a_step: int = 1
     checkpoint_every_seconds: float = 120.0
     checkpoint_every_steps: int | None = None
     chunks: ChunkSizes = field(default_factory=ChunkSizes)
@@ -82,6 +86,11 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.num_warmup_steps < self.num_steps:
             raise ValueError(f"num_warmup_steps={self.num_warmup_steps}: must be below num_steps={self.num_steps}")
+
+    @property
+    def shares_batches(self) -> bool:
+        """Whether the processes there are share each batch; else each has whole ones."""
+        return are_shared(self.batches_a_step, num_processes())
 
 
 def train(
@@ -146,29 +155,24 @@ def prepare(model: Model, switches: Switches, backend: str = "inductor") -> None
 def _take_up(
     folder: Path, settings: TrainSettings, data: TrainData, model: Model, optimizer: torch.optim.Optimizer
 ) -> TrainState:
-    shares = settings.global_negatives or num_processes() == 1
     state = read_checkpoint(folder, settings.run_id, model, optimizer)
     same_value_everywhere("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=num_processes(), shares_batches=shares)
-    sampler = sampler_state(data.batches, state.step)
+        return TrainState(settings.run_id, num_processes=num_processes())
+    sampler = sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
         raise ValueError(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed is another one; remove the folder to start again"
         )
-    if state.num_processes != num_processes() and not (shares and state.shares_batches):
-        raise ValueError(
-            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: with "
-            "negatives of their own these are different trainings; start as many as before"
-        )
-    if state.num_processes != num_processes() and drops_at_random(model) and rank() == 0:
+    shared = settings.shares_batches or are_shared(settings.batches_a_step, state.num_processes)
+    if state.num_processes != num_processes() and shared and drops_at_random(model) and rank() == 0:
         warnings.warn(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: each "
             "drops contexts by draws of its own, so the training goes on with other draws than it would have had",
             stacklevel=2,
         )
-    return replace(state, num_processes=num_processes(), shares_batches=shares)
+    return replace(state, num_processes=num_processes())
 
 
 def drops_at_random(model: Model) -> bool:
@@ -182,28 +186,27 @@ def _advance(
 ) -> tuple[TrainState, dict[str, Any]]:
     """Do one step; return the new state and the step's line."""
     started, step = time.monotonic(), state.step + 1
-    torch.manual_seed(derive(settings.seed, "dropout", step, rank()))
-    is_contextual = isinstance(model, ContextualModel)
-    feed = feed_step(
-        data,
-        state.step,
-        seed=settings.seed,
-        num_contexts=model.config.num_contexts if is_contextual else 0,
-        global_negatives=settings.global_negatives,
-        device=model.device,
-    )
-    numbers = take_step(model, optimizer, feed, settings, step=step)
+    batches = step_batches(data.batches, state.step, settings.batches_a_step)
+    numbers = take_step(model, optimizer, _feeds(model, data, settings, batches), settings, step=step)
     seconds = time.monotonic() - started  # the numbers are there: the device has done what they took
     line = {
         "step": step,
         **numbers,
-        "difficulty": feed.difficulty,
-        "batch": feed.batch_hash,
-        "pairs_per_second": round(feed.num_own_pairs * num_processes() / seconds, 1),
+        "batch": "+".join(batch_hash(batch.pairs_B) for batch in batches),
+        "pairs_per_second": round(sum(len(batch.pairs_B) for batch in batches) / seconds, 1),
         "memory_bytes": memory_bytes(model.device),
     }
-    sampler = sampler_state(data.batches, step)
+    sampler = sampler_state(data.batches, step * settings.batches_a_step)
     return replace(state, step=step, seconds=state.seconds + seconds, sampler=sampler), line
+
+
+def _feeds(model: Model, data: TrainData, settings: TrainSettings, batches: Sequence[Batch]) -> Iterator[Feed]:
+    """Give what this process computes of a step's batches, one at a time, each with the draws of its number."""
+    shared, count = settings.shares_batches, model.config.num_contexts if isinstance(model, ContextualModel) else 0
+    for place in own_places(len(batches), rank=rank(), num_processes=num_processes()):
+        batch = batches[place]
+        torch.manual_seed(derive(settings.seed, "dropout", batch.number + 1, rank() if shared else 0))
+        yield feed_batch(data, batch, seed=settings.seed, num_contexts=count, is_shared=shared, device=model.device)
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
@@ -226,7 +229,7 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
             return _wide(model.embed_texts(texts))
 
     def loss(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:
-        if settings.global_negatives:
+        if settings.shares_batches:
             queries_QD = gather_with_gradient(queries_QD)
             documents_MD = gather_documents(documents_MD, feed.num_own_pairs)
         return batch_loss(
@@ -239,7 +242,7 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
         )
 
     stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
-    return replace(stages, gather=gather_contexts) if settings.global_negatives else stages
+    return replace(stages, gather=gather_contexts) if settings.shares_batches else stages
 
 
 def _wide(vectors_ND: Tensor) -> Tensor:
@@ -247,20 +250,21 @@ def _wide(vectors_ND: Tensor) -> Tensor:
 
 
 def take_step(
-    model: Model, optimizer: torch.optim.Optimizer, feed: Feed, settings: TrainSettings, *, step: int
-) -> dict[str, float]:
+    model: Model, optimizer: torch.optim.Optimizer, feeds: Iterable[Feed], settings: TrainSettings, *, step: int
+) -> dict[str, Any]:
     """Add the gradients of a step, finish them and take the optimiser's step; return what the log says of its numbers.
 
     ValueError, in every process and before a weight has moved, when the loss or the gradient's norm is not finite.
     """
-    parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
-    finish_gradients(model.parameters(), summed=settings.global_negatives)
+    told = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
+    finish_gradients(model.parameters(), settings.batches_a_step)
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
     rate = learning_rate_at(
         step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
     )
-    told = (parts.loss, norm, parts.accuracy, parts.masked_fraction)
-    loss, norm_value, accuracy, masked_fraction = torch.stack([one.double() for one in told]).tolist()  # waits once
+    means = mean_everywhere(told.mean(0))
+    *numbers, difficulty, norm_value = torch.cat([means, norm.double()[None]]).tolist()  # waits once
+    loss, accuracy, masked_fraction = numbers
     if not (math.isfinite(loss) and math.isfinite(norm_value)):  # a loss that is not leaves no process a finite norm
         raise ValueError(
             f"step {step} of {settings.num_steps}: loss {loss}, norm of the gradient {norm_value} at learning rate "
@@ -270,7 +274,16 @@ def take_step(
     set_learning_rate(optimizer, rate)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return {"loss": loss, "accuracy": accuracy, "masked_fraction": masked_fraction, "learning_rate": rate}
+    found = {"loss": loss, "accuracy": accuracy, "masked_fraction": masked_fraction, "learning_rate": rate}
+    return {**found, "difficulty": None if math.isnan(difficulty) else difficulty}
+
+
+def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
+    """Add the gradient of a batch's loss; return its loss, accuracy, masked fraction and difficulty (NaN: none)."""
+    parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
+    told = (parts.loss, parts.accuracy, parts.masked_fraction)
+    difficulty = math.nan if feed.difficulty is None else feed.difficulty
+    return torch.stack([*(one.double() for one in told), torch.full_like(told[0], difficulty, dtype=torch.float64)])
 
 
 def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:

@@ -1,12 +1,12 @@
 """Processes that train one model together: who this one is, and how representations and gradients are brought together.
 
 No wrapper around the model: after all backward passes of a step, gradients are all-reduced once as one flat vector, so
-every chunk of either stage counts. Two modes:
-1. own negatives (the paper): each process has its own batch, contexts and loss; the step's gradient is the mean;
-2. global negatives: each process computes its share of one global batch, all of them the same loss over the gathered
-   representations, whose other rows are constants; the step's gradient is the sum, as one process would have it, but
-   for what a stage drops at random. Each also computes the first stage of its share of the batch's context documents,
-   forth and back; their vectors go to all, and the gradients at them are summed over all who read them.
+every chunk of either stage counts: their sum, over the batches of the step. Two modes (`repro.train.sharing`):
+1. whole batches: each process has batches, contexts and losses of its own, as in the official scripts;
+2. shared batches: each process computes its share of one batch, all of them the same loss over the gathered
+   representations, whose other rows are constants, as one process would have it, but for what a stage drops at random.
+   Each also computes the first stage of its share of the batch's context documents, forth and back; their vectors go to
+   all, and the gradients at them are summed over all who read them.
 
 Shapes: N rows of this process, W processes, C context vectors, D size of a vector.
 """
@@ -100,22 +100,31 @@ class _Gathered(torch.autograd.Function):
 
 
 @torch.no_grad()
-def finish_gradients(parameters: Iterable[nn.Parameter], *, summed: bool = False) -> None:
-    """Make every gradient dense (zero where there was none) and, among processes, their mean or sum."""
+def finish_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
+    """Make every gradient dense (zero where there was none): the sum over processes, over the batches of the step."""
     weights = [weight for weight in parameters if weight.requires_grad]
     for weight in weights:
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
         elif weight.grad.is_sparse:
             weight.grad = weight.grad.to_dense()
-    if not _together():
+    if not _together() and num_batches == 1:
         return
     flat = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
-    dist.all_reduce(flat)
-    if not summed:
-        flat /= num_processes()
+    if _together():
+        dist.all_reduce(flat)
+    flat /= num_batches
     for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
         weight.grad = part.view_as(weight)
+
+
+def mean_everywhere(values: Tensor) -> Tensor:
+    """Return the mean of the processes' values."""
+    if not _together():
+        return values
+    summed = values.clone()
+    dist.all_reduce(summed)
+    return summed / num_processes()
 
 
 def same_everywhere(weights: Iterable[Tensor]) -> None:

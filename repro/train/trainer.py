@@ -35,6 +35,7 @@ from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, gpu_bytes, train
 from repro.train.metrics import read_metrics
 from repro.train.parallel import any_process, join_processes, num_processes, rank
+from repro.train.sharing import why_not
 from repro.train.sittings import words_of
 from repro.train.switches import switches_here
 
@@ -245,11 +246,15 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
 
 
 def settings_of(run: Run, num_batches: int) -> TrainSettings:
-    """Return the training settings; epochs become steps. Several processes share each batch.
+    """Return the training settings. Epochs become steps: of the batches that are too few for a last one none is seen.
 
-    The loss and its gradient are then those of one process, but for rounding and for what stages draw at random.
+    Loss and gradient are those of one process, but for rounding and for what stages draw at random. ValueError where
+    neither a batch nor the batches of a step can be divided equally among the processes.
     """
-    num_steps = run.num_steps if run.num_steps is not None else (run.num_epochs or 0) * num_batches
+    if why := why_not(run, num_processes()):
+        raise ValueError(why)
+    whole = (run.num_epochs or 0) * num_batches // run.batches_a_step
+    num_steps = run.num_steps if run.num_steps is not None else whole
     fields = (
         "seed",
         "learning_rate",
@@ -259,10 +264,11 @@ def settings_of(run: Run, num_batches: int) -> TrainSettings:
         "max_grad_norm",
         "temperature",
         "loss",
+        "batches_a_step",
     )
     values: dict[str, Any] = {name: getattr(run, name) for name in fields}
     values |= {"nested_sizes": nested_widths(run), "switches": switches_here()}
-    return TrainSettings(run_id=training_id(run), num_steps=num_steps, global_negatives=num_processes() > 1, **values)
+    return TrainSettings(run_id=training_id(run), num_steps=num_steps, **values)
 
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:

@@ -200,3 +200,25 @@ def test_hours_of_a_scale_that_nobody_ran_are_said_to_be_extrapolated() -> None:
     )
     assert any("nothing was run at small" in line for line in never_run)
     assert any("follow from records" in line for line in published)
+
+
+def test_a_plan_for_whole_batches_has_their_memory_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
+    run = base("large", architecture="contextual")
+    by_eight, nowhere = replace(run, batches_a_step=8), [Path("/nowhere")]
+    alone = estimate(run, [], kind="gpu").memory_bytes
+    memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
+    assert memory == [alone] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
+    whole = (
+        "the 8 GPUs of a run take whole batches where batches_a_step is 8 or a multiple of it: no waiting is counted"
+    )
+    told = [make_plan([one], nowhere, num_gpus=8).lines() for one in (by_eight, run)]
+    assert [whole in lines for lines in told] == [True, False]
+    assert [any("share each batch" in line for line in lines) for lines in told] == [False, True]
+
+
+def test_a_plan_says_which_number_of_gpus_cannot_be() -> None:
+    run = base("large", batches_a_step=8)
+    [line] = make_plan([run], [Path("/nowhere")], num_gpus=3).impossible
+    assert "a batch of 512 cannot be shared equally by 3 processes" in line and line.endswith("must divide 512 or 8")
+    assert not make_plan([run], [Path("/nowhere")], num_gpus=16).impossible

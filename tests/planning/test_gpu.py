@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from repro.planning.doctor import Finding
 from repro.spec import base
 from repro.train import loop
 from repro.train.chunks import ChunkSizes, chunks_for
+from repro.train.feed import Batch
 from repro.train.loss import LossParts
 from repro.train.switches import Switches, switches_from
 
@@ -93,7 +95,8 @@ def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
     torch.manual_seed(0)  # draws which contexts are dropped
     gpu._steps(TINY, CPU)
     model, feed, settings = gpu._training(TINY, CPU, Switches())
-    monkeypatch.setattr(loop, "feed_step", lambda *given, **named: feed)
+    monkeypatch.setattr(loop, "feed_batch", lambda *given, **named: feed)
+    monkeypatch.setattr(loop, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
     monkeypatch.setattr(loop, "derive", lambda *words: 0)
     loop.train(model, SimpleNamespace(batches=None), settings, folder=tmp_path)  # type: ignore[arg-type]
     start = dict(real(TINY.config).named_parameters())

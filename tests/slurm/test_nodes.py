@@ -209,6 +209,7 @@ def test_a_batch_that_cannot_be_shared_is_refused_before_anything_is_submitted()
     site = Profile(name="site", num_nodes=3, processes_per_run=2)
     with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
         tasks_of([replace(RUN, batch_size=16)], site, code={}, hooks=HOOKS)
+    assert tasks_of([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}, hooks=HOOKS), "a whole one each"
 
 
 def test_a_script_asks_for_the_nodes_for_runs_and_one_for_stages() -> None:

@@ -10,13 +10,17 @@ from repro.data.tokens import Tokens
 from repro.model.texts import Texts
 from repro.train import feed as feeding
 from repro.train import parallel
-from repro.train.feed import Feed, TrainData, draw_contexts, feed_step
+from repro.train.feed import Batch, Feed, TrainData, batch_hash, draw_contexts, feed_batch, step_batches
 from tests.train.fixtures import small_data
 
 
 def feed(data: TrainData, step: int = 3, **changes: Any) -> Feed:
-    values = {"seed": 0, "num_contexts": 5, "global_negatives": False, "device": torch.device("cpu")}
-    return feed_step(data, step, **(values | changes))
+    values = {"seed": 0, "num_contexts": 5, "is_shared": False, "device": torch.device("cpu")}
+    return feed_batch(data, batch(data, step), **(values | changes))
+
+
+def batch(data: TrainData, step: int = 3) -> Batch:
+    return step_batches(data.batches, step, 1)[0]
 
 
 def rows_of(texts: Texts) -> list[tuple[int, ...]]:
@@ -30,10 +34,11 @@ def text(tokens: Tokens, row: int) -> tuple[int, ...]:
 def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair() -> None:
     data = small_data(num_hard=3)
     found = feed(data)
-    expected = [text(data.documents, pair) for pair in found.pairs_B]
-    expected += [text(data.documents, row) for pair in found.pairs_B for row in data.negative_rows_NH[pair]]
+    pairs_B = batch(data).pairs_B
+    expected = [text(data.documents, pair) for pair in pairs_B]
+    expected += [text(data.documents, row) for pair in pairs_B for row in data.negative_rows_NH[pair]]
     assert rows_of(found.texts.documents) == expected
-    assert rows_of(found.texts.queries) == [text(data.queries, pair) for pair in found.pairs_B]
+    assert rows_of(found.texts.queries) == [text(data.queries, pair) for pair in pairs_B]
 
 
 def test_contexts_are_documents_of_the_batch_hard_negatives_among_them() -> None:
@@ -52,24 +57,24 @@ def test_contexts_differ_by_step_and_seed_and_by_nothing_else() -> None:
     first, again = (rows_of(feed(data).texts.contexts) for _ in range(2))
     assert first == again
     assert first != rows_of(feed(data, seed=1).texts.contexts)
-    assert list(draw_contexts(8, 5, seed=0, step=1)) != list(draw_contexts(8, 5, seed=0, step=2))
+    assert list(draw_contexts(8, 5, seed=0, number=1)) != list(draw_contexts(8, 5, seed=0, number=2))
 
 
 def test_contexts_repeat_only_when_there_are_too_few_documents() -> None:
-    assert len(set(draw_contexts(8, 8, seed=0, step=0))) == 8
-    drawn = draw_contexts(4, 10, seed=0, step=0)
+    assert len(set(draw_contexts(8, 8, seed=0, number=0))) == 8
+    drawn = draw_contexts(4, 10, seed=0, number=0)
     assert len(drawn) == 10 and set(drawn) == {0, 1, 2, 3}
 
 
 def test_processes_that_share_a_batch_share_its_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     data, places = small_data(num_hard=3), []
-    alone = feed(data, global_negatives=True).texts.contexts
+    alone = feed(data, is_shared=True).texts.contexts
     for module in (feeding, parallel):
         monkeypatch.setattr(module, "num_processes", lambda: 2)
     for number in range(2):
         for module in (feeding, parallel):
             monkeypatch.setattr(module, "rank", lambda number=number: number)
-        found = feed(data, global_negatives=True).texts.contexts
+        found = feed(data, is_shared=True).texts.contexts
         assert found.num_texts == 3
         places += rows_of(found)
     assert places[:5] == rows_of(alone)
@@ -77,9 +82,10 @@ def test_processes_that_share_a_batch_share_its_contexts(monkeypatch: pytest.Mon
 
 
 def test_the_filter_answers_for_the_batch_of_the_step() -> None:
-    found = feed(small_data())
-    np.testing.assert_array_equal(found.masked.numpy(), found.pairs_B[:, None] % 3 == found.pairs_B[None] % 3)
-    assert found.difficulty == found.pairs_B.mean()
+    data = small_data()
+    found, pairs_B = feed(data), batch(data).pairs_B
+    np.testing.assert_array_equal(found.masked.numpy(), pairs_B[:, None] % 3 == pairs_B[None] % 3)
+    assert found.difficulty == pairs_B.mean()
 
 
 def test_a_model_without_context_gets_none() -> None:
@@ -88,6 +94,6 @@ def test_a_model_without_context_gets_none() -> None:
 
 def test_the_hash_of_a_batch_knows_its_pairs_and_their_order() -> None:
     data = small_data()
-    first = feed(data)
-    assert first.batch_hash == feed(data).batch_hash != feed(data, 4).batch_hash
-    assert first._replace(pairs_B=first.pairs_B[::-1]).batch_hash != first.batch_hash
+    first = batch(data).pairs_B
+    assert batch_hash(first) == batch_hash(batch(data).pairs_B) != batch_hash(batch(data, 4).pairs_B)
+    assert batch_hash(first[::-1]) != batch_hash(first)

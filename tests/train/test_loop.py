@@ -14,7 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
@@ -142,6 +143,18 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(tmp_path)
 
 
+def test_a_checkpoint_that_still_says_whether_batches_are_shared_is_taken_up(tmp_path: Path) -> None:
+    whole, _ = run(tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        run(tmp_path / "cut", should_stop=lambda: True)
+    path = tmp_path / "cut" / CHECKPOINT_FILE
+    with safe_open(path, "pt") as file:
+        state = {**json.loads(file.metadata()["state"]), "shares_batches": True}
+    save_file(load_file(path), path, {"state": json.dumps(state)})
+    taken_up, _ = run(tmp_path / "cut")
+    assert_same_weights(whole, taken_up)
+
+
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk: writing fails half-way, as there."""
     with pytest.raises(Interrupted):
@@ -241,7 +254,7 @@ def test_a_warm_up_longer_than_the_training_is_refused() -> None:
         settings(num_warmup_steps=10)
 
 
-SHARED = {"global_negatives": True, "chunks": ChunkSizes(3, 2), "num_steps": 6}
+SHARED = {"chunks": ChunkSizes(3, 2), "num_steps": 6}
 
 
 def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -292,7 +305,7 @@ def test_a_steps_seconds_hold_the_wait_for_its_numbers(tmp_path: Path, monkeypat
 
 
 def spoilt_in_one(number: int, folder: Path) -> None:
-    """With batches of their own, the loss of the second of two processes is no number from step 3 on."""
+    """With whole batches, the loss of the second of two processes is no number from step 3 on; both are told so."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
@@ -302,8 +315,8 @@ def spoilt_in_one(number: int, folder: Path) -> None:
         if line["step"] == 2 and number == 1:
             spoil(model, "loss")
 
-    with pytest.raises(ValueError, match="^step 3 of 10: loss " + ("nan" if number else r"\d")):
-        run(folder, model, small_data(num_hard=2), on_step=note)
+    with pytest.raises(ValueError, match=r"^step 3 of 10: loss nan"):
+        run(folder, model, small_data(num_hard=2), on_step=note, batches_a_step=2)
     dist.destroy_process_group()
 
 
@@ -330,35 +343,32 @@ def test_a_shared_batch_is_taken_up_by_another_number_of_processes(tmp_path: Pat
     alone, _ = run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
     (tmp_path / "two").mkdir()
     mp.start_processes(half_of_it, (tmp_path / "two", SHARED), nprocs=2, start_method="fork")
-    changes = SHARED | {"global_negatives": False}  # as one process has it
-    model, _ = run(tmp_path / "two", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **changes)
+    model, _ = run(tmp_path / "two", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
     one, two = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert [line["batch"] for line in two] == [line["batch"] for line in one]
     for name, value in alone.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-6, atol=1e-8, msg=name)
 
 
-@pytest.mark.enable_socket
-def test_batches_of_processes_own_are_not_taken_up_by_another_number(tmp_path: Path) -> None:
-    changes = SHARED | {"global_negatives": False}
-    mp.start_processes(half_of_it, (tmp_path, changes), nprocs=2, start_method="fork")
-    with pytest.raises(ValueError, match="is of 2 processes, now there are 1: with negatives of their own"):
-        run(tmp_path, small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **changes)
-
-
 @pytest.mark.parametrize(
-    ("changes", "is_told"), [({"sequence_dropout": 0.3}, True), ({"sequence_dropout": 0.0}, False)]
+    ("changes", "batches_a_step", "is_told"),
+    [
+        ({"sequence_dropout": 0.3}, 1, True),
+        ({"sequence_dropout": 0.3}, 3, True),
+        ({"sequence_dropout": 0.3}, 2, False),  # a whole batch each, which has draws of its own
+        ({"sequence_dropout": 0.0}, 1, False),
+    ],
 )
-def test_another_number_of_processes_is_told_where_contexts_are_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], is_told: bool
+def test_another_number_of_processes_is_told_where_shared_contexts_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], batches_a_step: int, is_told: bool
 ) -> None:
     """As many processes as it says go on from a checkpoint; which is all that this needs to know of them."""
     with monkeypatch.context() as of_two, pytest.raises(Interrupted):
         of_two.setattr(loop, "num_processes", lambda: 2)
-        run(tmp_path, small_model(**changes), should_stop=lambda: True, global_negatives=True)
+        run(tmp_path, small_model(**changes), should_stop=lambda: True, batches_a_step=batches_a_step)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        run(tmp_path, small_model(**changes))
+        run(tmp_path, small_model(**changes), batches_a_step=batches_a_step)
     found = [str(one.message) for one in told if "is of 2 processes, now there are 1" in str(one.message)]
     assert len(found) == is_told and all("other draws" in one for one in found)
 

@@ -56,7 +56,7 @@ def one_step(
     gather = gather_contexts if shared else lambda own_CD: own_CD
     step = StepTexts(rows(QUERIES, first, last), documents_of(first, last), own)
     parts = add_gradients(Stages(model.second_stage, loss, model.first_stage, gather), step, sizes)
-    finish_gradients(model.parameters(), summed=shared)
+    finish_gradients(model.parameters(), 1 if shared else num_processes())
     return float(parts.loss), gradient_of(model)
 
 
