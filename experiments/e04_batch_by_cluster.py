@@ -264,7 +264,7 @@ CLAIMS = (
         "the contextual model beats the biencoder across the board: at nine places of the grid",
         pairs=pairs_at(CDE, PLAIN, *EVERY_CELL),
         source="Figure 9 and §9.5",
-        because="any difference beyond chance: the smallest, middle and largest of both sizes, which at desk is every cell",
+        because="any difference beyond chance: the smallest, middle and largest of both sizes, all that desk has",
         **fresh.RESTATED,
     ),
     Claim.interaction(
