@@ -311,7 +311,7 @@ def test_looks_and_seen_seeds_go_by_the_scale_of_the_records_not_by_the_one_that
     """The planted corpus: runs of desk behind claims that are judged at lab, too."""
     made = two_samplers(tmp_path, 0.05, [0, 1, 2])
     by_run = {one.run: one for one in made}
-    others = grid(base("lab"), sampler="cluster", seed=(0, 1, 2))
+    others = grid(base("lab"), sampler="cluster", cluster_size=64, seed=(0, 1, 2))
     claim = replace(ORDER, num_looks=2, seen_seeds=(0, 1, 2))
     found = evidence_for(claim, [*others, *by_run], by_run)
     assert (found.num_looks, found.is_post_hoc) == (2, True)
