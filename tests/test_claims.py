@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro.claims.judge import judge_all
-from repro.claims.units import units
+from repro.claims.units import units, value_of
 from repro.records.store import Record, write_record
 from repro.spec import Claim, Run, base, grid, pick, term
 
@@ -182,6 +182,16 @@ def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
     (judged,) = judge_all([claim], "desk", [r.run for r in made], made)
     assert (judged.verdict, judged.unit.name) == ("HOLDS", "doublings")
     assert judged.effect == pytest.approx(2.0, abs=0.05)
+
+
+def test_a_number_that_has_no_logarithm_is_refused_with_its_name(tmp_path: Path) -> None:
+    where = {"arrays": {"spread/within": np.zeros(4, np.float32)}, "provenance": {}}
+    kept = write_record(tmp_path / "a", base("desk"), metrics={"spread/within": 0.0}, **where)
+    alone = write_record(tmp_path / "b", base("desk"), metrics={"spread/within": 0.0}, arrays={}, provenance={})
+    for of in (lambda made: units(made, "log2 spread/within"), lambda made: value_of(made, "log2 spread/within")):
+        for made in (kept, alone):
+            with pytest.raises(ValueError, match=r"has 'spread/within' = 0\.0, of which there is no ratio; .* above 0"):
+                of(made)
 
 
 def test_a_dataset_that_a_suite_lacks_is_no_number_and_cannot_be_judged(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from statsmodels.stats.power import TTestPower
 from repro.claims.calibration import Cell, simulate
 from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.evidence import looks_at
+from repro.claims.evidence import evidence_for, looks_at
 from repro.claims.judge import CLEAR_OF_BAR, judge_all, p_values
-from repro.claims.needs import MOST_SEEDS, POWER, detectable_gap, least, need_of, power_of, units_needed
+from repro.claims.needs import MOST_SEEDS, POWER, detectable_gap, least, need_of, need_of_leads, power_of, units_needed
 from repro.claims.variance import Pool
 from repro.records.store import Record, write_record
 from repro.report.needed import needed_words
@@ -266,6 +266,14 @@ def test_power_is_statsmodels(gap: float, number: int, level: float) -> None:
     assert power_of(seen, plain, number, level) == pytest.approx(0.8, abs=5e-3)
 
 
+def test_two_leads_of_the_size_that_is_said_are_both_seen_four_times_in_five() -> None:
+    weaker, stronger = (Estimate(effect, 1 / 5**0.5, 4, Unit("r"), 5, deviation=1.0) for effect in (0.01, 0.02))
+    need = need_of_leads([weaker, stronger], 0.01)
+    assert need.num_seeds is None and need.detectable is not None
+    of_one = TTestPower().power(need.detectable, 5, 0.005, alternative="larger")
+    assert of_one**2 == pytest.approx(0.8, abs=5e-3)
+
+
 def test_a_correlation_needs_points_and_as_many_as_tables_say() -> None:
     assert [units_needed(r, 0.0, 0.05) for r in (0.1, 0.3, 0.5)] == [783, 85, 30], "Cohen (1988), table 3.4.1"
     assert units_needed(0.01, 0.0, 0.05) is None and units_needed(-0.99, 0.0, 0.05) == 5
@@ -319,6 +327,21 @@ def test_a_second_look_takes_half_of_the_level_and_says_so(tmp_path: Path) -> No
 def test_looks_are_counted_at_the_scale_where_seeds_were_added(num_looks: int | ByScale, desk: int, lab: int) -> None:
     claim = replace(ORDER, num_looks=num_looks)
     assert (looks_at(claim, "desk"), looks_at(claim, "lab")) == (desk, lab)
+
+
+def test_looks_and_seen_seeds_go_by_the_scale_of_the_records_not_by_the_one_that_is_asked_about(
+    tmp_path: Path,
+) -> None:
+    """The planted corpus: runs of desk behind claims that are judged at lab, too."""
+    made = two_samplers(tmp_path, 0.05, [0, 1, 2])
+    by_run = {one.run: one for one in made}
+    others = grid(base("lab"), sampler="cluster", cluster_size=64, seed=(0, 1, 2))
+    claim = replace(ORDER, num_looks=2, seen_seeds=(0, 1, 2))
+    found = evidence_for(claim, [*others, *by_run], by_run)
+    assert (found.num_looks, found.is_post_hoc) == (2, True)
+    at_lab = two_samplers(tmp_path / "lab", 0.05, [0, 1, 2], scale="lab")
+    found = evidence_for(claim, [one.run for one in at_lab], {one.run: one for one in at_lab})
+    assert (found.num_looks, found.is_post_hoc) == (1, False)
 
 
 def test_a_comparison_that_was_chosen_on_its_seeds_waits_for_others(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.judge import interval_of, judge_all
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
 from repro.records.store import Record
+from repro.report.needed import needed_words
 from repro.spec import Claim, Unit, base, grid, term
 
 POINTS = Unit("points", 100.0)
@@ -139,6 +140,13 @@ def test_the_best_setting_differs_where_two_datasets_have_leaders_of_their_own()
     assert judged.note == "on set0 64 against 32; on set2 128 against 32"
     (low, high) = (judged.low or 0.0, judged.high or 0.0)
     assert 0 < low < judged.effect < high
+
+
+def test_leads_that_are_not_seen_name_the_lead_that_their_seeds_would_have_seen() -> None:
+    made = by_dataset(np.random.default_rng(6), [[0, 0, 0], [0.001, 0, -0.001], [-0.001, 0, 0.001]], 5)
+    (judged,) = judge_all([VARIES], "desk", [one.run for one in made], made)
+    assert judged.verdict == "UNDECIDED" and judged.seeds_needed is None and judged.detectable is not None
+    assert needed_words(judged).endswith(f"; 5 would show {100 * judged.detectable:.2f} points beyond the bar")
 
 
 def test_a_setting_that_is_unevenly_worse_is_no_other_best_one() -> None:

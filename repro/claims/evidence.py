@@ -33,6 +33,7 @@ class Evidence:
     records: Mapping[Run, Mapping[int, Record]]  # by system, by seed; where no seed matters, the one record under each
     seeds: tuple[int, ...]
     is_post_hoc: bool
+    num_looks: int = 1  # times the claim was judged at the scale of these records while seeds were added
 
     def all_records(self) -> list[Record]:
         """Return every record that judges, each once."""
@@ -65,13 +66,14 @@ def evidence_for(claim: Claim, wanted: Sequence[Run], by_run: Mapping[Run, Recor
     if not shared:
         raise MissingRunsError(f"no seed in common: {sorted({tuple(sorted(runs)) for runs in drawn.values()})}")
     complete = [seed for seed in shared if all(runs[seed] in by_run for runs in drawn.values())]
-    seeds, is_post_hoc = _judging_seeds(seen_at(claim, wanted[0].scale), shared, complete)
+    scale = next(iter(asked)).scale  # of the planted corpus: desk, at whichever scale one asks
+    seeds, is_post_hoc = _judging_seeds(seen_at(claim, scale), shared, complete)
     fixed = {system: next(iter(runs.values())) for system, runs in asked.items() if system not in drawn}
     if not seeds or any(run not in by_run for run in fixed.values()):
         raise MissingRunsError(_lacking(claim, wanted, by_run))
     records = {system: {seed: by_run[runs[seed]] for seed in seeds} for system, runs in drawn.items()}
     records |= {system: dict.fromkeys(seeds, by_run[run]) for system, run in fixed.items()}
-    return Evidence(systems, records, tuple(seeds), is_post_hoc)
+    return Evidence(systems, records, tuple(seeds), is_post_hoc, looks_at(claim, scale))
 
 
 def seen_at(claim: Claim, scale: str) -> tuple[int, ...]:

@@ -46,10 +46,12 @@ def need_of(claim: Claim, estimates: Sequence[Estimate], weakest: Estimate, leve
 
 
 def need_of_leads(leads: Sequence[Estimate], level: float) -> Need:
-    """Return what shows that all of some leads are above zero, each at a level."""
+    """Return what shows that all of some leads are above zero, each at a level; the first is the one that is told."""
     if any(not one.is_known for one in leads):
         return Need()
-    return Need(least(2, MOST_SEEDS, lambda seeds: _power_of_all(leads, 0.0, seeds, level) >= POWER))
+    number = least(2, MOST_SEEDS, lambda seeds: _power_of_all(leads, 0.0, seeds, level) >= POWER)
+    shown, each = leads[0], POWER ** (1 / len(leads))
+    return Need(number, None, detectable_gap(shown, max(2, shown.num_seeds), level, each))
 
 
 def sided(claim: Directed, one: Estimate) -> Estimate:

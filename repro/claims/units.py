@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -23,7 +24,7 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     dataset. Any other metric is kept as an array under its own path, or is one number, as other measures of a suite
     are, whose queries are not kept one by one. "log2 NAME" is the logarithm of one number: a difference of two is a
     ratio; where the values behind that number are kept, they are those of its logarithm to first order. ValueError
-    names the metric that is not there, AbsentDatasetError the dataset.
+    names the metric that is not there or of which there is no logarithm, AbsentDatasetError the dataset.
     """
     path = pattern.replace("{suite}", record.run.suite)
     if path.startswith(LOG2) and path.removeprefix(LOG2) in record.metrics:
@@ -46,10 +47,19 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
 def _log2_units(record: Record, path: str) -> tuple[np.ndarray, np.ndarray]:
     """Return units whose mean is the log2 of a number: what each moves it by, to first order (the delta method)."""
     mean = record.metrics[path]
+    level = _log2(record, path)
     if path not in record.arrays:
-        return np.log2([mean]), np.zeros(1, np.int64)
+        return np.array([level]), np.zeros(1, np.int64)
     values = record.arrays[path].astype(np.float64)
-    return np.log2(mean) + (values - values.mean()) / (mean * np.log(2)), np.zeros(len(values), np.int64)
+    return level + (values - values.mean()) / (mean * np.log(2)), np.zeros(len(values), np.int64)
+
+
+def _log2(record: Record, path: str) -> float:
+    """Return the log2 of a metric; ValueError where it has none."""
+    value = record.metrics[path]
+    if not value > 0:
+        raise ValueError(f"record {record.id} has {path!r} = {value}, of which there is no ratio; it must be above 0")
+    return math.log2(value)
 
 
 @lru_cache(maxsize=256)  # thousands of records share a suite
@@ -84,8 +94,7 @@ def value_of(record: Record, pattern: str) -> float:
     name = path.removeprefix(LOG2)
     if name not in record.metrics:
         raise ValueError(f"record {record.id} has no metric {path!r}; it has {sorted(record.metrics)[:8]} …")
-    value = float(record.metrics[name])
-    return float(np.log2(value)) if path.startswith(LOG2) else value
+    return _log2(record, name) if path.startswith(LOG2) else float(record.metrics[name])
 
 
 def by_part(records: Sequence[Record], pattern: str, part: str = "name") -> dict[str, float]:
