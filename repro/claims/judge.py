@@ -20,7 +20,7 @@ from typing import Any
 from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
-from repro.claims.evidence import Evidence, MissingRunsError, evidence_for, looks_at
+from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
 from repro.claims.needs import need_of, need_of_leads, sided, tolerance
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
@@ -89,8 +89,14 @@ class Measured:
     def _noting(self, words: str) -> Measured:
         return replace(self, note="; ".join(word for word in (self.note, words) if word))
 
-    def after(self, claim: Claim, num_looks: int) -> Measured:
+    @property
+    def smallest(self) -> float:
+        """The p-value of the verdict that is nearest to be said."""
+        return min(self.p_values.values())
+
+    def after_looks(self, claim: Claim) -> Measured:
         """Return it with the p-values that seeds give which had been looked at, or were added after a look."""
+        num_looks = self.evidence.num_looks
         if self.evidence.is_post_hoc and claim.is_chosen:
             found = dict.fromkeys(self.p_values, 1.0)
             return replace(self, p_values=found, note="chosen on these seeds: it waits for fresh ones")
@@ -116,7 +122,7 @@ def judge_all(
     """
     by_run = {record.run: record for record in records}
     decided: dict[str, Judgement] = {}
-    measured: dict[str, dict[str, Measured]] = {}
+    measured: dict[str, Measured] = {}
     for claim in claims:
         reason = _wrong_scale(claim, scale)
         if reason:
@@ -127,24 +133,29 @@ def judge_all(
         else:
             try:
                 evidence = evidence_for(claim, wanted, by_run)
-                found = measure(claim, evidence, pool or Pool()).after(claim, looks_at(claim, scale))
-                measured.setdefault(family_of_claims(claim.id), {})[claim.id] = found
+                measured[claim.id] = measure(claim, evidence, pool or Pool()).after_looks(claim)
             except MissingRunsError as missing:
                 decided[claim.id] = Judgement(claim, "NOT RUN", scale, note=str(missing))
             except AbsentDatasetError as absent:
                 decided[claim.id] = Judgement(claim, "WRONG SCALE", scale, note=str(absent))
-    for name, family in measured.items():
-        waiting = [id for id, one in decided.items() if one.verdict == "NOT RUN" and family_of_claims(id) == name]
-        smallest = {id: min(one.p_values.values()) for id, one in family.items()} | dict.fromkeys(waiting, 1.0)
-        levels = dict(zip(smallest, holm_levels(list(smallest.values())), strict=True))
-        for claim in (claim for claim in claims if claim.id in family):
-            measures = family[claim.id]
-            verdict = measures.verdict(levels[claim.id])
-            measures = measures.beside(verdict, levels[claim.id])
-            level = ALPHA / len(smallest) / looks_at(claim, scale)
-            told = _told(Judgement(claim, verdict, scale, level=level), measures)
-            decided[claim.id] = _needing(told, measures) if verdict == "UNDECIDED" else told
+    waiting = [id for id, one in decided.items() if one.verdict == "NOT RUN"]
+    for family in {family_of_claims(id) for id in measured}:
+        own = {id: one for id, one in measured.items() if family_of_claims(id) == family}
+        num_waiting = sum(family_of_claims(id) == family for id in waiting)
+        decided |= _judge_together({claim: own[claim.id] for claim in claims if claim.id in own}, scale, num_waiting)
     return [decided[claim.id] for claim in claims]
+
+
+def _judge_together(family: Mapping[Claim, Measured], scale: str, num_waiting: int) -> dict[str, Judgement]:
+    """Return the judgements, by id, of claims that share one error with so many that wait for records."""
+    p_values = [one.smallest for one in family.values()] + [1.0] * num_waiting
+    decided = {}
+    for (claim, found), level in zip(family.items(), holm_levels(p_values), strict=False):
+        verdict = found.verdict(level)
+        shared = ALPHA / len(p_values) / found.evidence.num_looks
+        told = _told(Judgement(claim, verdict, scale, level=shared), found.beside(verdict, level))
+        decided[claim.id] = _needing(told, found) if verdict == "UNDECIDED" else told
+    return decided
 
 
 def family_of_claims(id: str) -> str:
