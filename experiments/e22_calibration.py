@@ -20,6 +20,10 @@ NOISES = {0: "seeds add no noise", 1: "seed noise as queries'", 5: "five times q
 SEEDS = (1, 3, 5, 8)
 DRAWS = (9, 10)
 """Draws that had not been looked at when the judge was last changed: 0 to 8 had, and do not judge it again."""
+MOST_BY_CHANCE = 8
+"""Per cent: of a judge at 5 %, one cell of a calibration in a hundred would have more of 1000 trials."""
+AT_MOST = f"at most 5, or {MOST_BY_CHANCE} by chance in one of so many cells"
+AT_LEAST = "of a judge at 95, at least 93 in every cell"
 TRUTHS = {"none": "no effect", "one-point": "one point"}
 
 
@@ -85,8 +89,8 @@ FIGURE = Figure(
 )
 SHOWS = (
     FIGURE,
-    table("calibration_false", "False verdicts, per cent of trials; at most 5 beside Monte Carlo error.", "false"),
-    table("calibration_covered", "Intervals that cover the truth, per cent of trials; at least 93.", "covered"),
+    table("calibration_false", f"False verdicts, per cent of trials; {AT_MOST}.", "false"),
+    table("calibration_covered", f"Intervals that cover the truth, per cent of trials; {AT_LEAST}.", "covered"),
     table("calibration_power", "Claims that HOLD, per cent of trials: power where they should.", "decided"),
 )
 
