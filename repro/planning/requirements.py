@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_corpus
 from repro.inputs.stages import needs_surrogate
-from repro.measures.mteb import datasets_of_mteb, tasks_of_mteb
+from repro.measures.mteb import datasets_of_task, tasks_of_mteb
+from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
 from repro.spec import MTEB_SUITES, Run
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import read_json
+from repro.storage.paths import data_folder
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -88,7 +95,7 @@ def _encoders(run: Run) -> list[Need]:
     names = [run.start, *([run.surrogate] if asks else [])]
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
         names.append(run.filter_model)
-    return [_wheel_need() if name in FROM_WHEELS else _hub_need(name) for name in names]
+    return [_wheel_need() if name in FROM_WHEELS else _encoder_need(name) for name in names]
 
 
 def _wheel_need() -> Need:
@@ -103,31 +110,48 @@ def _wheel_need() -> Need:
 
 
 def _mteb_need(suite: str) -> Need:
-    def is_here() -> bool:
-        from huggingface_hub import try_to_load_from_cache
+    """A task is here once its data was loaded here: which files of its datasets that takes, mteb alone knows."""
 
-        folders = {(one["path"], one["revision"]) for one in datasets_of_mteb(suite)}
-        found = (try_to_load_from_cache(path, "README.md", revision=at, repo_type="dataset") for path, at in folders)
-        return all(isinstance(one, str) for one in found)
+    def lacks() -> list[str]:
+        tasks = tasks_of_mteb(suite)
+        found = [told for task in tasks if (told := _lacks_of_task(task))]
+        return [f"{len(found)} of {len(tasks)} tasks, the first: {'; '.join(found[0])}"] if found else []
 
     def bring(progress: Progress) -> None:
         for task in tasks_of_mteb(suite):
+            if not _lacks_of_task(task):
+                continue
             progress(f"loading {task.metadata.name}")
             task.load_data()
             task.unload_data()
+            with whole_file(_note_of(task)) as part:
+                part.write_text(json.dumps(datasets_of_task(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
-    return Need(f"data {suite}", "about 40 GB that mteb downloads into the cache of the hub", is_here, bring)
+    how = "about 40 GB that mteb downloads into the cache of the hub"
+    return Need(f"data {suite}", how, lambda: not lacks(), bring, lacks)
 
 
-def _hub_need(name: str) -> Need:
-    def is_here() -> bool:
-        from huggingface_hub import try_to_load_from_cache
+def _note_of(task: Any) -> Path:
+    return data_folder() / "mteb" / f"{task.metadata.name}.json"
 
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
 
+def _lacks_of_task(task: Any) -> list[str]:
+    name, datasets = task.metadata.name, datasets_of_task(task)
+    if not _note_of(task).is_file() or read_json(_note_of(task)) != datasets:
+        return [f"{name} was not loaded here to its end; on a machine with internet, repro fetch goes on with it"]
+    return [f"{name}: {lack}" for one in datasets for lack in lacks_of_dataset(one["path"], one["revision"])]
+
+
+def _encoder_need(name: str) -> Need:
     def bring(progress: Progress) -> None:
         from huggingface_hub import snapshot_download
 
-        progress(f"in {snapshot_download(name)}")
+        if not Path(name).is_dir():
+            progress(f"in {snapshot_download(name)}")
+            for repository, _ in code_of(name):
+                progress(f"its code in {snapshot_download(repository, allow_patterns='*.py')}")
+        if lacks := lacks_of_encoder(name):
+            raise ValueError(f"encoder {name} still lacks {'; '.join(lacks)}: put another copy there, or name another")
 
-    return Need(f"encoder {name}", "downloaded from the Hugging Face hub into its cache", is_here, bring)
+    how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
+    return Need(f"encoder {name}", how, lambda: not lacks_of_encoder(name), bring, lambda: lacks_of_encoder(name))
