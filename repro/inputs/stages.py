@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,18 +18,15 @@ from repro.data.selection import rows_of_sources, select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, suite_corpus, suite_of
 from repro.inputs.encoders import commit_of, files_in_key
+from repro.inputs.kinds import kinds_of
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
-from repro.spec import MTEB_SUITES, TRAINED, Run, first_phase_of
+from repro.spec import Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 SELECTION_SEED = CLUSTER_SEED = (
     0  # clusters, like the surrogate, are part of the data: runs that differ in seed share them
 )
-LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
-"""Measures of the training pairs under the surrogate, whatever is trained."""
-READS_PAIRS = ("counts", "divergence", "headroom")
-"""Measures of the training pairs as text."""
 RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1, "candidates": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
@@ -237,16 +235,21 @@ class StageGraph:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What the run needs, in the order of building, each once."""
-        run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
-        wanted = [*(self.first_phase.stages if self.first_phase else ())]
-        wanted = wanted if run.suite in MTEB_SUITES else [self.evaluation, *wanted]
-        wanted += [self.selection] if run.measure in READS_PAIRS else []
-        wanted += [self.tokens, self.keys] if trains else [self.keys] if embeds else []
-        wanted += [self.embeddings] if embeds else []
-        wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
-        wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
-        wanted += [self.negatives] if trains and run.num_hard_negatives else []
-        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
+        return self._each_once(self.first_phase.stages if self.first_phase else (), kinds_of(self.run))
+
+    def known_stages(self) -> tuple[Stage, ...]:
+        """Return those of the stages that can be told here: not what is made of data that is not here."""
+        known = [kind for kind in kinds_of(self.run) if self._is_known(kind)]
+        return self._each_once(self.first_phase.known_stages() if self.first_phase else (), known)
+
+    def _is_known(self, kind: str) -> bool:
+        with suppress(ValueError):
+            return bool(getattr(self, kind))
+        return False
+
+    def _each_once(self, before: Sequence[Stage], kinds: Sequence[str]) -> tuple[Stage, ...]:
+        own = [getattr(self, kind) for kind in kinds]
+        wanted = [*(own[:1] if kinds[:1] == ["evaluation"] else []), *before, *own]
         return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
 
     def build(self, progress: Callable[[str], None]) -> None:
@@ -286,6 +289,11 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
     return StageGraph(run).stages
 
 
+def known_stages_of(run: Run) -> tuple[Stage, ...]:
+    """Return the stages a run needs that can be told here, whatever data is not here."""
+    return StageGraph(run).known_stages()
+
+
 def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stages_of) -> Iterator[tuple[Stage, Run]]:
     """Yield the stages a run needs, each with the training whose pairs it is made of: its first phase, or itself."""
     first = first_phase_of(run)
@@ -310,11 +318,3 @@ def tokenizer_of(run: Run) -> str:
 def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
     """Return each pair's domain (int32 N): its source, or its finest division."""
     return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
-
-
-def needs_surrogate(run: Run) -> bool:
-    """Return whether a run's batches depend on the surrogate's embeddings."""
-    if run.measure in LOOKS_AT_PAIRS:
-        return True
-    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
-    return run.architecture in TRAINED and wanted

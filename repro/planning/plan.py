@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.inputs.stages import stages_by_phase
+from repro.inputs.stages import known_stages_of, stages_by_phase
 from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, estimate, phases_of
+from repro.planning.requirements import lacks_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
@@ -93,6 +94,11 @@ class Plan:
         return [
             counts,
             *(f"not here: {lack}" for lack in self.lacks),
+            *(
+                ["`repro fetch`, with the same words, gets what is not here where there is a network"]
+                if self.lacks
+                else []
+            ),
             *(f"cannot be: {one}" for one in self.impossible),
             *stages,
             *runs,
@@ -162,9 +168,17 @@ def make_plan(
     known = _readable_records(dict.fromkeys([published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
-    stages, lacks = _stages(missing)
+    stages = _stages(missing)
     cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
-    made = tuple(recorded), tuple(missing), tuple(one for one, _ in stages), lacks, estimates, num_gpus, num_at_once
+    made = (
+        tuple(recorded),
+        tuple(missing),
+        tuple(one for one, _ in stages),
+        lacks_of(missing),
+        estimates,
+        num_gpus,
+        num_at_once,
+    )
     most = max((num_shards(phase) for run in missing for phase in phases_of(run)), default=1)
     more: dict[str, Any] = {
         "num_shards": cut,
@@ -191,15 +205,11 @@ def _readable_records(folders: Iterable[Path]) -> list[Record]:
     return [record for record in map(readable_record, paths) if record is not None]
 
 
-def _stages(runs: Iterable[Run]) -> tuple[tuple[tuple[Stage, Run], ...], tuple[str, ...]]:
-    """Return the stages that are not built, each with the first training it is made for, and what data is not here."""
+def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:
+    """Return the stages that are not built, as far as they can be told, each with the first training it is made for."""
     found: dict[Path, tuple[Stage, Run]] = {}
-    lacks: dict[str, None] = {}
     for run in runs:
-        try:
-            for stage, owner in stages_by_phase(run):
-                if not stage.is_built:
-                    found.setdefault(stage.path, (stage, owner))
-        except ValueError as error:
-            lacks[str(error)] = None
-    return tuple(found.values()), tuple(lacks)
+        for stage, owner in stages_by_phase(run, known_stages_of):
+            if not stage.is_built:
+                found.setdefault(stage.path, (stage, owner))
+    return tuple(found.values())

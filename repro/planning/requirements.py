@@ -12,8 +12,9 @@ from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_corpus
-from repro.inputs.stages import needs_surrogate
+from repro.inputs.kinds import needs_surrogate
 from repro.measures.mteb import datasets_of_task, tasks_of_mteb
+from repro.planning.cost import phases_of
 from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
 from repro.spec import MTEB_SUITES, Run
 from repro.storage.atomic import whole_file
@@ -34,15 +35,25 @@ class Need:
     is_here: Callable[[], bool]
     bring: Callable[[Progress], object]
     problems: Callable[[], list[str]] = list  # what is wrong with what is here; reads all of it
+    is_made_here: bool = False  # a run makes it itself, without a network
 
 
 def needs_of(runs: Iterable[Run]) -> list[Need]:
-    """Return what the runs need, each once. A need whose `bring` cannot help raises ValueError that says what to do."""
+    """Return what the runs and the trainings before them need, each once.
+
+    A need whose `bring` cannot help raises ValueError that says what to do.
+    """
     found: dict[str, Need] = {}
-    for run in runs:
-        for need in (*_corpora(run), *_encoders(run)):
+    for phase in dict.fromkeys(phase for run in runs for phase in phases_of(run)):
+        for need in (*_corpora(phase), *_encoders(phase)):
             found.setdefault(need.name, need)
     return list(found.values())
+
+
+def lacks_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return a line for each thing that the runs need and that neither is here nor is made here."""
+    needs = (need for need in needs_of(runs) if not need.is_made_here)
+    return tuple(f"{need.name}: {need.how}" for need in needs if not need.is_here())
 
 
 def source_needs(name: str) -> list[Need]:
@@ -80,7 +91,8 @@ def _corpora(run: Run) -> list[Need]:
 def _stage_need(stage: Stage) -> Need:
     corpus = str(stage.key["corpus"])
     how = f"made from {CORPORA[corpus].made_from if corpus in CORPORA else 'what was imported'}"
-    return Need(f"corpus {corpus}", how, lambda: stage.is_built, lambda progress: stage.build(progress))
+    name = f"corpus {corpus}"
+    return Need(name, how, lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True)
 
 
 def _missing(name: str, how: str) -> Need:

@@ -17,7 +17,8 @@ from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.own.imported import IMPORT_FOLDER, imported_named
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
-from repro.inputs.stages import READS_PAIRS, WIDEST, WIDTHS, needs_surrogate
+from repro.inputs.kinds import READS_PAIRS, needs_surrogate
+from repro.inputs.stages import WIDEST, WIDTHS
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,

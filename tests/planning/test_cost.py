@@ -18,6 +18,7 @@ from repro.planning.cost import (
     measure_speed,
 )
 from repro.planning.plan import make_plan
+from repro.planning.requirements import needs_of
 from repro.records.store import Record, readable_record
 from repro.spec import Run, base, first_phase_of
 from repro.spec.identity import training_id
@@ -161,8 +162,24 @@ def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
     told = made.as_dict()
     assert (told["num_asked"], told["num_unique"], len(told["missing"])) == (3, 2, 2)
     assert any(name.startswith("corpus/") for name in told["stages"])
-    assert any("nomic-unsupervised" in lack or "beir" in lack for lack in told["lacks"])
+    names = [need.name for need in needs_of([base("small")]) if not need.is_here()]
+    assert len(names) > 10 and [lack.partition(": ")[0] for lack in told["lacks"]] == names, (
+        "all of them, not the first"
+    )
     assert told["cost"]["hours"] <= told["cost"]["hours_one_after_another"]
+
+
+def test_a_plan_names_the_stages_that_can_be_told_whatever_else_is_not_here() -> None:
+    here = make_plan([replace(CONTEXTUAL, filter="surrogate")], [Path("/nowhere")])
+    without_suite = make_plan([replace(CONTEXTUAL, filter="surrogate", suite="beir")], [Path("/nowhere")])
+    assert {"tokens", "embeddings"} <= {stage.name for stage in without_suite.stages}
+    assert [stage.path for stage in without_suite.stages] == [stage.path for stage in here.stages]
+    assert any(line.startswith("  stage tokens/") for line in without_suite.lines()) and without_suite.lacks
+
+
+def test_what_a_first_phase_lacks_is_told() -> None:
+    second = base("desk", corpus="desk", pretraining_corpus="nomic-unsupervised", num_pretraining_steps=2)
+    assert any(lack.startswith("data nomic-unsupervised: ") for lack in make_plan([second], [Path("/nowhere")]).lacks)
 
 
 @pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])

@@ -1,0 +1,31 @@
+"""Which kinds of stages a run needs, by its fields alone, before anything is here."""
+
+from __future__ import annotations
+
+from repro.spec import MTEB_SUITES, TRAINED, Run
+
+LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
+"""Measures of the training pairs under the surrogate, whatever is trained."""
+READS_PAIRS = ("counts", "divergence", "headroom")
+"""Measures of the training pairs as text."""
+
+
+def kinds_of(run: Run) -> list[str]:
+    """Return the names of what a run itself needs, without a first phase, in the order of building."""
+    trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
+    wanted = [] if run.suite in MTEB_SUITES else ["evaluation"]
+    wanted += ["selection"] if run.measure in READS_PAIRS else []
+    wanted += ["tokens", "keys"] if trains else ["keys"] if embeds else []
+    wanted += ["embeddings"] if embeds else []
+    wanted += ["filter_embeddings"] if embeds and run.filter == "surrogate" else []
+    wanted += ["clusters"] if embeds and run.sampler == "cluster" else []
+    wanted += ["negatives"] if trains and run.num_hard_negatives else []
+    return wanted + (["candidates"] if run.protocol != "full" and run.architecture != "none" else [])
+
+
+def needs_surrogate(run: Run) -> bool:
+    """Return whether a run's batches depend on the surrogate's embeddings."""
+    if run.measure in LOOKS_AT_PAIRS:
+        return True
+    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
+    return run.architecture in TRAINED and wanted
