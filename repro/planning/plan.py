@@ -58,6 +58,7 @@ class Plan:
             "num_tokens": sum(one.arithmetic.num_tokens for one in self.estimates),
             "memory_gib": round(max((one.memory_bytes for one in self.estimates), default=0) / GIB, 1),
             "disk_gib": round(sum(one.disk_bytes for one in self.estimates) / GIB, 2),
+            "num_not_evaluated": sum(not one.counts_evaluation for one in self.estimates),
             "num_unknown": sum(not one.arithmetic.is_known for one in self.estimates),
             "num_measured": sum(one.speed.num_records > 0 for one in self.estimates),
             "relative_error": round(max(errors), 2) if errors else None,
@@ -76,7 +77,7 @@ class Plan:
             "lacks": list(self.lacks),
             "impossible": list(self.impossible),
             "seconds": {
-                run_id(run): round(one.seconds, 1) if one.arithmetic.is_known else None
+                run_id(run): round(one.seconds, 1) if one.is_known else None
                 for run, one in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
@@ -121,13 +122,26 @@ class Plan:
         if self.num_at_once > 1:
             time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} at once"
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
-        sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
+        memory = (
+            f"{cost['memory_gib']} GiB of each GPU's memory"
+            if self.num_gpus
+            else f"memory {cost['memory_gib']} GiB a run"
+        )
+        sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
         unknown = f"not counted: {cost['num_unknown']} trainings by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
-        told += [*self._together(), self._trust()]
+        told += [*self._not_evaluated(), *self._together(), self._trust()]
         other = "--profile NAME reckons with other machines, as slurm/profiles.toml has them"
         return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
+
+    def _not_evaluated(self) -> list[str]:
+        """Say of how many runs the evaluation is no part of the times, and why."""
+        pairs = zip(self.missing, self.estimates, strict=True)
+        suites = [run.suite for run, one in pairs if not one.counts_evaluation]
+        machine = "a GPU" if self.num_gpus else "a CPU"
+        why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
+        return [f"evaluation not counted, of {len(suites)} runs: {why}"] if suites else []
 
     def _together(self) -> list[str]:
         """Say what the times leave out where several GPUs share a run."""
@@ -147,7 +161,7 @@ class Plan:
 
 
 def _time_of(one: Estimate) -> str:
-    return format_seconds(one.seconds) if one.arithmetic.is_known else ABSENT
+    return format_seconds(one.seconds) if one.is_known else ABSENT
 
 
 def make_plan(

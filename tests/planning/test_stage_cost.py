@@ -137,6 +137,9 @@ def test_the_rates_are_those_of_the_committed_bench() -> None:
     assert MICROSECONDS_A_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
     for step in ("embeddings", "keys"):
         assert MICROSECONDS_A_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
+    most = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
+    assert MICROSECONDS_A_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
+    assert all(cost.hours > 0 for cost in stage_costs([CLUSTERED])), "no stage takes no time"
     texts = json.loads((CHECKOUT / "benchmarks" / "tokenizing.json").read_text())["rows"]
     mined = next(row for row in texts if row["texts"] == "desk-views" and row["way"] == "by words")
     assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_A_TOKEN
