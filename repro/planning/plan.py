@@ -121,6 +121,8 @@ class Plan:
         time = f"{format_seconds(3600 * cost['hours_one_after_another'])} one after another"
         if self.num_at_once > 1:
             time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} at once"
+        if self.stages or self.stage_costs:
+            time += ", after the stages above"
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
         memory = (
             f"{cost['memory_gib']} GiB of each GPU's memory"
