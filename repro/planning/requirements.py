@@ -13,7 +13,6 @@ from repro.data.paper.local_copies import declared, fetch, parts_of, problems, s
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_corpus
 from repro.inputs.kinds import needs_surrogate
-from repro.measures.mteb import datasets_of_task, tasks_of_mteb
 from repro.planning.cost import phases_of
 from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
 from repro.spec import MTEB_SUITES, Run
@@ -124,6 +123,8 @@ def _wheel_need() -> Need:
 def _mteb_need(suite: str) -> Need:
     """A task is here once its data was loaded here: which files of its datasets that takes, mteb alone knows."""
 
+    from repro.measures.mteb import datasets_of_task, tasks_of_mteb  # which loads scipy
+
     def lacks() -> list[str]:
         tasks = tasks_of_mteb(suite)
         found = [told for task in tasks if (told := _lacks_of_task(task))]
@@ -148,6 +149,8 @@ def _note_of(task: Any) -> Path:
 
 
 def _lacks_of_task(task: Any) -> list[str]:
+    from repro.measures.mteb import datasets_of_task
+
     name, datasets = task.metadata.name, datasets_of_task(task)
     if not _note_of(task).is_file() or read_json(_note_of(task)) != datasets:
         return [f"{name} was not loaded here to its end; on a machine with internet, repro fetch goes on with it"]

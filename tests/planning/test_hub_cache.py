@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from repro.planning import requirements
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.planning.requirements import Need, needs_of
 from repro.spec import base
@@ -161,7 +160,7 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
         def unload_data(self) -> None:
             loaded.append("unload")
 
-    monkeypatch.setattr(requirements, "tasks_of_mteb", lambda suite: [Task()])
+    monkeypatch.setattr("repro.measures.mteb.tasks_of_mteb", lambda suite: [Task()])
     need = next(one for one in needs_of([base("large", suite="mteb", measure="mteb")]) if one.name == "data mteb")
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
