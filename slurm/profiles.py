@@ -92,7 +92,7 @@ class Profile:
 
 MOST_OF_ANY = 10**6
 """Of any amount: no site has more of anything, and a job may not run for years."""
-MOST = {"pairs_per_shard": 10**12}
+MOST = {"pairs_per_shard": 10**12, "num_shards": 10_000}  # each shard is a job, with a folder and a state
 LEAST = {
     **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
     **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),

@@ -7,20 +7,34 @@ from collections.abc import Callable, Iterable, Sequence
 from repro.inputs.stages import stages_by_phase
 from repro.planning.pairs import num_pairs_of
 from repro.spec import Run
+from repro.spec.identity import run_id
 from repro.storage.stages import Stage
-from slurm.profiles import Profile
+from slurm.profiles import MOST, Profile
 
 
 def num_shards(run: Run, profile: Profile) -> int:
     """Return into how many shards tokens, embeddings and keys of a run are cut; 1: they are made at once.
 
-    Where nobody knows the number of pairs before the corpus is made, as of mined corpora, which are small, it is 1.
+    Where nobody knows the number of pairs before the corpus is made it is 1, unless the profile says how many.
+    ValueError for more shards than pairs, or than can be kept track of.
     """
+    num_pairs = num_pairs_of(run)
     if profile.num_shards:
+        if num_pairs is not None and profile.num_shards > num_pairs:
+            raise ValueError(
+                f"profile {profile.name}: num_shards={profile.num_shards} is more than the {num_pairs} pairs of run "
+                f"{run_id(run)}; a shard has at least one pair: choose fewer, or say pairs_per_shard"
+            )
         return profile.num_shards
     if profile.pairs_per_shard is None:
         return 1
-    return max(1, -(-(num_pairs_of(run) or 0) // profile.pairs_per_shard))
+    found, most = max(1, -(-(num_pairs or 0) // profile.pairs_per_shard)), MOST["num_shards"]
+    if found > most:
+        raise ValueError(
+            f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} cuts the {num_pairs} pairs of run "
+            f"{run_id(run)} into {found} shards; at most {most} are launched: put more pairs into each"
+        )
+    return found
 
 
 def shards_of_stages(

@@ -68,7 +68,8 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
 
     if profile.on != "slurm":
         raise ValueError(
-            f"profile {profile.name} is not for Slurm: there is no script, `run --dry-run` shows what would start here"
+            f"profile {profile.name} is this machine's queue, which has no script to print; `launch` without --dry-run "
+            "starts the runs here, and `run --dry-run` shows which they are"
         )
     code = check_code(runs, allow_dirty=options.allow_dirty)
     tasks = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)

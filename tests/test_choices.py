@@ -10,7 +10,7 @@ from repro.batches.pack import PACKINGS
 from repro.batches.sampler import KINDS as SAMPLERS
 from repro.data.prompts import PROMPTS
 from repro.evaluate.contexts import KINDS as CONTEXT_KINDS
-from repro.inputs.wanted import LOOKS_AT_PAIRS, READS_PAIRS
+from repro.inputs.kinds import LOOKS_AT_PAIRS, READS_PAIRS
 from repro.measures.mteb import CONTEXTS as TASK_CONTEXTS
 from repro.model.config import ARCHITECTURES, BACKBONES, POOLINGS
 from repro.model.start import HEADS

@@ -199,7 +199,8 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
                     hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)"
-                    raise ValueError(f"{where}: {len(cells)} cells, the header has {len(header)}{hint * is_bare}")
+                    count = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
+                    raise ValueError(f"{where}: {count}, the header has {len(header)}{hint * is_bare}")
                 if cells:
                     yield _found(cells, layout, where)
     except csv.Error as error:
@@ -308,7 +309,7 @@ def _texts(value: Any, where: str) -> list[str]:
         return []
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in values):
-        raise ValueError(f"{where}: expected a text or a list of texts, found {str(value)[:60]!r}")
+        raise ValueError(f"{where}: expected a text or a list of texts, found {short(repr(value))}")
     return list(values)
 
 

@@ -13,8 +13,8 @@ from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens
 from repro.inputs.corpora import suite_of
+from repro.inputs.kinds import needs_surrogate
 from repro.inputs.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
-from repro.inputs.wanted import needs_surrogate
 from repro.spec import Run
 from repro.storage.arrays import load_array
 from repro.storage.json_files import read_json

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,18 +18,10 @@ from repro.data.selection import rows_of_sources, select_pairs
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, searched_stage, suite_of, suite_stage
 from repro.inputs.encoders import commit_of, files_in_key
+from repro.inputs.kinds import kinds_of_evaluation, kinds_of_pairs
 from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
-from repro.inputs.wanted import (
-    MINILM,
-    READS_PAIRS,
-    domain_codes,
-    domain_names,
-    needs_surrogate,
-    num_contexts_scored,
-    tells_headroom,
-    tokenizer_of,
-)
-from repro.spec import TRAINED, Run, first_phase_of
+from repro.inputs.wanted import MINILM, domain_codes, domain_names, num_contexts_scored, tokenizer_of
+from repro.spec import Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
@@ -250,24 +243,27 @@ class StageGraph:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What the run needs, in the order of building, each once."""
-        run = self.run
-        wanted = [self.evaluation] if self.evaluation else []
-        wanted += self.of_pairs
-        wanted += [self.candidates] if run.protocol != "full" and run.architecture != "none" else []
-        wanted += [self.headroom] if tells_headroom(run) else []
-        return tuple({stage.path: stage for last in wanted for stage in last.all()}.values())
+        return self._of_kinds(lambda graph, kind: True)
 
-    @cached_property
-    def of_pairs(self) -> list[Stage]:
-        """What is made of the training pairs, after the same of a first phase; what these need is not listed."""
-        run, trains, embeds = self.run, self.run.architecture in TRAINED, needs_surrogate(self.run)
-        wanted = [*self.first_phase.of_pairs] if self.first_phase else []
-        wanted += [self.selection] if run.measure in READS_PAIRS else []
-        wanted += [self.tokens, self.keys] if trains else [self.keys] if embeds else []
-        wanted += [self.embeddings] if embeds else []
-        wanted += [self.filter_embeddings] if embeds and run.filter == "surrogate" else []
-        wanted += [self.clusters] if embeds and run.sampler == "cluster" else []
-        return wanted + ([self.negatives] if trains and run.num_hard_negatives else [])
+    def known_stages(self) -> tuple[Stage, ...]:
+        """Return those of the stages that can be told here: not what is made of data that is not here."""
+        return self._of_kinds(StageGraph._is_known)
+
+    def _of_kinds(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
+        evaluation, *after = kinds_of_evaluation(self.run)
+        wanted = [(self, evaluation), *self._of_pairs(), *((self, kind) for kind in after)]
+        found: list[Stage | None] = [getattr(graph, kind) for graph, kind in wanted if is_wanted(graph, kind)]
+        return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
+
+    def _of_pairs(self) -> list[tuple[StageGraph, str]]:
+        """Return the kinds of stages that are made of the training pairs, after the same of a first phase."""
+        own = [(self, kind) for kind in kinds_of_pairs(self.run)]
+        return [*(self.first_phase._of_pairs() if self.first_phase else []), *own]
+
+    def _is_known(self, kind: str) -> bool:
+        with suppress(ValueError):
+            return bool(getattr(self, kind))
+        return False
 
     def build(self, progress: Callable[[str], None]) -> None:
         """Build what is not there yet, one after another."""
@@ -304,6 +300,11 @@ class StageGraph:
 def stages_of(run: Run) -> tuple[Stage, ...]:
     """Return the stages a run needs, in the order of building, each once."""
     return StageGraph(run).stages
+
+
+def known_stages_of(run: Run) -> tuple[Stage, ...]:
+    """Return the stages a run needs that can be told here, whatever data is not here."""
+    return StageGraph(run).known_stages()
 
 
 def stages_by_phase(run: Run, stages_of: Callable[[Run], Sequence[Stage]] = stages_of) -> Iterator[tuple[Stage, Run]]:

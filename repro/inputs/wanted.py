@@ -1,4 +1,4 @@
-"""What of its inputs a run wants, told from its fields: which tokenizer, which domains, pairs, the surrogate."""
+"""What of its inputs a run wants, told from its fields: which tokenizer, which domains, how many contexts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from repro.data.pairs import Pairs
-from repro.spec import TRAINED, Run
+from repro.spec import Run
 
 MINILM = "minilm"
-LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
-"""Measures of the training pairs under the surrogate, whatever is trained."""
-READS_PAIRS = ("counts", "divergence", "headroom")
-"""Measures of the training pairs as text."""
 
 
 def tokenizer_of(run: Run) -> str:
@@ -31,20 +27,6 @@ def domain_names(run: Run, pairs: Pairs) -> Sequence[str]:
     return pairs.source_names if run.domain_column == "source" else pairs.domain_names
 
 
-def needs_surrogate(run: Run) -> bool:
-    """Return whether a run's batches depend on the surrogate's embeddings."""
-    if run.measure in LOOKS_AT_PAIRS:
-        return True
-    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
-    return run.architecture in TRAINED and wanted
-
-
 def num_contexts_scored(run: Run) -> int:
     """Return how many context documents a contextual model of the run is given when it is scored."""
     return run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
-
-
-def tells_headroom(run: Run) -> bool:
-    """Return whether a run says what share of the headroom it takes: a contextual one, scored under own and wrong."""
-    is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
-    return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))

@@ -108,10 +108,10 @@ def tasks_of_mteb(suite: str) -> list[Any]:
     return [task for task in mteb.get_benchmark(BENCHMARK).tasks if category in (None, task.metadata.type)]
 
 
-def datasets_of_mteb(suite: str) -> list[Mapping[str, str]]:
-    """Return path and revision on the hub of every dataset behind a suite's tasks."""
-    singles = (single for task in tasks_of_mteb(suite) for single in getattr(task, "tasks", None) or [task])
-    return [single.metadata.dataset for single in singles]
+def datasets_of_task(task: Any) -> list[dict[str, str]]:
+    """Return path and revision on the hub of every dataset behind a task of mteb."""
+    singles = (single.metadata.dataset for single in getattr(task, "tasks", None) or [task])
+    return [{name: str(one[name]) for name in ("path", "revision")} for one in singles]
 
 
 def evaluate_tasks(

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from repro.inputs.kinds import needs_surrogate
 from repro.inputs.stages import StageGraph
-from repro.inputs.wanted import domain_codes, needs_surrogate
+from repro.inputs.wanted import domain_codes
 from repro.planning.cost import phases_of
 from repro.planning.pairs import domain_sizes, num_pairs_of, printed_sizes, sources_of
 from repro.spec import Run

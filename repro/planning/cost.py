@@ -71,6 +71,12 @@ class Estimate:
     disk_bytes: int
     arithmetic: Arithmetic
     speed: Speed
+    counts_evaluation: bool = True  # False: nothing like it was measured, so it is no part of the seconds
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the seconds say anything: not of unknown epochs, nor of an evaluation alone that nobody measured."""
+        return self.arithmetic.is_known and (self.counts_evaluation or self.arithmetic.flops > 0)
 
 
 NOTHING = Arithmetic(0, 0, 0.0, 0)
@@ -137,10 +143,11 @@ def estimate(
     known = list(records)
     does = sum((arithmetic_of(phase) for phase in phases_of(run) if training_id(phase) not in trained), NOTHING)
     speed = measure_speed(known, run, kind)
-    seconds = does.flops / num_devices / speed.flops_per_second + _other_seconds(run, known, kind)
+    other = _other_seconds(run, known, kind)
+    seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
     memory += _graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
-    return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed)
+    return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed, other is not None)
 
 
 def _graph_bytes(run: Run, kind: str, num_devices: int) -> int:
@@ -164,7 +171,8 @@ def phases_of(run: Run) -> Iterator[Run]:
         phase = first_phase_of(phase)
 
 
-def _other_seconds(run: Run, records: Sequence[Record], kind: str) -> float:
+def _other_seconds(run: Run, records: Sequence[Record], kind: str) -> float | None:
+    """Return what a run does beside training; None where no record of such a machine did the same."""
     same = [
         record
         for record in records
@@ -173,7 +181,7 @@ def _other_seconds(run: Run, records: Sequence[Record], kind: str) -> float:
         == (run.architecture, run.suite, run.measure)
     ]
     each = [record.provenance["evaluation_seconds"] / _num_contexts(record.run) for record in same]
-    return median(each) * _num_contexts(run) if each else 0.0
+    return median(each) * _num_contexts(run) if each else None
 
 
 def _num_contexts(run: Run) -> int:

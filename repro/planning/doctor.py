@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from repro.inputs.corpora import check_available
+from repro.planning.requirements import lacks_of
 from repro.records.provenance import code_identity, machine, versions
 from repro.spec import base
 from repro.spec.scales import ORDER
@@ -48,8 +48,5 @@ def examine() -> Iterator[Finding]:
 
 
 def _scale(name: str) -> Finding:
-    try:
-        check_available([base(name)])
-    except ValueError as error:
-        return Finding(f"data for {name}", False, str(error))
-    return Finding(f"data for {name}", True, "made here")
+    lacks = lacks_of([base(name)])
+    return Finding(f"data for {name}", not lacks, f"not here: {'; '.join(lacks)}" if lacks else "made here")

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.inputs.stages import stages_by_phase
+from repro.inputs.stages import known_stages_of, stages_by_phase
 from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, estimate, phases_of
+from repro.planning.requirements import lacks_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
@@ -58,6 +59,7 @@ class Plan:
             "num_tokens": sum(one.arithmetic.num_tokens for one in self.estimates),
             "memory_gib": round(max((one.memory_bytes for one in self.estimates), default=0) / GIB, 1),
             "disk_gib": round(sum(one.disk_bytes for one in self.estimates) / GIB, 2),
+            "num_not_evaluated": sum(not one.counts_evaluation for one in self.estimates),
             "num_unknown": sum(not one.arithmetic.is_known for one in self.estimates),
             "num_measured": sum(one.speed.num_records > 0 for one in self.estimates),
             "relative_error": round(max(errors), 2) if errors else None,
@@ -76,7 +78,7 @@ class Plan:
             "lacks": list(self.lacks),
             "impossible": list(self.impossible),
             "seconds": {
-                run_id(run): round(one.seconds, 1) if one.arithmetic.is_known else None
+                run_id(run): round(one.seconds, 1) if one.is_known else None
                 for run, one in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
@@ -94,6 +96,11 @@ class Plan:
         return [
             counts,
             *(f"not here: {lack}" for lack in self.lacks),
+            *(
+                ["`repro fetch`, with the same words, gets what is not here where there is a network"]
+                if self.lacks
+                else []
+            ),
             *(f"cannot be: {one}" for one in self.impossible),
             *stages,
             *runs,
@@ -115,14 +122,29 @@ class Plan:
         time = f"{format_seconds(3600 * cost['hours_one_after_another'])} one after another"
         if self.num_at_once > 1:
             time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} at once"
+        if self.stages or self.stage_costs:
+            time += ", after the stages above"
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
-        sizes = f"memory {cost['memory_gib']} GiB a run, disk {cost['disk_gib']} GiB"
+        memory = (
+            f"{cost['memory_gib']} GiB of each GPU's memory"
+            if self.num_gpus
+            else f"memory {cost['memory_gib']} GiB a run"
+        )
+        sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
         unknown = f"not counted: {cost['num_unknown']} trainings by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
-        told += [*self._together(), self._trust()]
+        told += [*self._not_evaluated(), *self._together(), self._trust()]
         other = "--profile NAME reckons with other machines, as slurm/profiles.toml has them"
         return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
+
+    def _not_evaluated(self) -> list[str]:
+        """Say of how many runs the evaluation is no part of the times, and why."""
+        pairs = zip(self.missing, self.estimates, strict=True)
+        suites = [run.suite for run, one in pairs if not one.counts_evaluation]
+        machine = "a GPU" if self.num_gpus else "a CPU"
+        why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
+        return [f"evaluation not counted, of {len(suites)} runs: {why}"] if suites else []
 
     def _together(self) -> list[str]:
         """Say what the times leave out where several GPUs share a run."""
@@ -145,7 +167,7 @@ class Plan:
 
 
 def _time_of(one: Estimate) -> str:
-    return format_seconds(one.seconds) if one.arithmetic.is_known else ABSENT
+    return format_seconds(one.seconds) if one.is_known else ABSENT
 
 
 def make_plan(
@@ -166,9 +188,17 @@ def make_plan(
     known = _readable_records(dict.fromkeys([published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
-    stages, lacks = _stages(missing)
+    stages = _stages(missing)
     cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
-    made = tuple(recorded), tuple(missing), tuple(one for one, _ in stages), lacks, estimates, num_gpus, num_at_once
+    made = (
+        tuple(recorded),
+        tuple(missing),
+        tuple(one for one, _ in stages),
+        lacks_of(missing),
+        estimates,
+        num_gpus,
+        num_at_once,
+    )
     most = max((num_shards(phase) for run in missing for phase in phases_of(run)), default=1)
     more: dict[str, Any] = {
         "num_shards": cut,
@@ -202,15 +232,11 @@ def _readable_records(folders: Iterable[Path]) -> list[Record]:
     return [record for record in map(readable_record, paths) if record is not None]
 
 
-def _stages(runs: Iterable[Run]) -> tuple[tuple[tuple[Stage, Run], ...], tuple[str, ...]]:
-    """Return the stages that are not built, each with the first training it is made for, and what data is not here."""
+def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:
+    """Return the stages that are not built, as far as they can be told, each with the first training it is made for."""
     found: dict[Path, tuple[Stage, Run]] = {}
-    lacks: dict[str, None] = {}
     for run in runs:
-        try:
-            for stage, owner in stages_by_phase(run):
-                if not stage.is_built:
-                    found.setdefault(stage.path, (stage, owner))
-        except ValueError as error:
-            lacks[str(error)] = None
-    return tuple(found.values()), tuple(lacks)
+        for stage, owner in stages_by_phase(run, known_stages_of):
+            if not stage.is_built:
+                found.setdefault(stage.path, (stage, owner))
+    return tuple(found.values())

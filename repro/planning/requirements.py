@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import declared, fetch, parts_of, problems, size_of
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_stage
 from repro.inputs.encoders import NAMED
-from repro.inputs.wanted import needs_surrogate
-from repro.measures.mteb import datasets_of_mteb, tasks_of_mteb
+from repro.inputs.kinds import needs_surrogate
+from repro.measures.mteb import tasks_of_mteb
+from repro.planning.cost import phases_of
+from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
 from repro.spec import Run
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import read_json
+from repro.storage.paths import data_folder
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -27,15 +35,25 @@ class Need:
     is_here: Callable[[], bool]
     bring: Callable[[Progress], object]
     problems: Callable[[], list[str]] = list  # what is wrong with what is here; reads all of it
+    is_made_here: bool = False  # a run makes it itself, without a network
 
 
 def needs_of(runs: Iterable[Run]) -> list[Need]:
-    """Return what the runs need, each once. A need whose `bring` cannot help raises ValueError that says what to do."""
+    """Return what the runs and the trainings before them need, each once.
+
+    A need whose `bring` cannot help raises ValueError that says what to do.
+    """
     found: dict[str, Need] = {}
-    for run in runs:
-        for need in (*_corpora(run), *_encoders(run)):
+    for phase in dict.fromkeys(phase for run in runs for phase in phases_of(run)):
+        for need in (*_corpora(phase), *_encoders(phase)):
             found.setdefault(need.name, need)
     return list(found.values())
+
+
+def lacks_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return a line for each thing that the runs need and that neither is here nor is made here."""
+    needs = (need for need in needs_of(runs) if not need.is_made_here)
+    return tuple(f"{need.name}: {need.how}" for need in needs if not need.is_here())
 
 
 def source_needs(name: str) -> list[Need]:
@@ -71,7 +89,8 @@ def _corpora(run: Run) -> list[Need]:
 def _stage_need(stage: Stage) -> Need:
     corpus = str(stage.key["corpus"])
     how = f"made from {CORPORA[corpus].made_from if corpus in CORPORA else 'what was imported'}"
-    return Need(f"corpus {corpus}", how, lambda: stage.is_built, lambda progress: stage.build(progress))
+    name = f"corpus {corpus}"
+    return Need(name, how, lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True)
 
 
 def _missing(name: str, how: str) -> Need:
@@ -86,7 +105,7 @@ def _encoders(run: Run) -> list[Need]:
     names = [run.start, *([run.surrogate] if asks else [])]
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
         names.append(run.filter_model)
-    return [_wheel_need() if name in NAMED else _hub_need(name) for name in names]
+    return [_wheel_need() if name in NAMED else _encoder_need(name) for name in names]
 
 
 def _wheel_need() -> Need:
@@ -101,31 +120,52 @@ def _wheel_need() -> Need:
 
 
 def _mteb_need(suite: str) -> Need:
-    def is_here() -> bool:
-        from huggingface_hub import try_to_load_from_cache
+    """A task is here once its data was loaded here: which files of its datasets that takes, mteb alone knows."""
 
-        folders = {(one["path"], one["revision"]) for one in datasets_of_mteb(suite)}
-        found = (try_to_load_from_cache(path, "README.md", revision=at, repo_type="dataset") for path, at in folders)
-        return all(isinstance(one, str) for one in found)
+    from repro.measures.mteb import datasets_of_task  # which loads scipy
+
+    def lacks() -> list[str]:
+        tasks = tasks_of_mteb(suite)
+        found = [told for task in tasks if (told := _lacks_of_task(task))]
+        return [f"{len(found)} of {len(tasks)} tasks, the first: {'; '.join(found[0])}"] if found else []
 
     def bring(progress: Progress) -> None:
         for task in tasks_of_mteb(suite):
+            if not _lacks_of_task(task):
+                continue
             progress(f"loading {task.metadata.name}")
             task.load_data()
             task.unload_data()
+            with whole_file(_note_of(task)) as part:
+                part.write_text(json.dumps(datasets_of_task(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
-    return Need(f"data {suite}", "about 40 GB that mteb downloads into the cache of the hub", is_here, bring)
+    how = "about 40 GB that mteb downloads into the cache of the hub"
+    return Need(f"data {suite}", how, lambda: not lacks(), bring, lacks)
 
 
-def _hub_need(name: str) -> Need:
-    def is_here() -> bool:
-        from huggingface_hub import try_to_load_from_cache
+def _note_of(task: Any) -> Path:
+    return data_folder() / "mteb" / f"{task.metadata.name}.json"
 
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
 
+def _lacks_of_task(task: Any) -> list[str]:
+    from repro.measures.mteb import datasets_of_task
+
+    name, datasets = task.metadata.name, datasets_of_task(task)
+    if not _note_of(task).is_file() or read_json(_note_of(task)) != datasets:
+        return [f"{name} was not loaded here to its end; on a machine with internet, repro fetch goes on with it"]
+    return [f"{name}: {lack}" for one in datasets for lack in lacks_of_dataset(one["path"], one["revision"])]
+
+
+def _encoder_need(name: str) -> Need:
     def bring(progress: Progress) -> None:
         from huggingface_hub import snapshot_download
 
-        progress(f"in {snapshot_download(name)}")
+        if not Path(name).is_dir():
+            progress(f"in {snapshot_download(name)}")
+            for repository, _ in code_of(name):
+                progress(f"its code in {snapshot_download(repository, allow_patterns='*.py')}")
+        if lacks := lacks_of_encoder(name):
+            raise ValueError(f"encoder {name} still lacks {'; '.join(lacks)}: put another copy there, or name another")
 
-    return Need(f"encoder {name}", "downloaded from the Hugging Face hub into its cache", is_here, bring)
+    how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
+    return Need(f"encoder {name}", how, lambda: not lacks_of_encoder(name), bring, lambda: lacks_of_encoder(name))

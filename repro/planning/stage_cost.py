@@ -17,8 +17,8 @@ from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.own.imported import IMPORT_FOLDER, imported_named
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
+from repro.inputs.kinds import READS_PAIRS, needs_surrogate
 from repro.inputs.stages import WIDEST, WIDTHS
-from repro.inputs.wanted import READS_PAIRS, needs_surrogate
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
@@ -34,8 +34,10 @@ from repro.storage.atomic import size_in_words
 GIB = 2**30
 LEAST_PAIRS = 1_000_000
 """Stages of smaller corpora take minutes, and are not worth a table."""
-MICROSECONDS_A_PAIR = {"corpus": 38.0, "embeddings": 42.0, "keys": 3.4, "start": 0.9}
+MICROSECONDS_A_PAIR = {"corpus": 38.0, "selection": 0.06, "embeddings": 42.0, "keys": 3.4, "start": 0.9}
 """Of one core; a test holds them to the record."""
+GENERATED_BYTES = 346
+"""Of text in a pair that the rates were measured on; a test holds it to what is generated."""
 MICROSECONDS_A_TOKEN = 0.85
 """Of one core, on mined text; a test holds it to the record."""
 PEAK_GIB = {
@@ -138,6 +140,7 @@ def lines_of(costs: Sequence[StageCost]) -> Iterator[str]:
     """Return the costs as lines for a reader: a row a stage, then how the figures of each kind are obtained."""
     disk = sum(one.disk_bytes for one in costs) / GIB
     yield f"stages, each once for all runs: {disk:,.0f} GiB of disk; memory is that of one process"
+    yield from _beside(costs)
     title = ""
     for cost in costs:
         if cost.pairs != title:
@@ -145,6 +148,15 @@ def lines_of(costs: Sequence[StageCost]) -> Iterator[str]:
         yield cost.line()
     yield "how these figures are obtained (a table of measured ones: REPRODUCING.md, The paper's own scale)"
     yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
+
+
+def _beside(costs: Sequence[StageCost]) -> Iterator[str]:
+    """Say which disk is taken beside the stages: by what they are made of, and for a time."""
+    download = sum(one.disk_bytes for one in costs if one.kind == "corpus" and one.pairs.partition(",")[0] in SOURCES)
+    largest = max((one.disk_bytes for one in costs), default=0)
+    also = [f"the download ({size_in_words(download)})"] if download else []
+    also.append(f"the largest stage twice while its shards are joined ({size_in_words(largest)} more)")
+    yield f"beside it: {', and '.join(also)}"
 
 
 def _costs(chosen: Chosen) -> Iterator[StageCost]:
@@ -173,8 +185,12 @@ def _corpus(chosen: Chosen) -> StageCost:
     whole = Chosen(replace(chosen.run, num_pairs=None, sources=None))
     source = SOURCES.get(chosen.run.corpus)
     size = (source.size_gb * 1e9 if source else _bytes_imported(chosen.run.corpus)) / whole.num_pairs
-    how = "disk: the estimate of the download, or what is imported; time: that of generated pairs imported and cut"
-    return _streamed(whole, "corpus", size, how)
+    how = (
+        f"disk: the estimate of the download, or what is imported; time: that of generated pairs of {GENERATED_BYTES} "
+        "bytes imported and cut, by the bytes where pairs have more"
+    )
+    found, times = _streamed(whole, "corpus", size, how), max(1.0, size / GENERATED_BYTES)
+    return replace(found, hours=found.hours * times, note=f"{size:,.0f} bytes a pair")
 
 
 def _bytes_imported(corpus: str) -> int:

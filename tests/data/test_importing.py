@@ -100,7 +100,14 @@ def test_a_quote_in_a_tsv_is_a_letter_as_in_the_dumps_of_others(tmp_path: Path) 
     (tmp_path / "x.tsv").write_text("\n".join(lines) + "\n")
     assert [pair[:2] for pair in read_foreign(tmp_path / "x.tsv")] == texts
     (tmp_path / "x.tsv").write_text('query\tdocument\na\t"two\nlines"\n')
-    refused(tmp_path, tmp_path / "x.tsv", r"line 3: 1 cells, the header has 2 \(in a \.tsv whose header is not quoted")
+    refused(tmp_path, tmp_path / "x.tsv", r"line 3: 1 cell, the header has 2 \(in a \.tsv whose header is not quoted")
+
+
+def test_an_import_with_nothing_left_says_what_was_left_out_and_no_number_as_a_text(tmp_path: Path) -> None:
+    empty = write(tmp_path / "x.jsonl", [{"query": "", "document": "a"}])
+    refused(tmp_path, empty, r"gave no pair to train on: read 1, empty: 1$")
+    number = write(tmp_path / "y.jsonl", [{"query": 5, "document": "a"}])
+    refused(tmp_path, number, r"expected a text or a list of texts, found 5$")
 
 
 def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_path: Path) -> None:

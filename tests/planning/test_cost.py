@@ -18,9 +18,10 @@ from repro.planning.cost import (
     measure_speed,
 )
 from repro.planning.plan import make_plan
+from repro.planning.requirements import needs_of
 from repro.records.store import Record, readable_record
 from repro.spec import Run, base, first_phase_of
-from repro.spec.identity import training_id
+from repro.spec.identity import run_id, training_id
 from repro.train.chunks import first_stage_bytes, second_stage_bytes
 from repro.train.switches import Switches
 
@@ -161,8 +162,24 @@ def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
     told = made.as_dict()
     assert (told["num_asked"], told["num_unique"], len(told["missing"])) == (3, 2, 2)
     assert any(name.startswith("corpus/") for name in told["stages"])
-    assert any("nomic-unsupervised" in lack or "beir" in lack for lack in told["lacks"])
+    names = [need.name for need in needs_of([base("small")]) if not need.is_here()]
+    assert len(names) > 10 and [lack.partition(": ")[0] for lack in told["lacks"]] == names, (
+        "all of them, not the first"
+    )
     assert told["cost"]["hours"] <= told["cost"]["hours_one_after_another"]
+
+
+def test_a_plan_names_the_stages_that_can_be_told_whatever_else_is_not_here() -> None:
+    here = make_plan([replace(CONTEXTUAL, filter="surrogate")], [Path("/nowhere")])
+    without_suite = make_plan([replace(CONTEXTUAL, filter="surrogate", suite="beir")], [Path("/nowhere")])
+    assert {"tokens", "embeddings"} <= {stage.name for stage in without_suite.stages}
+    assert [stage.path for stage in without_suite.stages] == [stage.path for stage in here.stages]
+    assert any(line.startswith("  stage tokens/") for line in without_suite.lines()) and without_suite.lacks
+
+
+def test_what_a_first_phase_lacks_is_told() -> None:
+    second = base("desk", corpus="desk", pretraining_corpus="nomic-unsupervised", num_pretraining_steps=2)
+    assert any(lack.startswith("data nomic-unsupervised: ") for lack in make_plan([second], [Path("/nowhere")]).lacks)
 
 
 @pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])
@@ -192,6 +209,27 @@ def test_what_is_done_beside_training_counts_by_the_context() -> None:
     known = {training_id(one), training_id(replace(one, seed=1))}
     assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
     assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
+
+
+def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+    words, trained = base("small", architecture="bm25", sampler="random"), base("small")
+    assert not estimate(words, []).counts_evaluation and not estimate(words, []).is_known
+    assert estimate(PLAIN, [record(PLAIN, 60.0)]).counts_evaluation
+    made = make_plan([words, trained], [tmp_path])
+    seconds = made.as_dict()["seconds"]
+    assert seconds[run_id(words)] is None and seconds[run_id(trained)] > 0
+    lines = made.lines()
+    [line] = [line for line in lines if line.startswith(f"  {run_id(words)}")]
+    assert line.split()[1] == "–"
+    assert "evaluation not counted, of 2 runs: nothing like it was measured on a CPU yet, on beir" in lines
+    known = make_plan([PLAIN], [tmp_path])
+    assert known.totals["num_not_evaluated"] == 0 and not any("not counted" in line for line in known.lines())
+
+
+@pytest.mark.parametrize(("num_gpus", "words"), [(0, "GiB a run"), (2, "GiB of each GPU's memory")])
+def test_a_plan_says_whose_memory_it_means(num_gpus: int, words: str) -> None:
+    lines = make_plan([base("small")], [Path("/nowhere")], num_gpus=num_gpus).lines()
+    assert sum(words in line for line in lines) == 1
 
 
 def test_hours_of_a_scale_that_nobody_ran_are_said_to_be_extrapolated() -> None:

@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
+from benchmarks.generated_pairs import generated_blocks
 from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
@@ -15,6 +17,7 @@ from repro.planning.pairs import MINED, domain_sizes, num_pairs_of
 from repro.planning.plan import make_plan
 from repro.planning.stage_cost import (
     BYTES_A_PAIR,
+    GENERATED_BYTES,
     GIB,
     MICROSECONDS_A_PAIR,
     MICROSECONDS_A_TOKEN,
@@ -73,6 +76,19 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
     assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 238,998,494 pairs"])
     assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", *surrogates}
     assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
+
+
+def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) -> None:
+    """The declared corpus has 300 GB of 239 million pairs, 1255 bytes each, where the bench's have 346 of text."""
+    block = next(generated_blocks(20_000))
+    sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
+    assert pytest.approx(sum(sizes), rel=0.01) == GENERATED_BYTES
+    corpus = next(cost for cost in stage_costs([CLUSTERED]) if cost.name == "corpus")
+    assert corpus.hours == pytest.approx(38e-6 * 238_998_494 / 3600 * (300e9 / 238_998_494) / GENERATED_BYTES)
+    lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
+    beside = "the download (279.4 GiB), and the largest stage twice while its shards are joined (683.8 GiB more)"
+    assert f"beside it: {beside}" in lines
+    assert any("with 16 at once, after the stages above" in line for line in lines)
 
 
 def test_a_corpus_of_unknown_size_is_a_dash_and_no_zero(tmp_path: Path) -> None:
@@ -137,6 +153,9 @@ def test_the_rates_are_those_of_the_committed_bench() -> None:
     assert MICROSECONDS_A_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
     for step in ("embeddings", "keys"):
         assert MICROSECONDS_A_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
+    most = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
+    assert MICROSECONDS_A_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
+    assert all(cost.hours > 0 for cost in stage_costs([CLUSTERED])), "no stage takes no time"
     texts = json.loads((CHECKOUT / "benchmarks" / "tokenizing.json").read_text())["rows"]
     mined = next(row for row in texts if row["texts"] == "desk-views" and row["way"] == "by words")
     assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_A_TOKEN

@@ -153,6 +153,18 @@ def test_a_profile_that_says_both_or_none_is_refused() -> None:
         Profile(name="p", num_shards=0)
 
 
+def test_more_shards_than_pairs_or_than_a_launch_can_hold_are_refused_before_anything_is_reckoned() -> None:
+    assert num_shards(RUN, Profile(name="p", num_shards=240)) == 240
+    with pytest.raises(ValueError, match="num_shards=241 is more than the 240 pairs of run"):
+        num_shards(RUN, Profile(name="p", num_shards=241))
+    with pytest.raises(ValueError, match="num_shards=1000000; must be at least 1 and at most 10000"):
+        Profile(name="p", num_shards=1_000_000)
+    paper = base("small")
+    assert num_shards(paper, Profile(name="p", pairs_per_shard=10**7)) == 24
+    with pytest.raises(ValueError, match="into 23899850 shards; at most 10000 are launched: put more pairs into each"):
+        num_shards(paper, Profile(name="p", pairs_per_shard=10))
+
+
 def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
     made = make_plan([replace(RUN, filter="surrogate")], [], num_shards=lambda run: 4)
     kinds = {title.split("/")[0] for title in made.num_shards}

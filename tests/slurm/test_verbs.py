@@ -89,7 +89,7 @@ def _with_stand_in(original: object) -> object:
         (["--on", "slurm"], "needs --profile"),
         (["--on", "local", "--profile", "one-gpu"], "does not go with profile one-gpu"),
         (["--profile", "huge"], "unknown profile 'huge'"),
-        (["--dry-run"], "is not for Slurm"),
+        (["--dry-run"], "`launch` without --dry-run starts the runs here"),
     ],
 )
 def test_words_that_do_not_go_together_are_one_clear_error(file: str, words: list[str], message: str) -> None:

@@ -92,7 +92,7 @@ def import_corpus(
         blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), counts, domains)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         if not num_kept:
-            raise ValueError(f"{source} gave no pair to train on: read {counts['read']}, left out {dict(counts)}")
+            raise ValueError(f"{source} gave no pair to train on: read {counts.pop('read')}, {_counted(counts)}")
         imported = Imported(folder, name, counts.pop("read"), num_kept, len(domains), dict(sorted(counts.items())))
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
@@ -227,6 +227,11 @@ class Looked:
         # so many words have at least as many characters and the spaces between them
         long = (text for text in found["document"] if len(text) > 2 * LONG_WORDS)
         counts["long_documents"] += sum(len(text.split()) > LONG_WORDS for text in long)
+
+
+def _counted(counts: Counter[str]) -> str:
+    """Say how many were left out or found, and why; the kinds are those of an audit."""
+    return ", ".join(f"{why.replace('_', ' ')}: {number}" for why, number in sorted(counts.items()) if number)
 
 
 def _digest(pair: Found) -> str:

@@ -1,0 +1,156 @@
+"""Whether what was fetched from the Hugging Face hub is there and whole: an encoder's files, a dataset's.
+
+A download that was broken off leaves the small files. So weights and tokenizer are looked for, every shard that an
+index names, the size of every file that the repository was seen to have, and blobs that were begun and not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from repro.batches.sentence_encoder import WITH_OWN_CODE
+from repro.storage.json_files import read_json
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+"""Each alone makes a tokenizer, or stands for the file beside it that does."""
+DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".arrow", ".gz", ".zst", ".bz2", ".xz", ".zip", ".txt")
+UNFINISHED = ".incomplete"
+
+
+def lacks_of_encoder(name: str) -> list[str]:
+    """Return a sentence for each thing that a local folder or a hub's model lacks to be loaded; none: it is whole."""
+    if Path(name).is_dir():
+        return list(_lacks_of_folder(Path(name)))
+    snapshot, lacks = _snapshot(name)
+    if snapshot is None:
+        return lacks
+    code = (f"the code of {name}: {file} of {repository}" for repository, file in _code_lacking(name))
+    return [*lacks, *_lacks_of_folder(snapshot), *code]
+
+
+def lacks_of_dataset(path: str, revision: str) -> list[str]:
+    """Return a sentence for each thing seen to be lacking of a hub's dataset in this machine's cache."""
+    snapshot, lacks = _snapshot(path, revision, repo_type="dataset", may_be_part=True)
+    if snapshot is None or lacks:
+        return lacks
+    files = [file for file in snapshot.rglob("*") if file.is_file() and file.suffix in DATA_SUFFIXES]
+    files = [file for file in files if file.name != "dataset_infos.json"]
+    return [] if files else [f"{path}: no file of data"]
+
+
+def code_of(name: str) -> list[tuple[str, str]]:
+    """Return repository and file of the code that a fetched model's config asks for from other repositories.
+
+    Nothing for a model whose code is not run.
+    """
+    snapshot, _ = _snapshot(name)
+    if name not in WITH_OWN_CODE or snapshot is None or not (snapshot / "config.json").is_file():
+        return []
+    named = _read(snapshot / "config.json").get("auto_map", {}).values()
+    apart = (one.partition("--") for one in named if isinstance(one, str) and "--" in one)
+    return sorted({(repo, f"{place.partition('.')[0]}.py") for repo, _, place in apart})
+
+
+def _code_lacking(name: str) -> list[tuple[str, str]]:
+    from huggingface_hub import try_to_load_from_cache
+
+    return [(repo, file) for repo, file in code_of(name) if not isinstance(try_to_load_from_cache(repo, file), str)]
+
+
+def _snapshot(
+    name: str, revision: str | None = None, *, repo_type: str = "model", may_be_part: bool = False
+) -> tuple[Path | None, list[str]]:
+    """Return the folder of a repository in the cache and what is not whole in it; no folder: all is lacking.
+
+    `may_be_part`: only some of its files are meant to be here.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
+
+    patterns = "README.md" if may_be_part else None
+    try:
+        found = snapshot_download(
+            name, revision=revision, repo_type=repo_type, local_files_only=True, allow_patterns=patterns
+        )
+    except IncompleteSnapshotError as error:
+        return None, [f"{name} is fetched in part: {str(error).partition(' is incomplete: ')[2].partition('. ')[0]}"]
+    except (OSError, HFValidationError):
+        return None, [f"{name} is not in the cache of the hub; repro fetch gets it where there is a network"]
+    return Path(found), list(_unfinished(name, Path(found), repo_type))
+
+
+def _unfinished(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
+    """Name blobs that were begun and never ended, where no listing of the repository says what there should be."""
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    try:
+        listed = get_cached_repo_tree(name, repo_type=repo_type, revision=snapshot.name)
+    except CachedRepoTreeNotFoundError:
+        blobs = snapshot.parents[1] / "blobs"
+        begun = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{UNFINISHED}")})
+        broken_off = [one for one in begun if not (blobs / one).is_file()]
+        yield from (f"{name}: the download of blob {one[:12]} was broken off" for one in broken_off)
+        return
+    for file in listed:
+        path = snapshot / file.path
+        if path.is_file() and path.stat().st_size != file.size:
+            yield f"{name}: {file.path} has {path.stat().st_size} bytes of {file.size}"
+
+
+def _lacks_of_folder(folder: Path) -> Iterator[str]:
+    """Say what a folder lacks to be opened by transformers or sentence-transformers."""
+    modules = _modules(folder)
+    places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
+    if not any((place / "config.json").is_file() for place in places):
+        yield f"{folder}: config.json"
+    if not any(_has_weights(place) for place in places):
+        yield f"{folder}: whole weights ({' or '.join(WEIGHTS)}, or every shard of one)"
+    if not any((place / name).is_file() for place in places for name in TOKENIZERS):
+        yield f"{folder}: a tokenizer (one of {', '.join(TOKENIZERS)})"
+    for module, kind in modules.items():
+        if kind in ("Pooling", "Dense") and not (folder / module / "config.json").is_file():
+            yield f"{folder}: {module}/config.json"
+        if kind == "Dense" and not _has_weights(folder / module):
+            yield f"{folder}: whole weights of {module}"
+
+
+def _has_weights(folder: Path) -> bool:
+    """Return whether one file of weights is whole, or all those that an index names are."""
+    for name in WEIGHTS:
+        index = folder / f"{name}.index.json"
+        shards = set(_read(index).get("weight_map", {}).values()) if index.is_file() else set[str]()
+        if _is_whole(folder / name) or (shards and all(_is_whole(folder / shard) for shard in shards)):
+            return True
+    return False
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a file of weights is there, and as long as its header says where it has one."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    if path.suffix == ".safetensors":
+        try:
+            with safe_open(path, framework="np"):
+                return True
+        except (OSError, SafetensorError):
+            return False
+    return True
+
+
+def _modules(folder: Path) -> dict[str, str]:
+    """Return the sub-folders of a model's modules, each with the module's kind; none where it is all in one folder."""
+    listed = _read(folder / "modules.json") if (folder / "modules.json").is_file() else []
+    return {one["path"]: one["type"].rpartition(".")[2] for one in listed if isinstance(one, dict) and one.get("path")}
+
+
+def _read(path: Path) -> Any:
+    try:
+        return read_json(path)
+    except ValueError:
+        return {}

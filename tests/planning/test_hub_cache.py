@@ -1,0 +1,174 @@
+"""A download that was broken off is told from a whole one, for encoders and for the data of mteb's tasks."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
+from repro.planning.requirements import Need, needs_of
+from repro.spec import base
+
+NAME, COMMIT = "somebody/model", "a" * 40
+CODED = "nomic-ai/nomic-embed-text-v1"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+def begin(cache: Path, name: str = NAME, kind: str = "models") -> Path:
+    """A snapshot that holds only a config, and a blob that was broken off, as a killed download leaves them."""
+    top = cache / f"{kind}--{name.replace('/', '--')}"
+    (snapshot := top / "snapshots" / COMMIT).mkdir(parents=True)
+    for folder in ("refs", "blobs"):
+        (top / folder).mkdir()
+    (top / "refs" / "main").write_text(COMMIT)
+    (snapshot / "config.json").write_text("{}")
+    (top / "blobs" / "f00d.1234.incomplete").write_bytes(b"half")
+    return snapshot
+
+
+def end(folder: Path) -> None:
+    """Give a folder weights and a tokenizer, and end the blob."""
+    save_file({"weight": np.ones(64, np.float32)}, folder / "model.safetensors")
+    (folder / "tokenizer.json").write_text("{}")
+    if (blobs := folder.parents[1] / "blobs").is_dir():
+        (blobs / "f00d").write_bytes(b"whole")
+
+
+def listing(snapshot: Path, **sizes: int) -> None:
+    """What the hub said that the repository has, as `snapshot_download` keeps it."""
+    from huggingface_hub._tree_cache import TreeCacheEntry, write_tree_cache
+
+    fields = {"lfs_sha256": None, "lfs_size": None, "xet_hash": None}
+    entries = {name: TreeCacheEntry(size=size, blob_id="f00d", **fields) for name, size in sizes.items()}
+    write_tree_cache(str(snapshot.parents[1]), COMMIT, entries)
+
+
+def encoder(name: str = NAME) -> Need:
+    """The need of an encoder, as a run that starts from it has it."""
+    return next(need for need in needs_of([base("desk", start=name)]) if need.name == f"encoder {name}")
+
+
+def test_a_config_and_a_broken_blob_are_no_encoder_and_fetch_goes_on_with_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot, asked, real = begin(cache), [], huggingface_hub.snapshot_download
+    assert not encoder().is_here()
+    told = "; ".join(encoder().problems())
+    assert "blob f00d was broken off" in told and "whole weights" in told and "a tokenizer" in told
+
+    def download(name: str, **options: Any) -> str:
+        if not options.get("local_files_only"):
+            asked.append(name)
+            end(snapshot)
+        return real(name, **{**options, "local_files_only": True})
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    encoder().bring(quiet)
+    assert asked == [NAME] and encoder().is_here() and not encoder().problems()
+
+
+def test_what_is_fetched_and_still_no_encoder_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = begin(cache)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
+    with pytest.raises(ValueError, match=r"still lacks .*whole weights"):
+        encoder().bring(quiet)
+
+
+def test_a_leftover_of_a_blob_that_was_ended_later_is_no_lack(cache: Path) -> None:
+    end(begin(cache))
+    assert lacks_of_encoder(NAME) == []
+
+
+def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> None:
+    end(snapshot := begin(cache))
+    (snapshot.parents[1] / "blobs" / "f00d").unlink()  # as when the hub has another revision by now
+    size = (snapshot / "model.safetensors").stat().st_size
+    listing(snapshot, **{"model.safetensors": size})
+    assert lacks_of_encoder(NAME) == []
+    listing(snapshot, **{"model.safetensors": size + 1})
+    assert lacks_of_encoder(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
+    listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
+    [lack] = lacks_of_encoder(NAME)
+    assert lack == f"{NAME} is fetched in part: 1 file(s) are missing (2_Dense/model.safetensors)"
+
+
+def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_modules(tmp_path: Path) -> None:
+    (folder := tmp_path / "mine").mkdir()
+    (folder / "config.json").write_text("{}")
+    assert not encoder(str(folder)).is_here()
+    with pytest.raises(ValueError, match="still lacks"):
+        encoder(str(folder)).bring(quiet)
+    end(folder)
+    assert encoder(str(folder)).is_here()
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-1])
+    assert "whole weights" in "".join(lacks_of_encoder(str(folder)))
+    (folder / "model.safetensors").rename(folder / "two.safetensors")
+    (folder / "one.safetensors").write_bytes(whole)
+    index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "whole weights" in "".join(lacks_of_encoder(str(folder)))
+    (folder / "two.safetensors").write_bytes(whole)
+    assert lacks_of_encoder(str(folder)) == []
+    modules = [{"path": "", "type": "st.Transformer"}, {"path": "1_Pooling", "type": "st.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert lacks_of_encoder(str(folder)) == [f"{folder}: 1_Pooling/config.json"]
+
+
+def test_code_that_a_config_names_in_another_repository_is_needed_too(cache: Path) -> None:
+    end(snapshot := begin(cache, CODED))
+    named = {"AutoModel": "org/code--modeling.Model", "AutoConfig": "org/code--configuration.Config"}
+    (snapshot / "config.json").write_text(json.dumps({"auto_map": named}))
+    assert [lack.partition(": ")[2] for lack in lacks_of_encoder(CODED)] == [
+        "configuration.py of org/code", "modeling.py of org/code",
+    ]  # fmt: skip
+    code = begin(cache, "org/code")
+    for name in ("modeling.py", "configuration.py"):
+        (code / name).write_text("")
+    assert lacks_of_encoder(CODED) == []
+
+
+def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
+    cache: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    told = SimpleNamespace(name="Task", dataset={"path": "mteb/one", "revision": COMMIT})
+
+    class Task:
+        metadata = told
+
+        def load_data(self) -> None:
+            loaded.append("load")
+            (snapshot / "corpus.parquet").write_text("rows")
+            (snapshot.parents[1] / "blobs" / "f00d").write_bytes(b"whole")
+
+        def unload_data(self) -> None:
+            loaded.append("unload")
+
+    monkeypatch.setattr("repro.measures.mteb.tasks_of_mteb", lambda suite: [Task()])
+    need = next(one for one in needs_of([base("large", suite="mteb", measure="mteb")]) if one.name == "data mteb")
+    snapshot = begin(cache, "mteb/one", "datasets")
+    (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
+    assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded here")
+    assert "broken off" in lacks_of_dataset("mteb/one", COMMIT)[0]
+    need.bring(quiet)
+    assert need.is_here() and loaded == ["load", "unload"]
+    need.bring(quiet)
+    assert loaded == ["load", "unload"], "what is here is not loaded again"
+    (snapshot / "corpus.parquet").unlink()
+    assert need.problems() == ["1 of 1 tasks, the first: Task: mteb/one: no file of data"]
