@@ -9,12 +9,15 @@ import numpy as np
 from repro.data.pairs import Pairs
 from repro.spec import Run
 
-MINILM = "minilm"
+MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
 
 
 def tokenizer_of(run: Run) -> str:
-    """Return the name of a run's tokenizer: MiniLM's, or that of other pretrained weights that it starts from."""
-    return MINILM if run.start in ("random", "words", MINILM) else run.start
+    """Return the name of a run's tokenizer: MiniLM's, or that of other pretrained weights that it starts from.
+
+    MiniLM has the vocabulary of bert-base-uncased; so has the paper's NomicBERT, which may come without a tokenizer.
+    """
+    return MINILM if run.start in ("random", "words", MINILM, NOMIC_BERT) else run.start
 
 
 def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.batches.sentence_encoder import WITH_OWN_CODE
+from repro.inputs.wanted import NOMIC_BERT
 from repro.storage.json_files import read_json
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -28,7 +29,7 @@ def lacks_of_encoder(name: str) -> list[str]:
     if snapshot is None:
         return lacks
     code = (f"the code of {name}: {file} of {repository}" for repository, file in _code_lacking(name))
-    return [*lacks, *_lacks_of_folder(snapshot), *code]
+    return [*lacks, *_lacks_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT), *code]
 
 
 def lacks_of_dataset(path: str, revision: str) -> list[str]:
@@ -101,7 +102,7 @@ def _unfinished(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
             yield f"{name}: {file.path} has {path.stat().st_size} bytes of {file.size}"
 
 
-def _lacks_of_folder(folder: Path) -> Iterator[str]:
+def _lacks_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
     """Say what a folder lacks to be opened by transformers or sentence-transformers."""
     modules = _modules(folder)
     places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
@@ -109,7 +110,7 @@ def _lacks_of_folder(folder: Path) -> Iterator[str]:
         yield f"{folder}: config.json"
     if not any(_has_weights(place) for place in places):
         yield f"{folder}: whole weights ({' or '.join(WEIGHTS)}, or every shard of one)"
-    if not any((place / name).is_file() for place in places for name in TOKENIZERS):
+    if has_tokenizer and not any((place / name).is_file() for place in places for name in TOKENIZERS):
         yield f"{folder}: a tokenizer (one of {', '.join(TOKENIZERS)})"
     for module, kind in modules.items():
         if kind in ("Pooling", "Dense") and not (folder / module / "config.json").is_file():

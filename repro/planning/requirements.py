@@ -14,7 +14,6 @@ from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_stage
 from repro.inputs.encoders import NAMED
 from repro.inputs.kinds import needs_surrogate
-from repro.measures.mteb import tasks_of_mteb
 from repro.planning.cost import phases_of
 from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
 from repro.spec import Run
@@ -121,8 +120,7 @@ def _wheel_need() -> Need:
 
 def _mteb_need(suite: str) -> Need:
     """A task is here once its data was loaded here: which files of its datasets that takes, mteb alone knows."""
-
-    from repro.measures.mteb import datasets_of_task  # which loads scipy
+    from repro.measures.mteb import datasets_of_task, tasks_of_mteb  # which loads scipy
 
     def lacks() -> list[str]:
         tasks = tasks_of_mteb(suite)

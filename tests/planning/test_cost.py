@@ -170,8 +170,10 @@ def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
 
 
 def test_a_plan_names_the_stages_that_can_be_told_whatever_else_is_not_here() -> None:
-    here = make_plan([replace(CONTEXTUAL, filter="surrogate")], [Path("/nowhere")])
-    without_suite = make_plan([replace(CONTEXTUAL, filter="surrogate", suite="beir")], [Path("/nowhere")])
+    here = make_plan([replace(CONTEXTUAL, test_contexts="own", filter="surrogate")], [Path("/nowhere")])
+    without_suite = make_plan(
+        [replace(CONTEXTUAL, test_contexts="own", filter="surrogate", suite="beir")], [Path("/nowhere")]
+    )
     assert {"tokens", "embeddings"} <= {stage.name for stage in without_suite.stages}
     assert [stage.path for stage in without_suite.stages] == [stage.path for stage in here.stages]
     assert any(line.startswith("  stage tokens/") for line in without_suite.lines()) and without_suite.lacks

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from repro.data.tokens import load_tokenizer
+from repro.inputs.wanted import NOMIC_BERT, tokenizer_of
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.planning.requirements import Need, needs_of
 from repro.spec import base
@@ -172,3 +174,13 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     assert loaded == ["load", "unload"], "what is here is not loaded again"
     (snapshot / "corpus.parquet").unlink()
     assert need.problems() == ["1 of 1 tasks, the first: Task: mteb/one: no file of data"]
+
+
+def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_minilms(cache: Path) -> None:
+    for name, lacks in ((NOMIC_BERT, []), (NAME, ["a tokenizer"])):
+        end(snapshot := begin(cache, name))
+        (snapshot / "tokenizer.json").unlink()
+        found = lacks_of_encoder(name)
+        assert len(found) == len(lacks) and all(lack in told for lack, told in zip(lacks, found, strict=True))
+    assert tokenizer_of(base("small")) == tokenizer_of(base("desk")) == "minilm"
+    assert load_tokenizer("minilm").get_vocab_size() == 30522, "as bert-base-uncased has them"
