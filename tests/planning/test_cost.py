@@ -7,6 +7,7 @@ from statistics import median
 
 import pytest
 
+from experiments.e04_batch_by_cluster import runs as grid_runs
 from repro.planning.cost import (
     ASSUMED_FLOPS_PER_SECOND,
     BASE_MEMORY_BYTES,
@@ -19,9 +20,10 @@ from repro.planning.cost import (
 )
 from repro.planning.plan import make_plan
 from repro.planning.requirements import needs_of
-from repro.records.store import Record, readable_record
+from repro.records.store import Record, records_in
 from repro.spec import Run, base, first_phase_of
 from repro.spec.identity import run_id, training_id
+from repro.storage.paths import published_records
 from repro.train.chunks import first_stage_bytes, second_stage_bytes
 from repro.train.switches import Switches
 
@@ -138,13 +140,9 @@ def test_what_is_planned_follows_the_chunks_that_a_training_would_have(monkeypat
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_memory_on_a_cpu_grows_with_the_batch_as_in_the_records(architecture: str) -> None:
-    measured = defaultdict(list)
-    found = map(readable_record, Path(__file__).parents[2].glob("experiments/records/*.json"))
-    for one in filter(None, found):
-        run, used = one.run, one.provenance["training"].get("memory_bytes")
-        sizes = (run.scale, run.max_tokens, run.hidden_size, run.num_layers, run.num_contexts)
-        if used and run.architecture == architecture and sizes == ("desk", 40, 128, 2, 16):
-            measured[run.batch_size].append(used)
+    measured = defaultdict(list)  # over one grid, whose trainings differ in little else
+    for one in records_in(published_records(), [run for run in grid_runs("desk") if run.architecture == architecture]):
+        measured[one.run.batch_size].append(one.provenance["training"]["memory_bytes"])
     planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}
     more = planned[512].memory_bytes - planned[128].memory_bytes
     assert more == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)

@@ -174,7 +174,9 @@ def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
 
 
 def test_a_plan_says_so_of_data_that_is_not_here() -> None:
-    [line] = [line for line in make_plan([base("small")], [], num_shards=lambda run: 32).lines() if "shards" in line]
+    [line] = [
+        line for line in make_plan([base("small")], [], num_shards=lambda run: 32).lines() if "in 32 shards" in line
+    ]
     assert line.startswith("  tokens, embeddings, keys in 32 shards")
     kinds = {stage.name for stage in StageGraph(replace(RUN, filter="surrogate")).stages if stage.sharding}
     assert kinds == set(IN_SHARDS)
