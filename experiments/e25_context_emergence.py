@@ -30,11 +30,16 @@ PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
 WARMUP_SHARE = 10
 
 
+def steps_at(scale: str) -> tuple[int | None, ...]:
+    """Return all numbers of steps of a scale, the longer ones of two models too."""
+    return (*STEPS[scale], *LONGER.get(scale, ()))
+
+
 def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual batches under three models and growing numbers of steps."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     found = []
-    for num_steps in (*STEPS[scale], *LONGER.get(scale, ())):
+    for num_steps in steps_at(scale):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
         more = fresh.FREQUENCY if scale == "desk" and num_steps == LONGEST else ()
         seeds = seeds_at(scale)
@@ -54,6 +59,15 @@ UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
 MARKS = {"wrong": "o", "null": "^"}
 WORDS = {"wrong": "own − wrong corpus", "null": "own − no context"}
+
+
+def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
+    """Return a series for each contextual model under each context, of all numbers of steps or after a budget."""
+    return tuple(
+        Row(label=f"{label}, {words}", of=pick(**row, **budget), context=context)
+        for label, row in SERIES.items()
+        for context, words in UNDER.items()
+    )
 
 
 def draw_worth(frame: Any, axes: Any) -> None:
@@ -115,11 +129,7 @@ FIGURE = Figure(
     x_label="family of collections",
     y_label="difference in NDCG@10 (points)",
     factor=100,
-    series=tuple(
-        Row(label=f"{label}, {words}", of=pick(**row, **END), context=context)
-        for label, row in SERIES.items()
-        for context, words in UNDER.items()
-    ),
+    series=under_each_context(**END),
     draw=draw_worth,
 )
 
@@ -137,21 +147,14 @@ CURVE = Figure(
     x_label="training steps",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(
-        Row(label="biencoder", of=pick(**BATCHES)),
-        *(
-            Row(label=f"{label}, {words}", of=pick(**row), context=context)
-            for label, row in SERIES.items()
-            for context, words in UNDER.items()
-        ),
-    ),
+    series=(Row(label="biencoder", of=pick(**BATCHES)), *under_each_context()),
     draw=draw_steps,
 )
 
 
 def at(scale: str) -> list[int]:
     """Return the steps of a scale that has more than one number of them."""
-    return [steps for steps in (*STEPS[scale], *LONGER.get(scale, ())) if steps]
+    return [steps for steps in steps_at(scale) if steps]
 
 
 def table_rows(scale: str) -> tuple[Row, ...]:
