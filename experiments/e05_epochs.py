@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from experiments import fresh
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
-from experiments.fresh import RESTATED, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # The paper's sets are those of Nomic and of BGE; at our own scales two sources of the same mined text stand for them.
@@ -19,8 +19,9 @@ SECOND_SET: dict[str, tuple[str, str | None]] = {
 }
 FIRST_SET |= dict.fromkeys(("small", "large"), ("nomic-supervised", None))
 SECOND_SET |= dict.fromkeys(("small", "large"), ("bge-full-data", None))
-NUM_PAIRS = {"smoke": None, "desk": 4096, "lab": 16384, "small": None, "large": None}
-# How a second phase begins. At our scales it learns at a twentieth of the first phase's rate, which did best on
+# How many epochs are too many shows only where a set can be learnt by heart: at our scales few pairs, at the whole rate.
+NUM_PAIRS = {"smoke": None, "desk": 1024, "lab": 4096, "small": None, "large": None}
+# How other second phases begin. At our scales they learn at a twentieth of the first phase's rate, which did best on
 # validation domains (`recipes`): at the whole rate, thirty steps undo a part of what the first phase has learnt.
 PRETRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 12},
@@ -41,7 +42,9 @@ PRETRAINING |= {
 }
 # §6: the best model has one hard negative a query; it warms up as any does (§5). Ours are too few steps to warm up.
 OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
-SUPERVISED: dict[str, dict[str, Any]] = {scale: {"num_warmup_steps": 0} for scale in OURS}
+SUPERVISED: dict[str, dict[str, Any]] = {
+    scale: {"num_warmup_steps": 0, "learning_rate": base(scale).learning_rate} for scale in OURS
+}
 SUPERVISED |= {scale: {"num_hard_negatives": 1} for scale in PAPERS}
 EPOCHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2)}
 EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
@@ -49,10 +52,11 @@ EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
 
 def runs(scale: str) -> tuple[Run, ...]:
     """One training for each number of epochs and each set; all start from one pre-training a seed."""
+    seeds = fresh.OVERFITTED if scale == "desk" else seeds_at(scale)
     return tuple(
         run
         for place in (FIRST_SET, SECOND_SET)
-        for run in grid(supervised(scale, place[scale], 1), num_epochs=EPOCHS[scale], seed=seeds_at(scale))
+        for run in grid(supervised(scale, place[scale], 1), num_epochs=EPOCHS[scale], seed=seeds)
     )
 
 
@@ -97,7 +101,7 @@ CLAIMS = (
         pairs=[(term(NDCG, num_epochs=4, **SECOND), term(NDCG, num_epochs=other, **SECOND)) for other in (1, 2, 8)],
         source="Figure 5",
         because="any difference beyond chance, of second phases that go on from the same first one",
-        **RESTATED,
+        **fresh.STATED | {"stated": "2026-11-23", "version": 3},
     ),
     Claim.order(
         "F5.b",
@@ -106,7 +110,7 @@ CLAIMS = (
         source="§6",
         because="any difference beyond chance; sources of mined text say nothing of which set is better",
         scales=PAPERS,
-        **STATED,
+        **fresh.STATED,
     ),
 )
 

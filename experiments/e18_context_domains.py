@@ -12,7 +12,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     """Table 1's contextual models, scored under other contexts: nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     suite = {"suite": FORUMS} if scale in ("small", "large") else {}
-    return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
+    return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds_at(scale, fresh.CROSSED))
 
 
 FIGURE = Figure(
@@ -50,6 +50,7 @@ TABLE = Table(
 
 # Of the 90 cells at desk the one whose lead over its own context was largest against its spread over seeds 0 to 2.
 CONTEXT, SEARCHED = "santricity", "compute"
+LOOKED_TWICE_MORE = {"num_looks": 3}
 CLAIMS = (
     Claim.order(
         "F7.a",
@@ -59,7 +60,7 @@ CLAIMS = (
         source="Figure 7 and §7",
         because="any difference beyond chance; within a tenth of a point there is no effect",
         has_new_delta=True,
-        **fresh.RESTATED | fresh.LOOKED_AGAIN,
+        **fresh.RESTATED | LOOKED_TWICE_MORE,
     ),
     Claim.order(
         "F7.b",
@@ -75,7 +76,7 @@ CLAIMS = (
         scales=("desk",),
         is_chosen=True,
         version=2,
-        **fresh.ADDED | fresh.LOOKED_AGAIN,
+        **fresh.ADDED | LOOKED_TWICE_MORE,
     ),
 )
 
