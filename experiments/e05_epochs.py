@@ -19,7 +19,7 @@ SECOND_SET: dict[str, tuple[str, str | None]] = {
 }
 FIRST_SET |= dict.fromkeys(("small", "large"), ("nomic-supervised", None))
 SECOND_SET |= dict.fromkeys(("small", "large"), ("bge-full-data", None))
-# How many epochs are too many shows only where a set can be learnt by heart: at our scales few pairs, at the whole rate.
+# How many epochs are too many shows only where a set can be learnt by heart: here on few pairs, at the whole rate.
 NUM_PAIRS = {"smoke": None, "desk": 1024, "lab": 4096, "small": None, "large": None}
 # How other second phases begin. At our scales they learn at a twentieth of the first phase's rate, which did best on
 # validation domains (`recipes`): at the whole rate, thirty steps undo a part of what the first phase has learnt.

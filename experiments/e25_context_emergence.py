@@ -100,8 +100,11 @@ def draw_steps(frame: Any, axes: Any) -> None:
         rows = frame[frame["series"] == name]
         if rows.empty:
             continue
-        means = rows.groupby("num_steps")[NDCG].mean()
-        axes.plot(means.index, means, style, color=colour, linewidth=1.8, label=name)
+        scores = rows.groupby("num_steps")[NDCG]
+        counts = sorted(set(scores.count()))
+        many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        mark = "o" if len(scores) == 1 else ""  # a line of one point would not be seen
+        axes.plot(scores.mean(), style, marker=mark, color=colour, linewidth=1.8, label=f"{name} (n = {many})")
         axes.plot(rows["num_steps"], rows[NDCG], "o", color=colour, markersize=3, alpha=0.4)
     steps = sorted(set(frame["num_steps"]))
     axes.set_xscale("log")

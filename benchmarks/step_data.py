@@ -1,0 +1,87 @@
+"""Times what a step's data take beside the step: its pairs, texts, contexts and filter, and the step that they feed.
+
+    python -m benchmarks.step_data --size minilm --num-steps 3 --write benchmarks/step_data.json
+
+Runs of contextual batches with the filter, over the clusters of real text: the dearest data there are. Each step draws
+its pairs, pads them, draws contexts and asks the filter; then the model takes the step, by GradCache. Medians over the
+steps, after one to warm up, in seconds of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.kept_rows import keep_rows
+from benchmarks.sizes import SIZES, run_of
+from repro.inputs.inputs import Inputs
+from repro.train.chunks import ChunkSizes
+from repro.train.feed import TrainData, feed_batch, step_batches
+from repro.train.loop import optimizer_for, take_step
+from repro.train.trainer import build_filter, build_sampler, settings_of, start_model
+
+CHUNK = 64
+"""Texts of a piece of either stage: what keeps a batch of 512 at MiniLM's size within a few GiB."""
+
+
+def timed(action: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what an action gives, and the seconds of the processor that it took."""
+    started = time.process_time()
+    return action(), time.process_time() - started
+
+
+def main() -> None:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="desk", choices=SIZES)
+    parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the size's")
+    parser.add_argument("--num-steps", type=int, default=20)
+    parser.add_argument("--write", type=Path, help="the record to put the row into")
+    asked = parser.parse_args()
+    own = {"batch_size": asked.batch_size} if asked.batch_size else {}
+    clusters = {"sampler": "cluster", "cluster_size": 256, "packing": "greedy", "filter": "surrogate"}
+    run = run_of(asked.size, architecture="contextual", **clusters, **own)
+    inputs = Inputs(run)
+    inputs.build(print)
+    model = start_model(inputs, lambda: False, print).train()
+    sides = [inputs.tokens(side, model.config.vocab_size) for side in ("query", "document")]
+    data = TrainData(sides[0], sides[1], build_sampler(inputs), build_filter(inputs))
+    settings = replace(settings_of(run, len(data.batches)), chunks=ChunkSizes(texts=CHUNK))
+    optimizer = optimizer_for(model, settings)
+
+    def feed_of(step: int) -> Any:
+        batch = step_batches(data.batches, step, 1)[0]
+        return feed_batch(
+            data, batch, seed=run.seed, num_contexts=run.num_contexts, is_shared=False, device=torch.device("cpu")
+        )
+
+    of_data, of_steps = [], []
+    for step in range(asked.num_steps + 1):
+        feed, seconds = timed(lambda: feed_of(step))  # noqa: B023
+        of_data.append(seconds)
+        of_steps.append(timed(lambda: take_step(model, optimizer, [feed], settings, step=step + 1))[1])  # noqa: B023
+    medians = [statistics.median(each[1:]) for each in (of_data, of_steps)]
+    row = {
+        "size": asked.size,
+        "batch_size": run.batch_size,
+        "data": round(medians[0], 5),
+        "step": round(medians[1], 4),
+        "share": round(medians[0] / sum(medians), 5),
+        "num_threads": torch.get_num_threads(),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+    print("size {size}, batch {batch_size}: data {data} s, step {step} s, share {share:.2%}".format(**row))
+    if asked.write:
+        keep_rows(asked.write, [row], ("size", "batch_size"))
+
+
+if __name__ == "__main__":
+    main()
