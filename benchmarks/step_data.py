@@ -53,8 +53,9 @@ def main() -> None:
     inputs.build(print)
     model = start_model(inputs, lambda: False, print).train()
     sides = [inputs.tokens(side, model.config.vocab_size) for side in ("query", "document")]
-    data = TrainData(sides[0], sides[1], build_sampler(inputs), build_filter(inputs))
-    settings = replace(settings_of(run, len(data.batches)), chunks=ChunkSizes(texts=CHUNK))
+    sampler = build_sampler(inputs)
+    data = TrainData(sides[0], sides[1], sampler, build_filter(inputs))
+    settings = replace(settings_of(run, len(sampler)), chunks=ChunkSizes(texts=CHUNK))
     optimizer = optimizer_for(model, settings)
 
     def feed_of(step: int) -> Any:
