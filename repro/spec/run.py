@@ -59,6 +59,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
 """Suites that are tasks of the library mteb, which gets their data itself: all 56 of MTEB, or those of one category."""
 
+SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "mteb")
+"""Measures that search all documents, whatever the scale's protocol is."""
+
 CONTEXTS = ("own", "wrong", "null")
 """Contexts that a contextual model is scored under."""
 
@@ -161,8 +164,16 @@ class Run:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
         if self.pooling != "mean" and self.architecture != "contextual":
             raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
+        self._check_evaluation()
+
+    def _check_evaluation(self) -> None:
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
+        if self.protocol != "full" and self.measure in SEARCHES_IN_FULL:
+            raise ValueError(
+                f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
+                "protocol='full' and rerank_depth=None"
+            )
 
     def _check_first_phase(self) -> None:
         lengths = {name: getattr(self, name) for name in ("num_pretraining_steps", "num_pretraining_epochs")}
