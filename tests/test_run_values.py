@@ -31,6 +31,7 @@ BAD_VALUES: list[dict[str, Any]] = [
     {"num_steps": -4},
     {"num_steps": 0},
     {"num_test_contexts": 0},
+    *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
     {"seed": -1},
     {"seed": "0"},
     {"learning_rate": -1.0},

@@ -62,6 +62,9 @@ MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-re
 SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "mteb")
 """Measures that search all documents, whatever the scale's protocol is."""
 
+SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
+"""Measures that a contextual model can be given another number of context documents in than in training."""
+
 CONTEXTS = ("own", "wrong", "null")
 """Contexts that a contextual model is scored under."""
 
@@ -173,6 +176,11 @@ class Run:
             raise ValueError(
                 f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
                 "protocol='full' and rerank_depth=None"
+            )
+        if self.num_test_contexts is not None and self.measure not in SETS_NUM_CONTEXTS:
+            raise ValueError(
+                f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
+                f"training: leave it None, or measure one of {list(SETS_NUM_CONTEXTS)}"
             )
 
     def _check_first_phase(self) -> None:
