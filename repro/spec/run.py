@@ -193,6 +193,11 @@ class Run:
         for name in ("pretraining_batch_size", "pretraining_cluster_size"):
             if getattr(self, name) is not None and self.pretraining_corpus is None:
                 raise ValueError(f"{name}={getattr(self, name)} without a pretraining_corpus")
+        if self.pretraining_cluster_size is not None and self.mixing_alpha is not None:
+            raise ValueError(
+                f"pretraining_cluster_size={self.pretraining_cluster_size} with mixing_alpha={self.mixing_alpha}: a "
+                "first phase draws its batches from clusters or mixes sources; give one of the two"
+            )
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))
