@@ -19,7 +19,7 @@ from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig, config_from
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import WEIGHTS_FILE, write_tensors
+from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
 from repro.model.texts import Texts
 
 
@@ -96,11 +96,9 @@ class CdeModel(PreTrainedModel):
         """Load a folder or hub id, safetensors only, in eval mode; ValueError names what does not fit."""
         folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"))
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
-        found, wanted = read_safetensors(folder / WEIGHTS_FILE), model.state_dict()
-        odd = sorted(name for name in {*found, *wanted} if name not in found or name not in wanted)
-        odd += sorted(name for name in {*found} & {*wanted} if found[name].shape != wanted[name].shape)
-        if odd:
-            raise ValueError(f"{folder / WEIGHTS_FILE} does not fit its config: {odd[:3]} ({len(odd)} tensors)")
+        found = read_safetensors(folder / WEIGHTS_FILE)
+        says = f"{folder / WEIGHTS_FILE} does not fit its config"
+        check_fit(shapes_of(found), shapes_of(model.state_dict()), says)
         model.load_state_dict(found)
         model.encoder.config = replace(model.encoder.config, tokenizer=_tokenizer_in(folder, model.encoder.config))
         return model.eval()

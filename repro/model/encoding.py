@@ -9,7 +9,7 @@ Shapes: N texts, D size of a vector.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -127,12 +127,27 @@ class TextEncoder(nn.Module):
         path = folder / WEIGHTS_FILE
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
-        found, wanted = _read_tensors(path), self.state_dict()
-        missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
-        shapes = sorted(name for name in set(wanted) & set(found) if wanted[name].shape != found[name].shape)
-        if missing or extra or shapes:
-            raise ValueError(f"{path} does not fit its config: missing {missing}, extra {extra}, other shape {shapes}")
+        found = _read_tensors(path)
+        check_fit(shapes_of(found), shapes_of(self.state_dict()), f"{path} does not fit its config")
         self.load_state_dict(found)
+
+
+def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor by name."""
+    return {name: tuple(value.shape) for name, value in weights.items()}
+
+
+def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]], says: str) -> None:
+    """ValueError that begins with `says` when weights lack a tensor, have one too many, or one of another shape."""
+    missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+    odd = [
+        f"{name} is {list(found[name])}, not {list(shape)}"
+        for name, shape in sorted(wanted.items())
+        if name in found and tuple(found[name]) != tuple(shape)
+    ]
+    if missing or extra or odd:
+        counts = f"{len(missing)} missing, {len(extra)} extra, {len(odd)} of another shape"
+        raise ValueError(f"{says}: {counts}; first of each: {missing[:3]} {extra[:3]} {odd[:3]}")
 
 
 def canonical_order(tokens: Tokens) -> np.ndarray:

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from repro.model.encoding import write_tensors
+from repro.model.encoding import check_fit, shapes_of, write_tensors
 from repro.train.steps_done import CHECKPOINT_FILE
 
 WEIGHT, STATE = "model/", "optimizer/"
@@ -95,10 +95,8 @@ def _state(header: Mapping[str, str]) -> TrainState:
 
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
     weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
-    wanted = {name: value.shape for name, value in model.state_dict().items()}
-    if wanted != {name: value.shape for name, value in weights.items()}:
-        differing = sorted(set(wanted) ^ set(weights)) or "shapes"
-        raise ValueError(f"{path} does not fit this model: {differing} differ; remove it to start this run again")
+    says = f"{path} does not fit this model (remove it to start this run again)"
+    check_fit(shapes_of(weights), shapes_of(model.state_dict()), says)
     by_name = dict(model.named_parameters())
     labels = [label.removeprefix(STATE).partition("/")[2] for label in tensors if label.startswith(STATE)]
     if strangers := sorted(set(labels) - set(by_name)):

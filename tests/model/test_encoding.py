@@ -167,7 +167,7 @@ def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
     weights["first_stage_model.mlp.0.bias"] = torch.zeros(3)
     weights["more"] = weights.pop("first_stage_model.mlp.2.bias")
     write_tensors(weights, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"missing \['first_stage_model.mlp.2.bias'\], extra \['more'\].*mlp.0.bias"):
+    with pytest.raises(ValueError, match=r"\['first_stage_model.mlp.2.bias'\] \['more'\] \['\S*mlp.0.bias is "):
         load_model(tmp_path)
 
 

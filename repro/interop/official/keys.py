@@ -14,6 +14,7 @@ from torch import Tensor
 
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
+from repro.model.encoding import check_fit, shapes_of
 
 NULL_VECTOR = "second_stage_model.sequence_dropout_null_embedding"
 HEADS = (
@@ -65,17 +66,7 @@ def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) 
     """Return our names; ValueError lists what `source` lacks, has too much of, or holds in another shape."""
     table, wanted = key_table(config), _shapes(config)
     shapes = {row.theirs: _stacked(wanted, row) for row in table}
-    missing, extra = sorted(set(shapes) - set(weights)), sorted(set(weights) - set(shapes))
-    odd = [
-        f"{name} is {list(weights[name].shape)}, not {list(shape)}"
-        for name, shape in sorted(shapes.items())
-        if name in weights and tuple(weights[name].shape) != shape
-    ]
-    if missing or extra or odd:
-        counts = f"{len(missing)} missing, {len(extra)} extra, {len(odd)} of another shape"
-        raise ValueError(
-            f"{source} does not fit its config: {counts}; first of each: {missing[:3]} {extra[:3]} {odd[:3]}"
-        )
+    check_fit(shapes_of(weights), shapes, f"{source} does not fit its config")
     parts = {row: weights[row.theirs].chunk(len(row.ours)) for row in table}
     return {name: part.clone() for row, split in parts.items() for name, part in zip(row.ours, split, strict=True)}
 
@@ -94,7 +85,7 @@ def num_parameters(config: ModelConfig) -> int:
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         model = ContextualModel(config)
-    return {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    return shapes_of(model.state_dict())
 
 
 def _stacked(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:
