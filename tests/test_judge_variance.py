@@ -10,7 +10,8 @@ from scipy.special import polygamma
 
 from repro.claims.calibration import SimulatedRecord
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.judge import interval_of, judge_all
+from repro.claims.judge import judge_all
+from repro.claims.levels import interval_of
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
 from repro.records.store import Record
 from repro.report.needed import needed_words

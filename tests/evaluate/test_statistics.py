@@ -6,7 +6,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.judge import holm_levels
+from repro.claims.levels import holm_levels
 from repro.claims.units import stratified_mean
 
 
