@@ -283,7 +283,7 @@ def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
 
 
 def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
-    """Return the means over the last tenth of the steps, the values behind them, and the speed; difficulty is of all."""
+    """Return means over the last tenth of the steps, the values behind them, and the speed; difficulty is of all."""
     tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
     arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
