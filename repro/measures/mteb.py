@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
+from repro.evaluate.suites import evaluate_bm25
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.keeping import keep_in
@@ -97,7 +98,11 @@ def tasks_of(inputs: Inputs) -> list[Any]:
     collections = read_collections(inputs.suite)
     for dataset in inputs.suite.datasets:
         families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
-    return offline_tasks(families)
+    tasks: list[Any] = offline_tasks(families)
+    for task in tasks:
+        if one := collections.get(task.metadata.name):
+            task.ignore_identical_ids = one.quirks.removes_self_hits
+    return tasks
 
 
 def tasks_of_mteb(suite: str) -> list[Any]:
@@ -196,13 +201,7 @@ def training_documents(inputs: Inputs) -> tuple[str, ...]:
 
 def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
-    from repro.evaluate.retrieval import bm25_search, score
-
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
-    found = {}
-    for name, collection in read_collections(inputs.suite).items():
-        if name in wanted:
-            retrieval = collection.retrieval
-            hits, _ = bm25_search(retrieval, 10)
-            found[name] = float(score(hits, retrieval.judgements, ("ndcg_at_10",))["ndcg_at_10"].mean())
-    return found
+    suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))
+    metrics = evaluate_bm25(suite).metrics
+    return {one.name: metrics[f"{suite.name}/{one.name}/{HEADLINE}"] for one in suite.datasets}
