@@ -1,7 +1,4 @@
-"""Reads and searches the collections of a suite as their oddities want it, and keeps a note of each that mattered.
-
-Shapes: Q queries, D documents, H dimensions.
-"""
+"""Reads and searches the collections of a suite as their oddities want it, and keeps a note of each that mattered."""
 
 from __future__ import annotations
 

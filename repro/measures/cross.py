@@ -18,11 +18,10 @@ from repro.data.beir import Suite, SuiteDataset
 from repro.evaluate.collections import Collection, headline, ranked_in, read_collections, rows_of
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.kept import content_digest
-from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.measures.first_stage import first_stage
+from repro.measures.first_stage import FirstStage, first_stage
 from repro.measures.keeping import keep_in, part_of
 
 NUM_DOMAINS = 10
@@ -39,20 +38,19 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     first, scores = first_stage(inputs), dict[tuple[str, str], np.ndarray]()
     kept = keep_in(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
     digests = {name: [content_digest(one.retrieval), repr(one.quirks)] for name, one in collections.items()}
-    candidates = None if first is None else first.candidates
     for name, context in collections.items():
         decides = {"context": digests[name], "tests": digests}
-        under = partial(_scores_under, context, inputs, model, collections, candidates)
+        under = partial(_scores_under, context, inputs, model, collections, first)
         found = part_of(kept, f"cross-{name}", decides, under)
         scores |= {(name, test): values for test, values in found.items()}
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
-    names = list(collections)
-    own = [scores[name, name] for name in names]
-    other = [np.mean([scores[context, name] for context in names if context != name], axis=0) for name in names]
+    own = [scores[name, name] for name in collections]
+    other = [np.mean([scores[one, name] for one in collections if one != name], axis=0) for name in collections]
     arrays = {"cross/own/ndcg_at_10": np.concatenate(own), "cross/other/ndcg_at_10": np.concatenate(other)}
     metrics |= {name: float(values.mean()) for name, values in arrays.items()}
     better = [
-        any(metrics[f"cross/{c}/{t}/ndcg_at_10"] > metrics[f"cross/{t}/{t}/ndcg_at_10"] for c in names) for t in names
+        any(metrics[f"cross/{c}/{t}/ndcg_at_10"] > metrics[f"cross/{t}/{t}/ndcg_at_10"] for c in collections)
+        for t in collections
     ]
     metrics["cross/crossovers"] = float(np.mean(better))
     told = {"name": run.suite, "datasets": rows_of(suite, collections), "context_seed": run.context_seed}
@@ -65,7 +63,7 @@ def _scores_under(
     inputs: Inputs,
     model: Encoder,
     tests: Mapping[str, Collection],
-    candidates: Mapping[str, Hits] | None,
+    first: FirstStage | None,
 ) -> dict[str, np.ndarray]:
     """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one of them."""
     run = inputs.run
@@ -75,7 +73,7 @@ def _scores_under(
     for name, test in tests.items():
         queries = model.encode(test.retrieval.queries, "query")
         documents = model.encode(test.retrieval.documents, test.document_role)
-        hits = ranked_in(test, queries, documents, DEPTH, None if candidates is None else candidates[name])
+        hits = ranked_in(test, queries, documents, DEPTH, None if first is None else first.candidates[name])
         found[name] = headline(hits, test)
     return found
 

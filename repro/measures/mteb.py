@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from repro.batches.fixed_encoder import surrogate_of
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.kept import Kept
@@ -173,7 +174,7 @@ def _encoders(inputs: Inputs, model: Biencoder | ContextualModel | None) -> dict
     if run.architecture == "surrogate":
         from repro.evaluate.mteb.surrogate import SurrogateForMteb
 
-        return {"own": SurrogateForMteb(run.surrogate, run.max_tokens)}
+        return {"own": SurrogateForMteb(surrogate_of(run))}
     from repro.evaluate.mteb.model import MtebModel
 
     assert model is not None, f"{run.architecture} is trained, so it has a model"
