@@ -7,6 +7,7 @@ system that does nothing else with them, and so what a contextual model could ga
 from typing import Any
 
 from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH
+from experiments.e31_prefixes import IN_FULL
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 UNTRAINED = {"measure": "headroom", "architecture": "none"}
@@ -26,8 +27,8 @@ COLOURS = {"overlap": "#440154", "words": "#21918c", "repooled": "#b5a000"}
 
 def runs(scale: str) -> tuple[Run, ...]:
     """One run that trains nothing, and Table 1's plain biencoders looked at otherwise."""
-    trained = TRAINED | {"batch_size": PLAIN_BATCH[scale]}
-    return (base(scale, **UNTRAINED), *(base(scale, **trained, seed=seed) for seed in SEEDS))
+    trained = TRAINED | IN_FULL | {"batch_size": PLAIN_BATCH[scale]}
+    return (base(scale, **UNTRAINED, **IN_FULL), *(base(scale, **trained, seed=seed) for seed in SEEDS))
 
 
 def of_system(system: str) -> dict[str, Any]:

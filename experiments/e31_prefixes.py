@@ -15,11 +15,13 @@ JUDGED = (8, 16, 32, 64)
 """Widths that every scale has and that are narrower than the whole."""
 SEEDS = (0, 1, 2)
 PLAIN = NEITHER_RANDOM | {"measure": "widths"}
+IN_FULL: dict[str, Any] = {"protocol": "full", "rerank_depth": None}
+"""How prefixes are searched at every scale: at `small`, all other scores are of the candidates of a first stage."""
 
 
 def plain(scale: str) -> Run:
     """The training of whole vectors, a third as long as Table 1's."""
-    return base(scale, **PLAIN, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
+    return base(scale, **PLAIN, **IN_FULL, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
 
 
 def nested_runs(scale: str, measure: str) -> tuple[Run, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import CLUSTER, CONTEXTUAL_BATCH
 from experiments.e25_context_emergence import OURS
-from experiments.e31_prefixes import ALL, SCALES
+from experiments.e31_prefixes import ALL, IN_FULL, SCALES
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
 
 SEEDS = (0, 1, 2)
@@ -23,7 +23,7 @@ UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
 def runs(scale: str) -> tuple[Run, ...]:
     """One nested contextual model a seed and loss; the improved loss at the temperature and filter of the other."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    one = base(scale, **{**PLAIN, "nested_sizes": ALL[scale], **sizes})
+    one = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
     more = fresh.WIDTHS if scale == "desk" else ()
     return grid(one, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + more)
 

@@ -1,8 +1,6 @@
 """Hand jobs to Slurm through submitit, which nothing else imports: stages first, then arrays of runs that need them.
 
-Every stage is a job of its own, and the shards of one are an array that it waits for. Runs that wait for the same
-stages (afterok) go together. Arrays are no larger than the cluster allows, and all arrays of shards of a launch, and
-all arrays of runs, together run no more jobs at once than the profile says.
+Every array waits for its stages (afterok); where another run makes a training that it needs, for that too (afterany).
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from repro.stopping import Stopped, unbroken
 from repro.storage.paths import SOURCES, home, sweeps_folder
-from repro.storage.shards import whole_of
+from slurm.batches import Batch
 from slurm.job import Job, too_often
 from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
@@ -32,7 +29,7 @@ from slurm.ranks import follow
 from slurm.scheduler import why_told_to_end
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
-from slurm.sweep import Task, submission_of
+from slurm.sweep import submission_of
 
 Progress = Callable[[str], None]
 MANY_TURNS = 10**6
@@ -103,71 +100,13 @@ class ScriptWriter(SlurmExecutor):
         return 2
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What one sbatch submits: tasks that wait for the same stages and, of many arrays, for an earlier array."""
-
-    name: str
-    tasks: tuple[Task, ...]
-    num_at_once: int
-    after: str = ""  # the name of an array that must have ended before, so that not too many jobs run at once
-
-    @property
-    def is_stage(self) -> bool:
-        """Whether it builds a stage."""
-        return self.tasks[0].item.kind == "stage"
-
-
-def batches_of(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Return the batches in the order of submitting: a stage each, then the arrays of runs.
-
-    All arrays together keep `num_at_once`: each gets an equal share, and when there are more arrays than that, the
-    later ones wait for earlier ones to end.
-    """
-    runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: sorted(task.needs))
-    groups = [tuple(group) for _, group in groupby(runs, key=lambda task: sorted(task.needs))]
-    arrays = [part for group in groups for part in _cut(group, max_array_size)]
-    names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
-    return [*_stage_batches(tasks, max_array_size, num_at_once), *_throttled(names, arrays, num_at_once)]
-
-
-def _stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Return the batches of stages in their order: the arrays of a stage's shards, then the stage."""
-    stages = (task for task in tasks if task.item.kind == "stage")
-    groups = [tuple(group) for _, group in groupby(stages, key=lambda task: whole_of(task.name) or task.name)]
-    names, arrays = [], []
-    for group in groups:
-        parts = _cut([task for task in group if whole_of(task.name)], max_array_size)
-        arrays += parts
-        names += [
-            f"shards {number} of {len(parts)} of {whole_of(part[0].name)}" for number, part in enumerate(parts, 1)
-        ]
-    shards = _throttled(names, arrays, num_at_once)
-    found: list[Batch] = []
-    for group in groups:
-        found += [batch for batch in shards if batch.tasks[0] in group]
-        found += [Batch(task.name, (task,), 1) for task in group if not whole_of(task.name)]
-    return found
-
-
-def _cut(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
-    return [tuple(tasks[start : start + size]) for start in range(0, len(tasks), size)]
-
-
-def _throttled(names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int) -> list[Batch]:
-    lanes = max(1, min(len(arrays), num_at_once))
-    before = [*[""] * lanes, *names]
-    all_told = zip(names, arrays, before, strict=False)
-    return [Batch(name, array, num_at_once // lanes, after) for name, array, after in all_told]
-
-
 @dataclass
 class Launch:
     """One launch to Slurm: what was handed over so far."""
 
     profile: Profile
     sweep: str
-    known: dict[str, str] = field(default_factory=dict)  # stages in the queue, also of earlier launches: name -> job
+    known: dict[str, str] = field(default_factory=dict)  # items in the queue, also of earlier launches: name -> job
     cluster: str = "slurm"
     arrays: dict[str, str] = field(default_factory=dict)  # name of a batch -> the job of its array
     submitted: dict[str, str] = field(default_factory=dict)  # item -> job
@@ -222,15 +161,17 @@ class Launch:
         return [job.job_id for job in jobs]
 
     def _note(self, batch: Batch, job_id: str) -> None:
-        """Note the job of a batch: to wait for an array is to wait for all of its tasks."""
+        """Note the job of a batch: to wait for an array is to wait for all of its tasks, all shards of a stage."""
         self.arrays[batch.name] = job_id
-        if batch.is_stage:
-            self.known |= dict.fromkeys((task.name for task in batch.tasks), job_id)
+        whole = batch.is_stage or len(batch.tasks) == 1
+        self.known |= {task.name: job_id if whole else f"{job_id}_{place}" for place, task in enumerate(batch.tasks)}
 
     def _dependency(self, batch: Batch) -> str | None:
         needs = dict.fromkeys(self.known[need] for need in batch.tasks[0].needs)
+        ended = [self.known[maker] for task in batch.tasks for maker in task.after]
+        ended += [self.arrays[batch.after]] if batch.after else []
         words = [f"afterok:{':'.join(needs)}"] if needs else []
-        words += [f"afterany:{self.arrays[batch.after]}"] if batch.after else []
+        words += [f"afterany:{':'.join(dict.fromkeys(ended))}"] if ended else []
         return ",".join(words) or None
 
 

@@ -2,7 +2,8 @@
 
 A run has a GPU to itself, or its share of the cores. Children die with the queue; Ctrl-C asks each to write its
 checkpoint and end, so the same launch later goes on from there. Several queues over one folder share the work: a run
-that another queue is doing is left to it, and looked at again in case its owner dies.
+that another queue is doing is left to it, and looked at again in case its owner dies. A run whose training another one
+is making takes no room until that has ended.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from repro.planning.cost import arithmetic_of
 from repro.spec import Run
 from repro.spec.identity import difference_in_words
 from repro.stopping import Stopped
-from repro.storage.lease import EXIT_LOST, acquire, look
-from repro.storage.paths import import_environment
+from repro.storage.lease import EXIT_LOST, Owner, acquire, look
+from repro.storage.paths import import_environment, run_folder
 from slurm.profiles import Profile
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
 from slurm.sweep import Task, submission_of, sweep_folder
+from slurm.trainings import missing_trainings
 
 GRACE_SECONDS = 90.0
 """How long Ctrl-C waits for the checkpoints before it ends the children."""
@@ -92,7 +94,7 @@ class LocalQueue:
     children: dict[str, tuple[subprocess.Popen[bytes], Slot]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)  # item -> done, failed, cancelled, waiting in vain
     attempts: Counter[str] = field(default_factory=Counter)
-    waiting_for: set[str] = field(default_factory=set)  # items that another queue is doing
+    waiting_for: set[str] = field(default_factory=set)  # items that wait for what somebody else is doing
     told: dict[str, int] = field(default_factory=dict)  # item -> how many bytes of its log have been passed on
 
     def run(self) -> dict[str, str]:
@@ -192,14 +194,31 @@ class LocalQueue:
     def _is_ready(self, task: Task) -> bool:
         if any(self.ended.get(need) != "done" for need in task.needs):
             return False
-        owner = look(task.item.lease_folder)
-        if owner is None or not owner.is_alive:
+        reason = self._reason_to_wait(task)
+        if not reason:
             self.waiting_for.discard(task.name)
             return True
         if task.name not in self.waiting_for:
             self.waiting_for.add(task.name)
-            self.progress(f"{task.name}: left to {owner}")
+            self.progress(f"{task.name}: {reason}")
         return False
+
+    def _reason_to_wait(self, task: Task) -> str:
+        """Return why a job cannot start yet: somebody does it, or makes a training that it needs; else nothing."""
+        if owner := _living(task.item.lease_folder):
+            return f"left to {owner}"
+        for training in missing_trainings(Run(**task.job.run)) if task.item.kind == "run" else ():
+            if maker := self.makers.get(training):
+                return f"waits for {maker}, which makes training {training} for both"
+            if owner := _living(run_folder(training) / "training"):
+                return f"waits for {owner}, which makes its training {training}"
+        return ""
+
+    @property
+    def makers(self) -> dict[str, str]:
+        """Each training that a child is making, or will: training → the child's run."""
+        runs = [task for task in self.tasks if task.name in self.children and task.item.kind == "run"]
+        return {training: task.name for task in runs for training in missing_trainings(Run(**task.job.run))}
 
     def _start(self, task: Task, slot: Slot) -> None:
         log = self.log_of(task)
@@ -248,6 +267,11 @@ def dearest_first(tasks: Sequence[Task]) -> list[Task]:
     stages = [task for task in tasks if task.item.kind != "run"]
     does = {task.name: arithmetic_of(Run(**task.job.run)) for task in runs}
     return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
+
+
+def _living(lease_folder: Path) -> Owner | None:
+    owner = look(lease_folder)
+    return owner if owner is not None and owner.is_alive else None
 
 
 def _lives(child: subprocess.Popen[bytes]) -> bool:

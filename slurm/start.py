@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from repro.spec import Run
 from repro.storage.lease import acquire, look
 from repro.storage.paths import sweeps_folder
 from repro.storage.shards import whole_of
+from slurm.batches import batches_of
 from slurm.hooks import Hooks
 from slurm.local import run_locally
 from slurm.profiles import Profile
@@ -22,7 +23,8 @@ from slurm.scheduler import Verdict, max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import item_of_run
 from slurm.status import RunStatus, Snapshot, stage_state
-from slurm.sweep import Task, check_code, tasks_of
+from slurm.sweep import Task, after_makers, check_code, tasks_of
+from slurm.trainings import missing_trainings
 
 Progress = Callable[[str], None]
 ARRAY_SIZE_WHEN_SILENT = 1000
@@ -64,7 +66,7 @@ def _forgive(task: Task) -> None:
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions) -> Iterator[tuple[str, str]]:
     """Return each batch of a launch and the exact script of it; starts nothing."""
-    from slurm.launch import Launch, batches_of
+    from slurm.launch import Launch
 
     if profile.on != "slurm":
         raise ValueError(
@@ -74,7 +76,7 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
     code = check_code(runs, allow_dirty=options.allow_dirty)
     tasks = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
     size = max_array_size() or ARRAY_SIZE_WHEN_SILENT
-    batches = batches_of(tasks, max_array_size=size, num_at_once=profile.num_at_once or size)
+    batches = batches_of(after_makers(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size)
     yield from Launch(profile, sweep).scripts(batches)
 
 
@@ -87,23 +89,26 @@ def check_site(
 
 
 def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: Progress) -> dict[str, str]:
-    from slurm.launch import Launch, batches_of
+    from slurm.launch import Launch
 
     size = max_array_size()
     if size is None:
         raise ValueError("Slurm does not answer here (scontrol show config); launch on a login node, or --on local")
-    latest, live = Snapshot(), {}
-    for task in tasks:
-        if task.item.kind == "stage" and latest.live_job(task.name)[0] == "slurm":
-            live[task.name] = latest.latest[task.name].jobs[task.name]["job_id"]
-    batches = batches_of(
-        [task for task in tasks if task.name not in live and whole_of(task.name) not in live],
-        max_array_size=size,
-        num_at_once=profile.num_at_once or size,
-    )
+    snapshot = Snapshot()
+    live = {name: job for name in snapshot.latest if (job := snapshot.job_in_slurm(name))}
+    at_work = _makers_in_queue(snapshot, live)
+    left = [task for task in tasks if task.item.kind == "run" or not live.keys() & {task.name, whole_of(task.name)}]
+    batches = batches_of(after_makers(left, at_work), max_array_size=size, num_at_once=profile.num_at_once or size)
     launch = Launch(profile, sweep, known=live)
     launch.submit(batches, progress)
     return launch.submitted
+
+
+def _makers_in_queue(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
+    """Return, for each training that runs in the queue need, the first that needs it: training → run."""
+    runs = {name: snapshot.latest[name].runs.get(name) for name in live}
+    known = [(name, Run(**fields)) for name, fields in runs.items() if fields]
+    return {training: name for name, run in reversed(known) for training in missing_trainings(run)}
 
 
 @contextmanager

@@ -129,6 +129,10 @@ class Snapshot:
             return "", f"job {job_id} has left Slurm's queue; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
 
+    def job_in_slurm(self, name: str) -> str:
+        """Return the job of Slurm that will still do an item; empty where none will."""
+        return self.latest[name].jobs[name]["job_id"] if self.live_job(name)[0] == "slurm" else ""
+
     def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every stage that launched runs wait for and that is not built, with where it stands."""
         needed = [need for run in runs for need in self._needs(item_of_run(run).name) if not whole_of(need)]

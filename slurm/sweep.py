@@ -25,6 +25,7 @@ from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
 from slurm.shards import shards_of_stages
 from slurm.states import WorkItem, item_of_run, item_of_stage
+from slurm.trainings import makers_of
 
 ON_ONE_PROCESS = "steps"
 """The measure of a model along its training."""
@@ -32,11 +33,12 @@ ON_ONE_PROCESS = "steps"
 
 @dataclass(frozen=True)
 class Task:
-    """One job of a sweep and the stages that must be built before it."""
+    """One job of a sweep, the stages that must be built before it, and the runs that must have ended, however."""
 
     job: Job
     item: WorkItem
     needs: tuple[str, ...]
+    after: tuple[str, ...] = ()  # on Slurm: those that make a training which it shares
 
     @property
     def name(self) -> str:
@@ -72,6 +74,15 @@ def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], 
                 stages.setdefault(task.name, task)
         tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
     return [*stages.values(), *tasks]
+
+
+def after_makers(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:
+    """Return tasks of which those that share a training come after the run that makes it; `at_work`: see `makers_of`.
+
+    However that one ends: where it has failed, the next makes the training.
+    """
+    makers = makers_of((Run(**task.job.run) for task in tasks if task.item.kind == "run"), at_work)
+    return [replace(task, after=makers.get(task.name, ())) for task in tasks]
 
 
 def _tasks_of_stage(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.records.lookup import MOST_RUNS, read_runs
-from repro.spec import FIELDS, Run
+from repro.spec import FIELDS, Run, base, first_phase_of
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER
@@ -31,6 +31,7 @@ BAD_VALUES: list[dict[str, Any]] = [
     {"num_steps": -4},
     {"num_steps": 0},
     {"num_test_contexts": 0},
+    *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
     {"seed": -1},
     {"seed": "0"},
     {"learning_rate": -1.0},
@@ -85,6 +86,13 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
     with pytest.raises(ValueError, match=r"runs\.json") as caught:
         read_runs(written(folder / "runs.json", text))
     assert "\n" not in str(caught.value)
+
+
+def test_a_first_phase_of_clusters_is_not_mixed() -> None:
+    first = {"pretraining_corpus": "desk", "num_pretraining_steps": 5}
+    assert first_phase_of(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None
+    with pytest.raises(ValueError, match=r"pretraining_cluster_size=8 with mixing_alpha=0\.5: .*give one of the two"):
+        base("smoke", sampler="domain", mixing_alpha=0.5, pretraining_cluster_size=8, **first)
 
 
 def test_a_fifo_a_folder_and_nothing_do_not_hang(tmp_path: Path) -> None:

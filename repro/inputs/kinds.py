@@ -8,12 +8,15 @@ LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
 READS_PAIRS = ("counts", "divergence", "headroom")
 """Measures of the training pairs as text."""
+RANKS_CANDIDATES = ("retrieval", "steps", "cross")
+"""Measures that rank what a first stage found, where the protocol says so; the others search in full, or not at all."""
 
 
 def kinds_of_evaluation(run: Run) -> list[str]:
     """Return the names of what a run is scored with: first its suite, then what is made with it."""
     wanted = ["evaluation"]
-    wanted += ["candidates"] if run.protocol != "full" and run.architecture != "none" else []
+    ranks = run.measure in RANKS_CANDIDATES and run.architecture != "none"
+    wanted += ["candidates"] if run.protocol != "full" and ranks else []
     return wanted + (["headroom"] if tells_headroom(run) else [])
 
 

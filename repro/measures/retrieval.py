@@ -62,16 +62,20 @@ def _evaluate(
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
         return evaluate_bm25(suite, keeping=keeping, collections=collections, candidates=candidates)
-    if run.architecture == "contextual":
-        contexts = run.test_contexts.split("+")
-        if len(suite.datasets) == 1:  # alone, a collection has no wrong corpus
-            contexts = [kind for kind in contexts if kind != "wrong"]
-        setting = Setting(
-            contexts=contexts, num_contexts=num_contexts_scored(run), seed=run.context_seed, candidates=candidates
-        )
-        return evaluate_setting(contextual_encoder(run, model), suite, setting, keeping, collections)
     reference = surrogate_of(run) if model is None else model
-    return evaluate_setting(reference, suite, Setting(candidates=candidates), keeping, collections)
+    encoder = contextual_encoder(run, model) if run.architecture == "contextual" else reference
+    return evaluate_setting(encoder, suite, setting_of(inputs, candidates=candidates), keeping, collections)
+
+
+def setting_of(inputs: Inputs, **more: Any) -> Setting:
+    """Return how a run's system is scored: a contextual one under each of its contexts; `more` as a setting has it."""
+    run = inputs.run
+    if run.architecture != "contextual":
+        return Setting(**more)
+    contexts = run.test_contexts.split("+")
+    if len(inputs.suite.datasets) == 1:  # alone, a collection has no wrong corpus
+        contexts = [kind for kind in contexts if kind != "wrong"]
+    return Setting(contexts=contexts, num_contexts=num_contexts_scored(run), seed=run.context_seed, **more)
 
 
 def contextual_encoder(run: Run, model: Encoder | None) -> Encoder:

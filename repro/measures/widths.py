@@ -18,10 +18,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from repro.evaluate.suites import Encoder, Keeping, Setting, evaluate_setting
+from repro.evaluate.suites import Encoder, Keeping, evaluate_setting
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.keeping import keep_in
+from repro.measures.retrieval import contextual_encoder, setting_of
 from repro.seeds import generator_for
 from repro.spec import nested_widths, standard_widths
 
@@ -33,12 +34,10 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` and `{suite}+width16/…`; for a model trained without widths also `{suite}+svd16/…`."""
     run, suite = inputs.run, inputs.suite
     widths = nested_widths(run) or standard_widths(run.hidden_size)
-    if run.architecture == "contextual":
-        contexts = run.test_contexts.split("+")
-        setting = Setting(contexts=contexts, num_contexts=run.num_contexts, seed=run.context_seed, widths=widths)
-    else:
-        setting = Setting(widths=widths)
-    found = evaluate_setting(model, suite, setting, Keeping(runs=folder / "trec", kept=keep_in(folder, run, model)))
+    setting = setting_of(inputs, widths=widths)
+    keeping = Keeping(runs=folder / "trec", kept=keep_in(folder, run, model))
+    encoder = contextual_encoder(run, model) if run.architecture == "contextual" else model
+    found = evaluate_setting(encoder, suite, setting, keeping)
     metrics, arrays = dict(found.metrics), dict(found.per_query)
     if run.nested_sizes is None and run.architecture == "biencoder":
         directions_WW = principal_directions(_training_vectors(inputs, model))

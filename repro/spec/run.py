@@ -59,6 +59,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
 """Suites that are tasks of the library mteb, which gets their data itself: all 56 of MTEB, or those of one category."""
 
+SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "mteb")
+"""Measures that search all documents, whatever the scale's protocol is."""
+
+SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
+"""Measures that a contextual model can be given another number of context documents in than in training."""
+
 CONTEXTS = ("own", "wrong", "null")
 """Contexts that a contextual model is scored under."""
 
@@ -161,8 +167,21 @@ class Run:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
         if self.pooling != "mean" and self.architecture != "contextual":
             raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
+        self._check_evaluation()
+
+    def _check_evaluation(self) -> None:
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
+        if self.protocol != "full" and self.measure in SEARCHES_IN_FULL:
+            raise ValueError(
+                f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
+                "protocol='full' and rerank_depth=None"
+            )
+        if self.num_test_contexts is not None and self.measure not in SETS_NUM_CONTEXTS:
+            raise ValueError(
+                f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
+                f"training: leave it None, or measure one of {list(SETS_NUM_CONTEXTS)}"
+            )
 
     def _check_first_phase(self) -> None:
         lengths = {name: getattr(self, name) for name in ("num_pretraining_steps", "num_pretraining_epochs")}
@@ -174,6 +193,11 @@ class Run:
         for name in ("pretraining_batch_size", "pretraining_cluster_size"):
             if getattr(self, name) is not None and self.pretraining_corpus is None:
                 raise ValueError(f"{name}={getattr(self, name)} without a pretraining_corpus")
+        if self.pretraining_cluster_size is not None and self.mixing_alpha is not None:
+            raise ValueError(
+                f"pretraining_cluster_size={self.pretraining_cluster_size} with mixing_alpha={self.mixing_alpha}: a "
+                "first phase draws its batches from clusters or mixes sources; give one of the two"
+            )
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Run))

@@ -1,5 +1,6 @@
 """A run that says `rerank` ranks only what its first stage found, and its record says how much that was."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,9 @@ from repro.data.beir import Retrieval, load_beir
 from repro.evaluate.retrieval import bm25_search, read_run
 from repro.execute import execute
 from repro.inputs.corpora import suite_of
-from repro.spec import Run, base
-from repro.storage.paths import run_folder
+from repro.inputs.kinds import kinds_of_evaluation
+from repro.spec import MEASURES, SEARCHES_IN_FULL, Run, base
+from repro.storage.paths import SOURCES, run_folder
 
 DEPTH = 5
 RERANKED = base("smoke", architecture="bm25", protocol="rerank", rerank_depth=DEPTH)
@@ -111,9 +113,20 @@ def recall_at_one(retrieval: Retrieval, run: Run) -> float:
     return float(ir_measures.calc_aggregate([measure], retrieval.judgements, run_of)[measure])
 
 
+def test_candidates_are_found_for_those_measures_alone_that_read_them() -> None:
+    sources = {name: (SOURCES / f"repro/measures/{name}.py").read_text() for name in MEASURES}
+    read = {name for name, source in sources.items() if re.search(r"first_stage\(inputs|\bevaluate\(inputs", source)}
+    assert read == {"retrieval", "steps", "cross"}
+    for name in set(MEASURES) - set(SEARCHES_IN_FULL):
+        assert ("candidates" in kinds_of_evaluation(replace(RERANKED, measure=name))) == (name in read), name
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"protocol": "rerank"}, {"rerank_depth": 9}, {"protocol": "rerank", "rerank_depth": 0}],
+    [
+        *({"protocol": "rerank"}, {"rerank_depth": 9}, {"protocol": "rerank", "rerank_depth": 0}),
+        *({"protocol": "rerank-bm25", "rerank_depth": 9, "measure": name} for name in ("widths", "adaptive", "mteb")),
+    ],
 )
 def test_a_protocol_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"protocol|rerank_depth"):

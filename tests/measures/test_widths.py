@@ -83,6 +83,34 @@ def test_texts_are_embedded_once_for_all_widths_of_a_context_and_contexts_stay_a
     assert len(found.provenance["contexts"]) == 2 * 2, "a width is no context of its own"
 
 
+class Filled(Hashed):
+    """A model of four places for context documents that says how many were filled when it last read a text."""
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        self.context_CD = np.ones((4, 1)) if texts else np.zeros((4, 1))
+
+    def tokenize(self, texts: Sequence[str], prompt: str) -> Sequence[str]:
+        return texts
+
+    def set_context_tokens(self, texts: Sequence[str]) -> None:
+        self.context_CD = np.ones((len(texts), 1))
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        self.num_filled = int(self.context_CD.sum())
+        return super().encode(texts, prompt)
+
+
+@pytest.mark.parametrize(("num_test_contexts", "num_filled"), [(None, 4), (2, 2)])
+def test_a_contextual_model_has_the_contexts_that_its_run_says_and_no_wrong_corpus_of_one(
+    num_test_contexts: int | None, num_filled: int, tmp_path: Path
+) -> None:
+    model, told = Filled(), {"test_contexts": "own+wrong", "num_test_contexts": num_test_contexts}
+    run = base("smoke", measure="widths", suite="desk", architecture="contextual", nested_sizes="4+16", **told)
+    found = measure(inputs(tmp_path, run, "one"), model, tmp_path / "runs")  # type: ignore[arg-type]
+    assert model.num_filled == num_filled
+    assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
+
+
 def test_views_are_read_as_they_are_written() -> None:
     assert views_of(("own", "wrong"), (16, 8)) == [
         *("own", "width8", "width16"),

@@ -14,17 +14,21 @@ from submitit.core import submission
 from submitit.core.test_core import MockedSubprocess
 from submitit.slurm.slurm import SlurmExecutor, SlurmJob
 
+from repro.planning.cost import phases_of
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.storage.lease import owners
-from repro.storage.paths import CHECKOUT, local_records
-from slurm.launch import SubmittedJob, batches_of
+from repro.spec.identity import run_id, training_id
+from repro.storage.lease import acquire, owners
+from repro.storage.paths import CHECKOUT, local_records, run_folder
+from slurm.batches import batches_of
+from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
 from slurm.scheduler import Queued, queue
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import item_of_run
 from slurm.status import statuses, why
-from slurm.sweep import Task, read_submissions, tasks_of
+from slurm.sweep import Task, after_makers, read_submissions, tasks_of
+from slurm.trainings import missing_trainings
 from tests.slurm.stand_in import HOOKS, traced
 
 PROFILE = Profile(
@@ -175,10 +179,56 @@ def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: P
     ]  # fmt: skip
 
 
+ALIKE = grid(RUNS[0], context_seed=(0, 1, 2))
+
+
+def dependencies(fake: Path) -> list[str]:
+    """What each submitted script waits for."""
+    lines = [
+        next((line for line in text.splitlines() if "--dependency" in line), "") for text in submitted(fake).values()
+    ]
+    return [line.partition("--dependency=")[2] for line in lines]
+
+
+def test_runs_that_share_a_training_come_after_the_one_that_makes_it(slurm_in_name_only: Path) -> None:
+    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
+    launch(*ALIKE, RUNS[1])
+    assert dependencies(slurm_in_name_only) == ["", "afterok:101", "afterok:101,afterany:102_0"]
+    assert [set(submission.runs) for submission in read_submissions()[1:]] == [
+        {run_id(run) for run in runs} for runs in ((ALIKE[0], RUNS[1]), ALIKE[1:])
+    ]
+    (slurm_in_name_only / "queue").write_text("101|PENDING|x\n102_0|RUNNING|None\n103_0|PENDING|Dependency\n")
+    launch(replace(RUNS[0], context_seed=7), RUNS[3])
+    assert dependencies(slurm_in_name_only)[3:] == ["afterok:101", "afterok:101,afterany:102_0"]
+
+
+def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_name_only: Path) -> None:
+    phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
+    other = replace(phased, num_steps=4)
+    alike = replace(other, context_seed=1)
+    tasks = after_makers(tasks_of((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
+    names = [run_id(run) for run in (phased, other, alike)]
+    assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
+    made = batches_of(tasks, max_array_size=3, num_at_once=2)
+    assert [[task.name for task in batch.tasks] for batch in made if not batch.is_stage] == [[name] for name in names]
+    assert [batch.after for batch in made if not batch.is_stage] == ["", "runs 1 of 3", "runs 2 of 3"]
+    for phase in phases_of(phased):
+        folder = run_folder(training_id(phase))
+        lease = acquire(folder / "training")
+        assert lease is not None
+        (folder / "checkpoint.safetensors").touch()
+        assert missing_trainings(phase), "its owner is not done"
+        lease.release()
+    assert [missing_trainings(run) for run in (phased, other)] == [(), (training_id(other),)]
+    after = [task.after for task in after_makers(tasks, {}) if task.item.kind == "run"]
+    assert after == [(), (), (names[1],)]
+
+
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
 def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
-    runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
-    tasks = tasks_of(runs, PROFILE, code={}, hooks=HOOKS)
+    runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
+    tasks = after_makers(tasks_of(runs, PROFILE, code={}, hooks=HOOKS), {})
     made = batches_of(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in made if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(

@@ -16,11 +16,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from repro.records.store import read_records
-from repro.spec import Run, base, grid
-from repro.spec.identity import run_id
+from repro.spec import Run, base, first_phase_of, grid
+from repro.spec.identity import run_id, training_id
 from repro.stopping import Interrupted, Stopped
-from repro.storage.lease import owners
+from repro.storage.lease import Lease, acquire, owners
 from repro.storage.paths import CHECKOUT, local_records, run_folder
+from repro.train.steps_done import CHECKPOINT_FILE
 from slurm.job import Job
 from slurm.local import make_slots
 from slurm.profiles import Profile
@@ -61,6 +62,13 @@ def launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, fields], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+
+
+def held(folder: Path) -> Lease:
+    """The lease of a folder, for as long as a block lasts."""
+    lease = acquire(folder)
+    assert lease is not None
+    return lease
 
 
 def until(condition: Callable[[], object], seconds: float = 120) -> None:
@@ -129,6 +137,43 @@ def test_two_launchers_do_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None
         f"begin {run_id(run)} at 0" for run in runs
     )
     assert all(len(owners(item_of_run(run).lease_folder)) == 1 for run in runs)
+
+
+SHARED = grid(base("smoke", num_steps=5), context_seed=(0, 1))
+
+
+def begun() -> list[str]:
+    """The runs that have begun and ended, in order."""
+    return [line.split(" at ")[0] for line in traced() if line.startswith(("begin", "end"))]
+
+
+def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
+    lines = launch(*SHARED, RUNS[1])
+    first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
+    assert begun().index(f"end {first}") < begun().index(f"begin {second}")
+    assert f"{second}: waits for {first}, which makes training {first} for both" in lines
+    words = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
+    assert words.index(f"{other}: started") < words.index(f"{first}: done"), "the room goes to other runs"
+    bad = grid(base("smoke", seed=13), context_seed=(0, 1))
+    launch(*bad)
+    assert states(*bad) == ["failed"] * 2, "the second does not wait for ever"
+
+
+def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_one_that_is_there(own_home: Path) -> None:
+    run = base("smoke", num_steps=5, pretraining_corpus="desk", num_pretraining_steps=5)
+    first = first_phase_of(run)
+    assert first is not None
+    folder = run_folder(training_id(first))
+    with held(folder / "training"):
+        process = launcher((run,))
+        said = iter(process.stdout or ())
+        assert any(f"which makes its training {training_id(first)}" in line for line in said)
+        assert begun() == []
+    assert process.wait(200) == 0
+    (folder / CHECKPOINT_FILE).touch()
+    with held(folder / "training"):  # to read what is there
+        launch(replace(run, context_seed=1))
+    assert states(replace(run, context_seed=1)) == ["recorded"]
 
 
 def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

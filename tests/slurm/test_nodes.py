@@ -21,8 +21,9 @@ from repro.storage.lease import acquire
 from repro.storage.paths import CHECKOUT, local_records, run_folder
 from repro.train.metrics import read_metrics
 from slurm import nodes
+from slurm.batches import batches_of
 from slurm.job import Job
-from slurm.launch import Launch, batches_of
+from slurm.launch import Launch
 from slurm.nodes import attempt_of, call_meeting, join_meeting, leading
 from slurm.profiles import Profile, profile_named
 from slurm.ranks import follow

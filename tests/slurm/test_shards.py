@@ -15,7 +15,7 @@ from repro.spec import Run, base, first_phase_of
 from repro.storage.lease import look
 from repro.storage.shards import shards_of
 from repro.storage.stages import Stage
-from slurm.launch import batches_of
+from slurm.batches import batches_of
 from slurm.profiles import Profile, profile_named
 from slurm.prune import leftovers
 from slurm.shards import num_shards, shards_of_stages
@@ -84,7 +84,7 @@ def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
     made = batches_of(tasks, max_array_size=1000, num_at_once=4)
     title = clusters().title
     assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
-        (stages_of(RUN)[0].title, 1, 1), (f"shards 1 of 1 of {title}", 5, 4), (title, 1, 1), ("runs 1 of 1", 2, 4),
+        (stages_of(RUN)[0].title, 1, 1), (f"shards 1 of 1 of {title}", 5, 4), (title, 1, 1), ("runs 1 of 1", 2, 2),
     ]  # fmt: skip
     cut = batches_of(tasks, max_array_size=2, num_at_once=2)
     shards = [batch for batch in cut if batch.name.startswith("shards")]
