@@ -87,9 +87,9 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import a corpus of pairs: audit it, hold some of it out for evaluation, and write a file of runs."""
+    from repro.data.columns import Columns
     from repro.data.own.imported import bring
     from repro.data.paper.local_copies import declared
-    from repro.data.readers import Columns
     from repro.inputs.corpora import CORPORA
     from repro.spec.scales import scale_named
 
