@@ -92,8 +92,10 @@ def import_(
     from repro.data.paper.local_copies import declared
     from repro.inputs.corpora import CORPORA
     from repro.spec.scales import scale_named
+    from repro.storage.paths import check_home
 
     scale_named(scale)
+    check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
     columns = Columns({part: column for part, column in named.items() if column is not None})
     own = {*CORPORA, *declared(), "mteb", *(suite for one in CORPORA.values() for suite in one.suites)}
