@@ -93,7 +93,7 @@ CLAIMS = (
     ),
     Claim.order(
         "own.b",
-        "and a contextual model that is given the right context more than a biencoder",
+        "on the planted corpus a contextual model with the right context beats a biencoder",
         pairs=[(term(NDCG, **CONTEXTUAL, **END), term(NDCG, **BIENCODER, **END))],
         source=QUESTION,
         because=BEYOND_CHANCE,
@@ -101,7 +101,7 @@ CLAIMS = (
     ),
     Claim.order(
         "own.c",
-        "a wrong context is worth no more than one point over a biencoder",
+        "on the planted corpus a wrong context is worth no more than one point over a biencoder",
         pairs=[(term(NDCG, **BIENCODER, **END), term(WRONG, **CONTEXTUAL, **END))],
         margin=-0.01,
         source=QUESTION,

@@ -269,7 +269,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "F9.c",
-        "it does well even at large clusters: the biencoder loses more from the smallest to the largest",
+        "the contextual model does well even at large clusters: from the smallest on the biencoder loses more",
         of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, {})[0],
         above=pairs_at(CDE | SMALL, CDE | LARGE, {})[0],
         delta=fresh.HALF_A_POINT,

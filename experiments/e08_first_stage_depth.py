@@ -67,7 +67,7 @@ CLAIMS = (
     ),
     Claim.equivalence(
         "F17.b",
-        "from the shallowest to the deepest it is less than one per cent (the paper: twelve times the depth)",
+        "a first stage many times as deep moves accuracy by less than one per cent (the paper: twelve times)",
         pairs=[(term(ACCURACY, **BOTH, **DEEPEST), term(ACCURACY, **BOTH, **SHALLOWEST))],
         delta=0.01,
         source="§9.10",

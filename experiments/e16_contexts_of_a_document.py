@@ -103,7 +103,7 @@ CLAIMS = (
     ),
     Claim.order(
         "F15.b",
-        "and they move as the context changes: further than by rounding, a hundredth of the way to the nearest other",
+        "a document's vectors move with the context: more than by rounding, a hundredth of the way to another",
         pairs=[(term("log2 spread/within", **LOOKED), term("log2 spread/nearest", **LOOKED))],
         margin=A_HUNDREDTH,
         source="§9.5",

@@ -152,7 +152,7 @@ CLAIMS = (
     ),
     Claim.order(
         "F16.c",
-        "it is the documents that count: a full context of the searched corpus is better than one of another",
+        "documents are what counts of a context: a full one of the searched corpus is better than one of another",
         pairs=[(term(NDCG, **AS_TRAINED), term(WRONG, **AS_TRAINED))],
         delta=fresh.HALF_A_POINT,
         source="our reading of Figure 16",

@@ -197,7 +197,7 @@ CLAIMS = (
     *(
         Claim.interaction(
             id,
-            f"{word} improves more than the mean, over both phases",
+            f"{word} improves more than the mean of Table 7, over both phases",
             of=(term(metric, **CONTEXTUAL), term(metric, **PLAIN)),
             above=(term(MEAN, **CONTEXTUAL), term(MEAN, **PLAIN)),
             source="§9.12",
@@ -212,7 +212,7 @@ CLAIMS = (
     ),
     Claim.value(
         "T7.g",
-        "the means are 48.0 and 51.2 after the first phase, 52.8 and 54.0 after the second",
+        "the means of Table 7 are 48.0 and 51.2 after the first phase, 52.8 and 54.0 after the second",
         expected=printed_values({"mean": MEAN}),
         margin=0.005,
         source="Table 7",
@@ -222,7 +222,7 @@ CLAIMS = (
     ),
     Claim.value(
         "T7.h",
-        "and each dataset has the printed score",
+        "each dataset of Table 7 has the printed score",
         expected=printed_values({label: task_score(name) for label, name in zip(DATASETS, TASKS, strict=True)}),
         margin=0.02,
         source="Table 7",

@@ -116,7 +116,7 @@ CLAIMS = (
     ),
     above(
         "H.b",
-        "it is the right corpus that helps: IDF of a whole other corpus scores lower",
+        "the right corpus is what helps: IDF of a whole other corpus scores lower",
         (("overlap", "own"), ("overlap", "wrong")),
         (("words", "own"), ("words", "wrong")),
     ),
@@ -128,7 +128,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "H.d",
-        "the corpus is worth more where text is unlike that of training: on packages more than on services",
+        "knowing the corpus is worth more where text is unlike that of training: on packages more than on services",
         of=(on("packages", "own"), on("packages", "training")),
         above=(on("services", "own"), on("services", "training")),
         source=OURS,

@@ -211,21 +211,21 @@ CLAIMS = (
     ),
     Claim.order(
         "E.b",
-        "and more with its own corpus than with none",
+        "handed word frequencies, a model finds more with its own corpus than with none",
         pairs=[(under("", OURS, END), under("null", OURS, END))],
         because=BEYOND_CHANCE,
         **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.order(
         "E.c",
-        "and more than a biencoder and than the paper's architecture of the same budget",
+        "handed word frequencies, a model beats a biencoder and the paper's architecture of the same budget",
         pairs=[(under("", OURS, END), under("", BATCHES, END)), (under("", OURS, END), under("", PAPERS, END))],
         because=BEYOND_CHANCE,
         **SAID,
     ),
     Claim.order(
         "E.d",
-        "its own corpus is worth more than a wrong one on every family unlike training",
+        "handed word frequencies, a model gains from its own corpus over a wrong one on every family unlike training",
         pairs=[(under("", OURS, END, family), under("wrong", OURS, END, family)) for family in UNLIKE_TRAINING],
         because=BEYOND_CHANCE,
         **SAID | fresh.LOOKED_AGAIN,
@@ -240,7 +240,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "E.f",
-        "and the difference grows with training",
+        "what the own corpus is worth over a wrong one to the paper's architecture grows with training",
         of=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
         delta=0.005,
@@ -257,7 +257,7 @@ CLAIMS = (
     ),
     Claim.order(
         "E.h",
-        "and more than a biencoder of the same budget",
+        "the paper's architecture finds more than a biencoder of the same budget",
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
         delta=0.005,
         because=HALF_A_POINT,
@@ -265,7 +265,7 @@ CLAIMS = (
     ),
     Claim.order(
         "EL.a",
-        "trained six times as long, it finds half a point or more with its own corpus than with a wrong one",
+        "after six times the steps the paper's architecture gains half a point from its own corpus over a wrong one",
         pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
         margin=0.005,
         because="half a point, what a reader would call an effect",
@@ -273,7 +273,7 @@ CLAIMS = (
     ),
     Claim.order(
         "EL.b",
-        "and then more than a biencoder of the same budget",
+        "after six times the steps the paper's architecture finds more than a biencoder of the same budget",
         pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
         delta=0.005,
         because=HALF_A_POINT,
@@ -281,7 +281,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "EL.c",
-        "and the difference between the two contexts has grown",
+        "after six times the steps the paper's architecture gains more from its own corpus over a wrong one",
         of=(under("", PAPERS, LONG), under("wrong", PAPERS, LONG)),
         above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         delta=0.005,

@@ -98,7 +98,7 @@ STATED: dict[str, Any] = {"stated": "2026-11-22"}
 CLAIMS = (
     Claim.equivalence(
         "M2.a",
-        "prefixes are as good as models trained at each width",
+        "prefixes of nested vectors are as good as models trained at each width",
         pairs=[(at(width, NESTED), alone(width)) for width in JUDGED],
         delta=0.02,
         source="Figure 2",
@@ -107,7 +107,7 @@ CLAIMS = (
     ),
     Claim.order(
         "M3.a",
-        "the narrowest prefix is better than a model trained at its width (the paper: up to 2 %)",
+        "the narrowest prefix of nested vectors is better than a model trained at its width (the paper: up to 2 %)",
         pairs=[(at(8, NESTED), alone(8))],
         source="Figures 3 and 4",
         because=f"{BEYOND}; nearest neighbours of images there, retrieval here",
@@ -123,7 +123,7 @@ CLAIMS = (
     ),
     Claim.order(
         "M7.b",
-        "and the first dimensions of a plain model, at every width",
+        "prefixes beat the first dimensions of a plain model, at every width",
         pairs=[(at(width, NESTED), at(width, WHOLE)) for width in JUDGED],
         source="Figures 3 and 7",
         because=f"{BEYOND}; our reference: the paper's are SVD, slimmable networks and a random choice of features",

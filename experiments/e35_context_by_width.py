@@ -129,14 +129,14 @@ CLAIMS = (
     ),
     Claim.order(
         "W.b",
-        "and more than no context",
+        "the own corpus is worth more than no context at 16, 32 and 64 dimensions",
         pairs=[gain("null", width, PLAIN) for width in NARROW],
         because=BEYOND,
         **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.interaction(
         "W.c",
-        "what it is worth over a wrong one is more in whole vectors than in 16 dimensions",
+        "the own corpus is worth more over a wrong one in whole vectors than in 16 dimensions",
         of=gain("wrong", "", PLAIN),
         above=gain("wrong", 16, PLAIN),
         delta=0.005,
@@ -145,14 +145,14 @@ CLAIMS = (
     ),
     Claim.order(
         "W.d",
-        "under the improved loss, too, it is worth more than a wrong one, whole and at 16, 32 and 64 dimensions",
+        "under the improved loss, too, the own corpus is worth more than a wrong one, at 16, 32, 64 and all dimensions",
         pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
         because=BEYOND,
         **SAID | fresh.LOOKED_AGAIN,
     ),
     Claim.interaction(
         "W.e",
-        "and worth more than under InfoNCE",
+        "the own corpus is worth more over a wrong one under the improved loss than under InfoNCE",
         of=gain("wrong", "", IMPROVED),
         above=gain("wrong", "", PLAIN),
         delta=0.005,

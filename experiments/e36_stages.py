@@ -90,7 +90,7 @@ CLAIMS = (
     ),
     Claim.order(
         "G9.b",
-        "and fine-tuning after pre-training beats each alone",
+        "fine-tuning after pre-training beats each alone",
         pairs=[(term(NDCG, **BOTH_PHASES), term(NDCG, **alone)) for alone in (PRETRAINED, FINE_TUNED)],
         delta=0.01,
         source="§5.3 and Table 9",
@@ -108,7 +108,7 @@ CLAIMS = (
     ),
     Claim.order(
         "G8.d",
-        "and better after two fifths than after one",
+        "the score is better after two fifths of the steps than after one",
         pairs=[(after("fifth2"), after("fifth1"))],
         delta=0.01,
         source="Table 8",

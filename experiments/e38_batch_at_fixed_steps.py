@@ -58,7 +58,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "GF3.c",
-        "and saturate: the smallest batch gains more from being doubled than half the largest does",
+        "gains of larger batches saturate: the smallest gains more from being doubled than half the largest does",
         of=(at(1), at(0)),
         above=(at(-1), at(-2)),
         because="any difference beyond chance; the paper sees no gain above ten thousand, which desk does not reach",

@@ -83,7 +83,7 @@ SAID: dict[str, Any] = {"stated": "2026-11-22"}
 CLAIMS = (
     Claim.identity(
         "G7.a",
-        "without training for a language it surpasses models that are trained for each",
+        "in code search a model without training for a language surpasses models that are trained for each",
         holds=surpasses,
         source="§4.4 and Table 7",
         because="printed averages",
@@ -91,7 +91,7 @@ CLAIMS = (
     ),
     Claim.identity(
         "G7.b",
-        "the gain is largest in Python",
+        "the gain in code search is largest in Python",
         holds=most_in_python,
         source="§4.4 and Table 7",
         because="printed numbers, over CodeRetriever",

@@ -84,7 +84,7 @@ CLAIMS = (
     ),
     Claim.order(
         "M6.b",
-        "with far fewer dimensions on average: less than half as many",
+        "a cascade needs far fewer dimensions on average: less than half as many",
         pairs=[(at("width", "log2 dimensions"), at("cascade", "log2 dimensions"))],
         margin=1.0,
         source="Figure 6: '14× smaller'",

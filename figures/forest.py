@@ -65,7 +65,8 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
     for place, (_, row) in zip(places, rows.iterrows(), strict=True):
         _shade(axes, place, row, low, high)
         _draw_row(axes, place, row)
-    axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+    middles = places + MARK_AT
+    axes.vlines([0] * len(rows), middles - HALF, middles + HALF, color=GREY, linewidth=0.8, zorder=0)
     axes.set_xlim(low, high)
     axes.set_ylim(ends.iloc[-1] - 0.45, -0.55)
     axes.set_yticks(places + MARK_AT, rows["name"], fontsize="small", fontweight="bold")

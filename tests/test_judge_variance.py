@@ -10,7 +10,8 @@ from scipy.special import polygamma
 
 from repro.claims.calibration import SimulatedRecord
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.judge import interval_of, judge_all
+from repro.claims.judge import judge_all
+from repro.claims.levels import interval_of
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
 from repro.records.store import Record
 from repro.report.needed import needed_words
@@ -140,6 +141,18 @@ def test_the_best_setting_differs_where_two_datasets_have_leaders_of_their_own()
     assert judged.note == "on set0 64 against 32; on set2 128 against 32"
     (low, high) = (judged.low or 0.0, judged.high or 0.0)
     assert 0 < low < judged.effect < high
+
+
+def test_seeds_that_draw_units_of_their_own_are_compared_in_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = {32: 0.5, 64: 0.4}
+    runs = grid(base("desk"), batch_size=tuple(level), seed=(0, 1, 2))
+    drawn = {run: np.full(10 + run.seed, level[run.batch_size]) + 1e-6 * np.arange(10 + run.seed) for run in runs}
+    monkeypatch.setattr(SimulatedRecord, "arrays", property(lambda record: {"own/thing": drawn[record.run]}))
+    made = [SimulatedRecord("", run, {"own/thing": float(drawn[run].mean())}, {}, Path(), {}, None) for run in runs]
+    terms = term("own/thing", batch_size=32), term("own/thing", batch_size=64)
+    claim = Claim.order("x.1", says="a", source="s", because="b", pairs=[terms])
+    (judged,) = judge_all([claim], "desk", runs, made)
+    assert judged.effect == pytest.approx(0.1)
 
 
 def test_leads_that_are_not_seen_name_the_lead_that_their_seeds_would_have_seen() -> None:

@@ -13,7 +13,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel
 
 from experiments.e01_table1 import EXPERIMENT
-from repro.batches import mask, negatives
+from repro.batches import fixed_encoder, mask, negatives
+from repro.batches.fixed_encoder import FixedEncoder
 from repro.batches.mask import content_keys
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Row, read_pairs, write_pairs
@@ -144,7 +145,7 @@ def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     for name in ("someone/another", "/no/such/folder", "minilm", str(folder)):
         assert commit_of(name) == {}
-    monkeypatch.setattr("repro.batches.surrogate.load_surrogate", lambda name: load_surrogate(str(folder)))
+    monkeypatch.setattr(stages, "load_surrogate", lambda name: load_surrogate(str(folder)))
     stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
     assert "commit" not in json.dumps(stage.key), "it is told, and fixed by nothing"
     told = json.loads((stage.build() / STAGE_FILE).read_text())
@@ -181,7 +182,7 @@ def test_the_filter_of_the_paper_sees_prompted_texts_and_other_encoders_bare_one
             np.testing.assert_allclose(found, expected, atol=2e-3)
 
     assert_seen(("", ""))
-    monkeypatch.setattr(prompting, "PROMPTS_OF_ENCODERS", {str(folder): "task"})
+    monkeypatch.setattr(fixed_encoder, "PROMPTS_OF_ENCODERS", {str(folder): "task"})
     assert_seen(("search_query: ", "search_document: "))
     with pytest.raises(AssertionError):
         assert_seen(("", ""))
@@ -192,7 +193,7 @@ def test_the_filter_of_the_paper_sees_prompted_texts_and_other_encoders_bare_one
 def test_an_encoder_sees_the_prompts_of_each_domain_where_the_corpus_has_some(tmp_path: Path) -> None:
     rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
     write_pairs(tmp_path / "train.arrow", rows)
-    texts = texts_for(NOMIC, "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
+    texts = texts_for(FixedEncoder(NOMIC, 8), "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
     expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]
     assert texts.texts(np.array([2, 0, 1, 3])) == [expected[2], expected[0], expected[1], expected[3]]
     assert texts.text_lengths().tolist() == [len(text) for text in expected]

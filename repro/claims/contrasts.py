@@ -143,6 +143,7 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[f
     """Return a contrast's value for each seed (S,), and the variance its units leave with its degrees of freedom."""
     values_S = np.zeros(len(evidence.seeds))
     drawn: dict[tuple[str, int, int], np.ndarray] = {}  # what a dataset's units add to the contrast (S, Q)
+    seeds_draw_units = False  # units of their own, as they draw all else
     for (system, metric), weight in contrast.weights.items():
         found = [units(record, metric) for record in evidence.of_system(system)]
         values_S += weight * np.array([stratified_mean(values, strata) for values, strata in found])
@@ -150,12 +151,13 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[f
             continue
         strata = found[0][1]
         if not all(other is strata or np.array_equal(other, strata) for _, other in found):
-            return values_S, (0.0, np.inf)  # seeds that draw units of their own, as they draw all else
+            seeds_draw_units = True
+            continue
         by_stratum = parts_of(np.stack([values for values, _ in found]), strata)
         for stratum, values_SQ in by_stratum.items():
             place = (system.suite, stratum, values_SQ.shape[1])
             drawn[place] = drawn.get(place, 0.0) + weight / len(by_stratum) * values_SQ
-    return values_S, shared_variance(drawn.values())
+    return values_S, (0.0, np.inf) if seeds_draw_units else shared_variance(drawn.values())
 
 
 def prior_of(contrast: Contrast, pool: Pool) -> Prior | None:

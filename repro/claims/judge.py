@@ -5,8 +5,7 @@ seeds and queries. Its kind says which verdicts there are and with what p-value:
 bar, DIFFERS when one is beyond it on the other side, NO EFFECT when all are within ±δ (an equivalence claim HOLDS
 then), UNDECIDED when none is clear. The claims of one artefact that an experiment states share an error of 5 % by
 Holm's procedure; intervals are at 95 %, corrected by Bonferroni for their number. Those that wait for records count
-among them, so that what is said today cannot depend on which records came first. Where Holm decides and that interval
-still reaches the bar, the interval ends at the bar (Guilbaud 2008, Biometrical Journal 50, 678-692).
+among them, so that what is said today cannot depend on which records came first. See `repro.claims.levels`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
+from repro.claims.levels import ALPHA, ENDS_AT_BAR, holm_levels, interval_for
 from repro.claims.needs import need_of, need_of_leads, sided, tolerance
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
@@ -29,7 +29,6 @@ from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Unit, Value, Varies
 from repro.spec.scales import scale_named
 
-ALPHA = 0.05
 NO_UNIT = Unit("")
 CLEAR_OF_BAR = "clear of its bar, by less than δ"
 
@@ -239,11 +238,9 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
         weakest = max(found.estimates, key=lambda one: _p_of_holding(claim, one))
     assert judged.level is not None
     level = judged.level if found.leads is None else found.leads.level_of_one(judged.level)
-    low, high = interval_of(weakest, level, len(found.estimates), is_directed=isinstance(claim, Directed))
-    if low is not None and high is not None and judged.verdict in ("HOLDS", "DIFFERS"):
-        low, high = _up_to_the_bar(claim, judged.verdict, low, high)
+    low, high, is_cut = interval_for(claim, judged.verdict, weakest, level, len(found.estimates))
     few = [f"weakest of {len(found.estimates)} comparisons"] if len(found.estimates) > 1 else []
-    said = ["post hoc"] * found.evidence.is_post_hoc + few + [found.note, weakest.note]
+    said = ["post hoc"] * found.evidence.is_post_hoc + few + [found.note, weakest.note, ENDS_AT_BAR * is_cut]
     return replace(
         judged,
         effect=weakest.effect,
@@ -257,17 +254,6 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
         estimate=weakest,
         estimates=found.estimates,
     )
-
-
-def _up_to_the_bar(claim: Claim, verdict: str, low: float, high: float) -> tuple[float, float]:
-    """Return an interval that ends at the bar where it would go past what the verdict says."""
-    if isinstance(claim, Directed):
-        bar = claim.sign * claim.margin
-        is_above = (verdict == "HOLDS") == (claim.sign > 0)
-        return (max(low, bar), high) if is_above else (low, min(high, bar))
-    if isinstance(claim, Equivalence | Value) and verdict == "HOLDS":
-        return max(low, -tolerance(claim)), min(high, tolerance(claim))
-    return low, high
 
 
 def _needing(judged: Judgement, found: Measured) -> Judgement:
@@ -289,32 +275,3 @@ def _needing(judged: Judgement, found: Measured) -> Judgement:
         detectable=need.detectable,
         seconds_needed=seconds,
     )
-
-
-def interval_of(
-    weakest: Estimate, level: float, num_comparisons: int, *, is_directed: bool = True
-) -> tuple[float | None, float | None]:
-    """Return the interval of the weakest of several comparisons, which a claim of all of them is about.
-
-    Where a claim has one side, it was chosen for being low: its upper end is corrected for their number, as DIFFERS is,
-    and its lower end need not be, as HOLDS need not (Berger & Hsu 1996, Statistical Science 11, 283-319). Where a claim
-    has two, it was chosen for being far off, and both ends are corrected.
-    """
-    low, high = weakest.interval(level / num_comparisons) or (None, None)
-    if is_directed:
-        low, _ = weakest.interval(level) or (None, None)
-    return low, high
-
-
-def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """Return the level each p-value is compared with under Holm's step-down procedure, in the order given.
-
-    A test is significant when its p-value is at or below its level. Once one fails, all larger ones fail too: their
-    level becomes that of the first that failed.
-    """
-    levels, failed = [0.0] * len(p_values), 0.0
-    for place, test in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        levels[test] = failed or alpha / (len(p_values) - place)
-        if p_values[test] > levels[test]:
-            failed = levels[test]
-    return levels

@@ -87,13 +87,15 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import a corpus of pairs: audit it, hold some of it out for evaluation, and write a file of runs."""
+    from repro.data.columns import Columns
     from repro.data.own.imported import bring
     from repro.data.paper.local_copies import declared
-    from repro.data.readers import Columns
     from repro.inputs.corpora import CORPORA
     from repro.spec.scales import scale_named
+    from repro.storage.paths import check_home
 
     scale_named(scale)
+    check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
     columns = Columns({part: column for part, column in named.items() if column is not None})
     own = {*CORPORA, *declared(), "mteb", *(suite for one in CORPORA.values() for suite in one.suites)}

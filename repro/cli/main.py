@@ -37,7 +37,7 @@ from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, check_every_experiment, experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
-from repro.storage.paths import local_records
+from repro.storage.paths import check_home, local_records
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
@@ -156,6 +156,7 @@ def run(
         from repro.planning.clusters import check_clusters
         from slurm.here import run_here
 
+        check_home()
         check_available(missing)
         check_clusters(missing)
         for number, one in enumerate(missing, 1):

@@ -20,6 +20,7 @@ from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
 from repro.spec.registry import artefacts, suggestion
 from repro.spec.scales import scale_named
 from repro.storage.json_files import short
+from repro.storage.paths import check_home
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
 DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
@@ -59,6 +60,7 @@ def launch(
         return _print_scripts(list(launches.scripts(runs, chosen, sweep=sweep, options=options)))
     if check_site:
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
+    check_home()
     ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
     if chosen.on == "local" and any(how not in ("done",) for how in ended.values()):
         raise typer.Exit(EXIT_NOT_RUN)

@@ -236,10 +236,10 @@ def _batches(
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
-    names = pc.unique(column).to_pylist()
-    order = sorted(names)
-    known, codes, start = pa.array(order, column.type), np.empty(len(column), np.int32), 0
+    names = pc.unique(column)
+    known = names.take(pc.sort_indices(names))  # of bytes, as Python sorts text; `pa.array` of a list imports pandas
+    codes, start = np.empty(len(column), np.int32), 0
     for chunk in column.chunks:  # all at once, numbers and their copy would lie side by side
         codes[start : start + len(chunk)] = pc.index_in(chunk, value_set=known)
         start += len(chunk)
-    return codes, tuple(order)
+    return codes, tuple(known.to_pylist())

@@ -1,7 +1,8 @@
 """Pairs in other people's files, one at a time: jsonl, csv, tsv, parquet by column name, BEIR folders, archives.
 
 Nothing is held in memory but a line or a batch of rows (for a BEIR folder: its judged texts). Every complaint names the
-file, the line, what was found and what is accepted. No pickle is read.
+file, the line, what was found and what is accepted. A row without a query or document, or with one that is no text, is
+given with what is wrong with it; a file that is mostly such rows is refused. No pickle is read.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
+from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, json_rows
 from repro.storage.json_files import short
 
@@ -31,13 +33,6 @@ MOST_UNPACKED_BYTES = 64 * 2**30
 """Of one archive; the largest collection of BEIR has a quarter of it."""
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
-ACCEPTED: Mapping[str, tuple[str, ...]] = {
-    "query": ("query", "anchor", "question"),
-    "document": ("document", "positive", "pos", "answer", "passage", "text"),
-    "negatives": ("negatives", "negative", "neg"),
-    "domain": ("domain", "dataset", "source"),
-}
-"""What each column may be called when no name is given; `negative_1`, `negative_2`, … are taken too."""
 
 
 class Found(NamedTuple):
@@ -49,41 +44,7 @@ class Found(NamedTuple):
     domain: str
     place: str
     num_more_positives: int = 0  # of several positives the first is taken
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns, where they are not among the accepted ones."""
-
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        unknown = sorted(set(self.names) - set(ACCEPTED))
-        if unknown:
-            raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
-
-    def resolve(self, found: Sequence[str], where: str) -> dict[str, str]:
-        """Return the column of each part that a file has; ValueError when query or document is not among `found`."""
-        chosen = {}
-        for part, usual in ACCEPTED.items():
-            wanted = (self.names[part],) if part in self.names else usual
-            present = [name for name in wanted if name in found]
-            if present:
-                chosen[part] = present[0]
-            elif part in self.names or part in ("query", "document"):
-                names = short([short(name, 40) for name in sorted(found)], 400)
-                hint = _remedy(part, [name for name in found if name not in chosen.values()])
-                raise ValueError(f"{where}: no column for the {part}: found {names}, accepted {list(wanted)}{hint}")
-        return chosen
-
-
-def _remedy(part: str, left: Sequence[str]) -> str:
-    """Return what to do about a column that is not there: another separator, or an option that names it."""
-    if len(left) == 1:
-        for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
-            if separator in left[0]:
-                return f"; the separator looks like {called}: a .csv has commas, a .tsv tabs"
-    return f"; name it: --{part} {short(left[0], 40)}" if left else ""
+    flaw: str = ""  # why the row is no pair: then its texts are empty
 
 
 def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found]:
@@ -170,14 +131,45 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
 
 def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
     layouts: dict[tuple[str, ...], Layout] = {}
-    for number, row in json_rows(path):
+    first: tuple[str, ...] = ()
+    unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path), 0
+    for count, (number, row) in enumerate(json_rows(path), 1):
         where = f"{path}, line {number}"
         names = tuple(row)
         if names not in layouts:
             if len(layouts) == MOST_LAYOUTS:  # a file whose every line names other columns
                 layouts.clear()
-            layouts[names] = _layout(columns, names, where)
-        yield _found(row, layouts[names], where)
+            layouts[names] = layout_of_row(columns, names, where)
+            unseen -= layouts[names].chosen.keys()
+            first = first or names
+        found = _found(row, layouts[names], where)
+        if found.flaw:
+            flaws.note(found, count)
+        yield found
+    flaws.check(count)
+    if unseen:
+        raise ValueError(f"{path}: {columns.complaint(min(unseen), first)}")
+
+
+@dataclass
+class Flaws:
+    """The rows of a file that are no pairs: how many, and the first of them."""
+
+    path: Path
+    num: int = 0
+    first: str = ""
+
+    def note(self, found: Found, num_rows: int) -> None:
+        """Count one, the last of so many rows; ValueError when a whole block from the first row on is no pair."""
+        self.num += 1
+        self.first = self.first or f"{found.place.removeprefix(f'{self.path}, ')}: {found.flaw}"
+        if self.num == num_rows == ROWS_PER_READ:
+            self.check(num_rows)
+
+    def check(self, num_rows: int) -> None:
+        """ValueError when more than half of the rows are no pairs."""
+        if 2 * self.num > num_rows:
+            raise ValueError(f"{self.path}: {self.num} of {num_rows} rows are no pairs; the first is {self.first}")
 
 
 class _Bare(csv.excel_tab):
@@ -194,7 +186,7 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
             dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if path.suffix == ".tsv" else csv.excel
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
-            layout = _layout(columns, header, f"{path}, line 1").by_place(header)
+            layout = layout_of(columns, header, f"{path}, line 1").by_place(header)
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
@@ -223,15 +215,19 @@ def _first_bad_line(path: Path) -> int:
 def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
     try:
         file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
-        layout = _layout(columns, file.schema_arrow.names, str(path))
+        layout = layout_of(columns, file.schema_arrow.names, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
-        num_before, words = 0, f"{path}, row "
+        num_before, words, flaws = 0, f"{path}, row ", Flaws(path)
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
             by_place = layout.by_place(batch.schema.names)
             columns_of_batch = [column.to_pylist() for column in batch.columns]
             for number, values in enumerate(zip(*columns_of_batch, strict=True), num_before + 1):
-                yield _found(values, by_place, f"{words}{number}")
+                found = _found(values, by_place, f"{words}{number}")
+                if found.flaw:
+                    flaws.note(found, number)
+                yield found
             num_before += batch.num_rows
+        flaws.check(num_before)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
@@ -254,64 +250,43 @@ def _read_beir(folder: Path) -> Iterator[Found]:
         yield Found(queries[query], documents[document], (), "", f"{path}, line {number}")
 
 
-class Layout(NamedTuple):
-    """Where a row keeps what, by name or by place: the column of each part, and those of numbered negatives."""
-
-    chosen: dict[str, Any]
-    numbered: tuple[Any, ...]
-
-    def by_place(self, names: Sequence[str]) -> Layout:
-        """Return the same for rows that are sequences; of columns with one name, the last counts."""
-        place_of = {name: place for place, name in enumerate(names)}
-        chosen = {part: place_of[name] for part, name in self.chosen.items()}
-        return Layout(chosen, tuple(place_of[name] for name in self.numbered))
-
-
-def _layout(columns: Columns, names: Sequence[str], where: str) -> Layout:
-    layout = Layout(
-        columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
-    )
-    if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
-        raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
-    return layout
-
-
 def _found(row: Any, layout: Layout, where: str) -> Found:
-    """Return the pair of a row, a mapping or a sequence as the layout has it."""
-    chosen, numbered = layout
-    negatives = _texts(row[chosen["negatives"]], where) if "negatives" in chosen else []
-    for key in numbered:
-        negatives += _texts(row[key], where)
-    query, document = _first(row[chosen["query"]], where), _first(row[chosen["document"]], where)
-    domain = _domain(row[chosen["domain"]], where) if "domain" in chosen else ""
+    """Return the pair of a row, a mapping or a sequence as the layout has it; one with a flaw where it is none."""
+    chosen, numbered, flaw = layout
+    if flaw:
+        return Found("", "", (), "", where, flaw=flaw)
+    try:
+        negatives = _texts(row[chosen["negatives"]]) if "negatives" in chosen else []
+        for key in numbered:
+            negatives += _texts(row[key])
+        query, document = _first(row[chosen["query"]]), _first(row[chosen["document"]])
+        domain = _domain(row[chosen["domain"]]) if "domain" in chosen else ""
+    except ValueError as error:
+        return Found("", "", (), "", where, flaw=str(error))
     positives = row[chosen["document"]]
     num_more = len(positives) - 1 if isinstance(positives, list) and len(positives) > 1 else 0
     return Found(query, document, tuple(negatives), domain, where, num_more)
 
 
-def _domain(value: Any, where: str) -> str:
+def _domain(value: Any) -> str:
     """Return the name of a domain, which may be a number, 0 too; nothing for a missing one."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{where}: the domain is {short(repr(value))}, expected a text or a number")
+        raise ValueError(f"the domain is {short(repr(value))}, expected a text or a number")
     return str(value)
 
 
-def _first(value: Any, where: str) -> str:
+def _first(value: Any) -> str:
     """Return the text, or the first of several; nothing for a missing one."""
-    return value if type(value) is str else "".join(_texts(value, where)[:1])
+    return value if type(value) is str else "".join(_texts(value)[:1])
 
 
-def _texts(value: Any, where: str) -> list[str]:
+def _texts(value: Any) -> list[str]:
     """A text, or a list of them (the first document of a list is the positive); nothing for a missing value."""
     if value is None or value == "":
         return []
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in values):
-        raise ValueError(f"{where}: expected a text or a list of texts, found {short(repr(value))}")
+        raise ValueError(f"expected a text or a list of texts, found {short(repr(value))}")
     return list(values)
-
-
-def _is_numbered(name: str) -> bool:
-    return name.startswith("negative_") and name.removeprefix("negative_").isdigit()

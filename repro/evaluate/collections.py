@@ -1,13 +1,16 @@
-"""Reads the collections of a suite as their oddities want it, and keeps a note of each that mattered."""
+"""Reads and searches the collections of a suite as their oddities want it, and keeps a note of each that mattered."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from repro.data.beir import Retrieval, Suite, load_dataset
+import numpy as np
+
+from repro.data.beir import HEADLINE, Retrieval, Suite, load_dataset
 from repro.data.paper.quirks import Quirks
-from repro.evaluate.retrieval import Run, without_self_hits
+from repro.evaluate.retrieval import Matrix, Run, score, search, without_self_hits
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,24 @@ class Collection:
 def read_collections(suite: Suite) -> dict[str, Collection]:
     """Return each dataset of a suite by name, read as its oddities want it: its own, or those of a known name."""
     return {dataset.name: Collection(*load_dataset(dataset)) for dataset in suite.datasets}
+
+
+def rows_of(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
+    """Return what a record keeps of each dataset of a suite, in their order."""
+    return [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
+
+
+def ranked_in(
+    collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Run | None = None
+) -> Run:
+    """Return the k best documents of every query, or of its candidates, less what the collection's table takes out."""
+    ids, most = (collection.retrieval.query_ids, collection.retrieval.document_ids), k + collection.num_extra_hits
+    return without_quirky_hits(search(queries_QH, documents_DH, *ids, most, candidates), collection, k)
+
+
+def headline(run: Run, collection: Collection) -> np.ndarray:
+    """Return the NDCG@10 of each judged query, float32 (Q,)."""
+    return score(run, collection.retrieval.judgements, (HEADLINE,))[HEADLINE]
 
 
 def without_quirky_hits(run: Run, collection: Collection, k: int) -> Run:

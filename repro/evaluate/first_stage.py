@@ -7,17 +7,17 @@ collection, and its recall is what no ranking of these candidates can win back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from repro.batches.surrogate import load_surrogate
-from repro.data.beir import Retrieval, Suite
-from repro.data.prompts import with_prompt
-from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
+from repro.data.beir import Suite
+from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
 from repro.evaluate.retrieval import Run as Hits
-from repro.evaluate.retrieval import bm25_search, search, write_run
+from repro.evaluate.retrieval import bm25_search, write_run
 from repro.spec import Run
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
@@ -37,31 +37,23 @@ def recall_of(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
     return float(np.mean(shares))
 
 
-def find_candidates(run: Run, suite: Suite, folder: Path, prompts: str) -> None:
-    """Write the `rerank_depth` best documents of every query and their recall; `prompts` are those of the encoder."""
+def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
+    """Write the `rerank_depth` best documents of every query and their recall."""
     depth, recall = run.rerank_depth, {}
     assert depth is not None, "a Run that reranks has a depth"
-    find = _bm25 if run.protocol == "rerank-bm25" else _by_surrogate(run, prompts)
+    find = _bm25 if run.protocol == "rerank-bm25" else partial(_by_encoder, surrogate_of(run))
     for name, collection in read_collections(suite).items():
-        hits = without_quirky_hits(find(collection, depth + collection.num_extra_hits), collection, depth)
+        hits = find(collection, depth)
         write_run(folder / f"{name}{RUN_ENDING}", hits, tag=system_of(run).replace(" ", "-"))
         recall[name] = recall_of(hits, collection.retrieval.judgements)
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
 def _bm25(collection: Collection, k: int) -> Hits:
-    return bm25_search(collection.retrieval, k)[0]
+    hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits)
+    return without_quirky_hits(hits, collection, k)
 
 
-def _by_surrogate(run: Run, prompts: str) -> Callable[[Collection, int], Hits]:
-    surrogate = load_surrogate(run.surrogate)
-
-    def find(collection: Collection, k: int) -> Hits:
-        retrieval: Retrieval = collection.retrieval
-        queries, documents = (
-            surrogate.embed(with_prompt(texts, prompts, side), run.max_tokens)
-            for side, texts in (("query", retrieval.queries), ("document", retrieval.documents))
-        )
-        return search(queries, documents, retrieval.query_ids, retrieval.document_ids, k)
-
-    return find
+def _by_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
+    queries, documents = collection.retrieval.queries, collection.retrieval.documents
+    return ranked_in(collection, encoder.encode(queries, "query"), encoder.encode(documents, "document"), k)

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import HEADLINE, Retrieval, Suite
+from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
-from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, headline, ranked_in, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.retrieval import score, search
 from repro.evaluate.word_overlap import Shares, word_overlap
 from repro.storage.arrays import load_array
 
@@ -67,9 +66,7 @@ def compute_word_scores(
         under = word_overlap(own.retrieval)
         for side, corpus in zip(SIDES, (own.retrieval, wrong), strict=True):
             vectors = under(idf_of_context(corpus, count, seed, prior_V))
-            ids = (own.retrieval.query_ids, own.retrieval.document_ids)
-            run = without_quirky_hits(search(*vectors, *ids, DEPTH + own.num_extra_hits), own, DEPTH)
-            found[side].append(score(run, own.retrieval.judgements, (HEADLINE,))[HEADLINE])
+            found[side].append(headline(ranked_in(own, *vectors, DEPTH), own))
     own_Q, wrong_Q = (np.concatenate(found[side]).astype(np.float32) for side in SIDES)
     return own_Q, wrong_Q
 

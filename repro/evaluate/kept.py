@@ -99,7 +99,7 @@ class Kept:
             content = json.loads(path.read_text(encoding="utf-8"))
             values = {name: np.array(one, dtype=np.float32) for name, one in content["values"].items()}
             same = content["run_sha256"] == sha256_of(run)
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None  # not ours or damaged: it is made again
         return Found(values, content["provenance"]) if same else None
 

@@ -62,5 +62,5 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
 
 
 def _of_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
-    samples_R = paired_bootstrap([first_Q], [second_Q], np.zeros(len(first_Q), np.int64), seed=place)
+    samples_R = paired_bootstrap(first_Q, second_Q, np.zeros(len(first_Q), np.int64), seed=place)
     return Gap.of(float(np.mean(np.subtract(first_Q, second_Q, dtype=np.float64))), samples_R)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, check_groups, groups_of
-from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, read_collections, rows_of, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import parse_view, prefix, views_of
@@ -272,8 +272,8 @@ def _score_all(
         metrics |= _averages(name, suite, metrics)
         headline = [found[kind, dataset.name].values[HEADLINE] for dataset in suite.datasets]
         per_query[name] = np.concatenate(headline).astype(np.float32)
-    datasets = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
-    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": datasets, "top_k": TOP_K}), found
+    told = {"name": suite.name, "datasets": rows_of(suite, collections), "top_k": TOP_K}
+    return Evaluation(metrics, per_query, told), found
 
 
 def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> tuple[Found, bool]:

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from repro.batches.fixed_encoder import FixedEncoder
 from repro.data.pairs import ROWS_PER_BATCH, Indices, Pairs, Side, TextColumn
 from repro.data.paper.hub import SOURCES, prompts_by_domain
 from repro.data.prompts import PROMPTS
+from repro.inputs.encoders import files_in_key
 from repro.storage.arrays import blocks_of
 
 SIDES: tuple[Side, ...] = ("query", "document")
-PROMPTS_OF_ENCODERS: Mapping[str, str] = MappingProxyType({"nomic-ai/nomic-embed-text-v1": "task"})
-"""Fixed encoders that want prompts, and which row of the table of prompts; all others are given bare text."""
 
 
-def prompts_of(encoder: str) -> str:
-    """Return the row of the table of prompts that a surrogate or filter wants: "none" for most."""
-    return PROMPTS_OF_ENCODERS.get(encoder, "none")
+def encoder_in_key(encoder: FixedEncoder, corpus: str = "") -> dict[str, Any]:
+    """Return what a key says of a fixed encoder beside its name: what it makes of the texts of a corpus follows."""
+    return {"max_tokens": encoder.max_tokens} | files_in_key(encoder.name) | prompts_in_key(encoder.prompts, corpus)
 
 
 def prompts_in_key(prompts: str, corpus: str) -> dict[str, str]:
@@ -47,10 +47,9 @@ def prompts_of_domains(prompts: str, corpus: str, pairs: Pairs, side: Side) -> l
     return [own.get(name, of_all)[SIDES.index(side)] for name in names]
 
 
-def texts_for(encoder: str, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
+def texts_for(encoder: FixedEncoder, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
     """Return the queries or documents of pairs as a fixed encoder wants them: bare, or behind its prompts."""
-    prompts = prompts_of(encoder)
-    return TextColumn(pairs, side) if prompts == "none" else PromptedTexts(pairs, side, prompts, corpus)
+    return PromptedTexts(pairs, side, encoder.prompts, corpus) if encoder.prompts != "none" else TextColumn(pairs, side)
 
 
 class PromptedTexts(TextColumn):

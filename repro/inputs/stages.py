@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from repro.batches.fixed_encoder import FixedEncoder, filter_of, surrogate_of
+from repro.batches.surrogate import embed_part, embed_texts, join_embeddings, load_surrogate
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
 from repro.data.selection import rows_of_sources, select_pairs
@@ -19,7 +21,7 @@ from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.inputs.corpora import corpus_stage, searched_stage, suite_of, suite_stage
 from repro.inputs.encoders import commit_of, files_in_key
 from repro.inputs.kinds import kinds_of_evaluation, kinds_of_pairs
-from repro.inputs.prompting import SIDES, PromptedTexts, prompts_in_key, prompts_of, texts_for
+from repro.inputs.prompting import SIDES, PromptedTexts, encoder_in_key, prompts_in_key, texts_for
 from repro.inputs.wanted import MINILM, domain_codes, domain_names, num_contexts_scored, tokenizer_of
 from repro.spec import Run, first_phase_of
 from repro.storage.arrays import ArrayWriter, append_all, load_array
@@ -32,8 +34,6 @@ RECIPE |= {"candidates": 1, "headroom": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
-WIDTHS, WIDEST = {"minilm-words": 128, "minilm": 384}, 768
-"""Dimensions of the surrogates from wheels; of others, those of the paper's."""
 KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
@@ -102,46 +102,36 @@ class StageGraph:
     @cached_property
     def embeddings(self) -> Stage:
         """The surrogate's vectors of every query and document."""
-        return self._embeddings_of(self.run.surrogate)
+        return self._embeddings_of(surrogate_of(self.run))
 
     @cached_property
     def filter_embeddings(self) -> Stage:
         """The vectors that the filter goes by: those of its own model, or the surrogate's."""
-        return self._embeddings_of(self.run.filter_model or self.run.surrogate)
+        return self._embeddings_of(filter_of(self.run))
 
-    def _embeddings_of(self, encoder: str) -> Stage:
+    def _embeddings_of(self, encoder: FixedEncoder) -> Stage:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.surrogate import embed_texts, load_surrogate
-
-            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # which is let go of after
             for side in SIDES:
                 texts = texts_for(encoder, run.corpus, pairs, side)
                 embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
 
         def make_part(folder: Path, part: Part) -> None:
-            from repro.batches.surrogate import embed_part, load_surrogate
-
-            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder)
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)
             for side in SIDES:
                 (folder / side).mkdir()
                 texts = texts_for(encoder, run.corpus, pairs, side)
                 embed_part(surrogate, texts, folder / side, max_tokens=run.max_tokens, part=part)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
-            from repro.batches.surrogate import join_embeddings
-
             for side in SIDES:
                 join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
 
-        def num_bytes() -> int:
-            return 2 * BYTES_A_HALF * WIDTHS.get(encoder, WIDEST) * self._num_rows()
-
-        key = {"surrogate": encoder, "max_tokens": run.max_tokens, **files_in_key(encoder)}
-        key |= prompts_in_key(prompts_of(encoder), run.corpus) | _recipe("embeddings")
-        sharding = Sharding(make_part, join)
-        return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: commit_of(encoder))
+        key = {"surrogate": encoder.name} | encoder_in_key(encoder, run.corpus) | _recipe("embeddings")
+        sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_A_HALF * encoder.width * self._num_rows()
+        return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: commit_of(encoder.name))
 
     @cached_property
     def keys(self) -> Stage:
@@ -157,10 +147,7 @@ class StageGraph:
                 for part in parts:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
-        def num_bytes() -> int:
-            return BYTES_A_NUMBER * self._num_rows()
-
-        key = {"of": "documents"} | _recipe("keys")
+        key, num_bytes = {"of": "documents"} | _recipe("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
         return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
@@ -183,7 +170,7 @@ class StageGraph:
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
         def num_bytes() -> int:
-            centroid = BYTES_A_NUMBER * WIDTHS.get(run.surrogate, WIDEST)  # of both halves, in float32
+            centroid = BYTES_A_NUMBER * surrogate_of(run).width  # of both halves, in float32
             return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _recipe("clusters")
@@ -218,12 +205,10 @@ class StageGraph:
         def make(folder: Path) -> None:
             from repro.evaluate.first_stage import find_candidates
 
-            find_candidates(run, suite_of(run), folder, prompts_of(run.surrogate))
+            find_candidates(run, suite_of(run), folder)
 
         key = {"suite": run.suite, "system": "bm25" if by_words else run.surrogate, "depth": run.rerank_depth}
-        if not by_words:
-            key |= {"max_tokens": run.max_tokens, **files_in_key(run.surrogate)}
-            key |= prompts_in_key(prompts_of(run.surrogate), "")
+        key |= {} if by_words else encoder_in_key(surrogate_of(run))
         return Stage("candidates", key | _recipe("candidates"), make, (searched_stage(run),))
 
     @cached_property

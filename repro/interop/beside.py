@@ -75,7 +75,7 @@ def differences(columns: Sequence[Column]) -> list[Difference]:
     found = []
     for other in columns[1:]:
         first = columns[0]
-        samples = POINTS * paired_bootstrap([first.values_Q], [other.values_Q], first.strata_Q)
+        samples = POINTS * paired_bootstrap(first.values_Q, other.values_Q, first.strata_Q)
         ahead = sum(ours > theirs for ours, theirs in zip(first.points, other.points, strict=True))
         interval = percentile_interval(samples)
         found.append(

@@ -140,7 +140,7 @@ def _column(record: Record, context: str) -> str:
 
 def _with_interval(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:
     strata_Q = np.zeros(len(values_Q), np.int64) if strata_Q is None else strata_Q
-    samples = paired_bootstrap([values_Q], [np.zeros_like(values_Q)], strata_Q)
+    samples = paired_bootstrap(values_Q, np.zeros_like(values_Q), strata_Q)
     low, high = percentile_interval(samples)
     mean = stratified_mean(values_Q, strata_Q)
     return f"{POINTS * mean:.1f}", f"{POINTS * low:.1f} – {POINTS * high:.1f}"

@@ -18,11 +18,11 @@ import numpy as np
 from repro.data.beir import Suite, SuiteDataset
 from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
-from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.retrieval import search
 from repro.interop.named_runs import check_run_is_contextual
 from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.places import check_drawing, check_num_contexts, check_revision, to_device
+from repro.interop.wrong_corpus import wrong_corpus_of
 from repro.measures.context_words import Explanation, Query, Swap, explain_query
 from repro.model.contextual import ContextualModel
 from repro.report.view import format_seconds
@@ -66,10 +66,9 @@ def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explan
     to_device(model, asked.device)
     suite = open_suite(_suite_of(asked, opened), progress)
     dataset, query = find_query(suite, asked.query, asked.dataset)
-    collection, other = _read(suite, dataset), _wrong_of(suite, dataset)
-    kinds = ("own", *(["wrong"] if other else []), *(["null"] if model.config.sequence_dropout > 0 else []))
+    collection, wrong = _read(suite, dataset), wrong_corpus_of(suite, dataset, progress)
+    kinds = ("own", "wrong", *(["null"] if model.config.sequence_dropout > 0 else []))
     count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts
-    wrong = None if other is None else other.retrieval
     swap = Swap(model, collection, wrong, kinds, count, asked.context_seed)
     hits_of = Ranking(model, collection, query, progress)
     called = opened.called if opened.run is None else run_id(opened.run)
@@ -122,13 +121,6 @@ def _query_in(collection: Collection, words: str) -> Query | None:
 
 def _read(suite: Suite, dataset: SuiteDataset) -> Collection:
     return read_collections(Suite(suite.name, (dataset,)))[dataset.name]
-
-
-def _wrong_of(suite: Suite, dataset: SuiteDataset) -> Collection | None:
-    if len(suite.datasets) < 2:
-        return None
-    name = wrong_corpora(suite.datasets)[dataset.name]
-    return _read(suite, next(one for one in suite.datasets if one.name == name))
 
 
 class Ranking:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from repro.data.beir import Retrieval, Suite
+from repro.data.beir import Retrieval, Suite, SuiteDataset
 from repro.evaluate.collections import read_collections
+from repro.evaluate.contexts import wrong_corpora
 from repro.interop.opening import open_suite
 
 ELSEWHERE = "desk"
@@ -32,6 +33,19 @@ def wrong_source(named: str | None, suite: Suite, progress: Callable[[str], None
     if not others:
         raise ValueError(f"--wrong-from {named or ELSEWHERE} has no other corpus than the one that is searched")
     chosen = max(others, key=lambda one: len(one.documents))
-    why = "" if named else f"; {suite.name} has one collection only, --wrong-from SUITE_OR_FOLDER names another"
+    why = (
+        ""
+        if named
+        else f"; {suite.name} has one collection only, `evaluate --wrong-from SUITE_OR_FOLDER` names another"
+    )
     progress(f"wrong context: drawn from {chosen.name} of {lender.name}, {len(chosen.documents)} documents{why}")
     return chosen
+
+
+def wrong_corpus_of(suite: Suite, dataset: SuiteDataset, progress: Callable[[str], None]) -> Retrieval:
+    """Return the wrong corpus that one collection of a suite is given: another of the suite, or one that is lent."""
+    if (lent := wrong_source(None, suite, progress)) is not None:
+        return lent
+    name = wrong_corpora(suite.datasets)[dataset.name]
+    other = next(one for one in suite.datasets if one.name == name)
+    return read_collections(Suite(suite.name, (other,)))[name].retrieval

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from repro.data.beir import HEADLINE
 from repro.evaluate.adaptive import Prefixed, Route, routes
-from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
-from repro.evaluate.retrieval import score
+from repro.evaluate.collections import Collection, headline, read_collections, rows_of, without_quirky_hits
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
@@ -55,7 +53,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
             each = [metrics[f"{suite.name}+{route.name}/{name}/{last}"] for name in names]
             metrics[f"{suite.name}+{route.name}/mean/{last}"] = float(np.mean(each))
     arrays = {f"{suite.name}+{name}": np.concatenate(each).astype(np.float32) for name, each in values.items()}
-    return Measured(metrics, arrays, _told(inputs, collections))
+    return Measured(metrics, arrays, {"name": suite.name, "datasets": rows_of(suite, collections)})
 
 
 def search(
@@ -74,10 +72,4 @@ def search(
         query: {retrieval.document_ids[place]: float(value) for place, value in zip(places, scores, strict=True)}
         for query, places, scores in zip(retrieval.query_ids, places_QC.tolist(), scores_QC.tolist(), strict=True)
     }
-    run = without_quirky_hits(hits, collection, DEPTH)
-    return score(run, retrieval.judgements, (HEADLINE,))[HEADLINE], seconds
-
-
-def _told(inputs: Inputs, collections: dict[str, Collection]) -> dict[str, Any]:
-    rows = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in inputs.suite.datasets]
-    return {"name": inputs.suite.name, "datasets": rows}
+    return headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds

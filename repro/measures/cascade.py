@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.evaluate.cascade import answers, choose_thresholds, class_means, stops
-from repro.evaluate.collections import read_collections
+from repro.evaluate.collections import read_collections, rows_of
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
@@ -26,7 +26,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         raise ValueError(f"measure='cascade' with architecture={run.architecture!r}: it cuts a biencoder's vectors")
     if len(suite.datasets) < 2:
         raise ValueError(f"measure='cascade' on the suite {suite.name!r}: it tells collections apart, and there is one")
-    every = list(read_collections(suite).values())
+    collections = read_collections(suite)
+    every = list(collections.values())
     documents = [model.encode(one.retrieval.documents, one.document_role) for one in every]
     queries_QW = np.concatenate([model.encode(one.retrieval.queries, "query") for one in every])
     classes_Q = np.repeat(np.arange(len(every)), [len(one.retrieval.queries) for one in every])
@@ -34,9 +35,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     told = [answers(queries_QW, class_means(documents, width), run.temperature) for width in widths]
     is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in told])
     metrics, arrays = scores(suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in told]))
-    rows = [{"name": one.name, "family": one.family, "num_queries": 1} for one in suite.datasets]
     counts = {"num_classes": len(every), "num_scored": int(is_right_MQ[0, TEST].size)}
-    return Measured(metrics, arrays, {"name": suite.name, "datasets": rows, **counts})
+    return Measured(metrics, arrays, {"name": suite.name, "datasets": rows_of(suite, collections), **counts})
 
 
 def scores(

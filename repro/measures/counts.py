@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.data.pairs import read_pairs
-from repro.evaluate.collections import read_collections
+from repro.evaluate.collections import read_collections, rows_of
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.inputs.wanted import domain_codes, domain_names
@@ -20,7 +20,6 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     NAME is also "total"; of a suite it is a family, too. Shares are of the pairs that are used.
     """
     run, metrics = inputs.run, _training_counts(inputs)
-    datasets = []
     counts: dict[str, list[dict[str, float]]] = {}
     collections = read_collections(inputs.suite)
     for dataset in inputs.suite.datasets:
@@ -32,7 +31,6 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
             "num_query_words": float(sum(len(text.split()) for text in retrieval.queries)),
             "num_document_words": float(sum(len(text.split()) for text in retrieval.documents)),
         }
-        datasets.append({"name": dataset.name, "family": dataset.family, "num_queries": len(retrieval.query_ids)})
         for name in dict.fromkeys((dataset.name, dataset.family, "total")):
             counts.setdefault(name, []).append(row)
     for name, rows in counts.items():
@@ -40,7 +38,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         sums["query_words"] = sums.pop("num_query_words") / sums["num_queries"]
         sums["document_words"] = sums.pop("num_document_words") / sums["num_documents"]
         metrics |= {f"{run.suite}/{name}/{what}": value for what, value in sums.items()}
-    return Measured(metrics, {}, {"name": run.suite, "datasets": datasets})
+    return Measured(metrics, {}, {"name": run.suite, "datasets": rows_of(inputs.suite, collections)})
 
 
 def _training_counts(inputs: Inputs) -> dict[str, float]:

@@ -14,16 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import Retrieval, Suite, SuiteDataset
-from repro.evaluate.collections import read_collections
+from repro.data.beir import Suite, SuiteDataset
+from repro.evaluate.collections import Collection, headline, ranked_in, read_collections, rows_of
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.kept import content_digest
-from repro.evaluate.retrieval import Run as Hits
-from repro.evaluate.retrieval import score, search
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
-from repro.measures.first_stage import first_stage
+from repro.measures.first_stage import FirstStage, first_stage
 from repro.measures.keeping import keep_in, part_of
 
 NUM_DOMAINS = 10
@@ -34,54 +32,50 @@ DEPTH = 10
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `cross/CONTEXT/TEST/ndcg_at_10`, `cross/own/ndcg_at_10`, `cross/other/ndcg_at_10`, `cross/crossovers`."""
     run = inputs.run
-    datasets = chosen_domains(inputs.suite.datasets, NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS)
-    retrievals = [one.retrieval for one in read_collections(Suite(run.suite, tuple(datasets))).values()]
+    most = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
+    suite = Suite(run.suite, tuple(chosen_domains(inputs.suite.datasets, most)))
+    collections = read_collections(suite)
     first, scores = first_stage(inputs), dict[tuple[str, str], np.ndarray]()
     kept = keep_in(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
-    digests = {one.name: content_digest(one) for one in retrievals}
-    candidates = None if first is None else first.candidates
-    for context in retrievals:
-        decides = {"context": digests[context.name], "tests": digests}
-        under = partial(_scores_under, context, inputs, model, retrievals, candidates)
-        found = part_of(kept, f"cross-{context.name}", decides, under)
-        scores |= {(context.name, test): values for test, values in found.items()}
+    digests = {name: [content_digest(one.retrieval), repr(one.quirks)] for name, one in collections.items()}
+    for name, context in collections.items():
+        decides = {"context": digests[name], "tests": digests}
+        under = partial(_scores_under, context, inputs, model, collections, first)
+        found = part_of(kept, f"cross-{name}", decides, under)
+        scores |= {(name, test): values for test, values in found.items()}
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
-    names = [retrieval.name for retrieval in retrievals]
-    own = [scores[name, name] for name in names]
-    other = [np.mean([scores[context, name] for context in names if context != name], axis=0) for name in names]
+    own = [scores[name, name] for name in collections]
+    other = [np.mean([scores[one, name] for one in collections if one != name], axis=0) for name in collections]
     arrays = {"cross/own/ndcg_at_10": np.concatenate(own), "cross/other/ndcg_at_10": np.concatenate(other)}
     metrics |= {name: float(values.mean()) for name, values in arrays.items()}
     better = [
-        any(metrics[f"cross/{c}/{t}/ndcg_at_10"] > metrics[f"cross/{t}/{t}/ndcg_at_10"] for c in names) for t in names
+        any(metrics[f"cross/{c}/{t}/ndcg_at_10"] > metrics[f"cross/{t}/{t}/ndcg_at_10"] for c in collections)
+        for t in collections
     ]
     metrics["cross/crossovers"] = float(np.mean(better))
-    rows = [
-        {"name": r.name, "family": d.family, "num_queries": len(r.judgements)}
-        for r, d in zip(retrievals, datasets, strict=True)
-    ]
-    told = {"name": run.suite, "datasets": rows, "context_seed": run.context_seed}
+    told = {"name": run.suite, "datasets": rows_of(suite, collections), "context_seed": run.context_seed}
     told |= {} if first is None else {"first_stage": dict(first.provenance)}
     return Measured(metrics, arrays, told)
 
 
 def _scores_under(
-    context: Retrieval,
+    context: Collection,
     inputs: Inputs,
     model: Encoder,
-    tests: list[Retrieval],
-    candidates: Mapping[str, Hits] | None,
+    tests: Mapping[str, Collection],
+    first: FirstStage | None,
 ) -> dict[str, np.ndarray]:
     """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one of them."""
     run = inputs.run
-    drawn = draw_context("own", context, num_contexts=run.num_contexts, seed=run.context_seed)
-    model.set_context(drawn.texts, run.context_seed)
-    return {test.name: _scores(model, test, None if candidates is None else candidates[test.name]) for test in tests}
-
-
-def _scores(model: Encoder, test: Retrieval, candidates: Hits | None) -> np.ndarray:
-    queries, documents = model.encode(test.queries, "query"), model.encode(test.documents, "document")
-    hits = search(queries, documents, test.query_ids, test.document_ids, DEPTH, candidates)
-    return score(hits, test.judgements, ("ndcg_at_10",))["ndcg_at_10"]
+    drawn = draw_context("own", context.retrieval, num_contexts=run.num_contexts, seed=run.context_seed)
+    model.set_context(drawn.texts, run.context_seed, context.document_role)
+    found = {}
+    for name, test in tests.items():
+        queries = model.encode(test.retrieval.queries, "query")
+        documents = model.encode(test.retrieval.documents, test.document_role)
+        hits = ranked_in(test, queries, documents, DEPTH, None if first is None else first.candidates[name])
+        found[name] = headline(hits, test)
+    return found
 
 
 def chosen_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS) -> list[SuiteDataset]:

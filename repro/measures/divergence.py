@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.evaluate.collections import read_collections
+from repro.evaluate.collections import read_collections, rows_of
 from repro.evaluate.suites import Encoder
 from repro.evaluate.word_overlap import document_frequency
 from repro.inputs.inputs import Inputs
@@ -28,17 +28,17 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}/DATASET/idf_divergence` for each dataset, and the mean over them as `{suite}/mean/…`."""
     run, pairs = inputs.run, inputs.pairs
     train_V = document_frequency(pairs.blocks("document", TEXTS_AT_ONCE))
-    suite, datasets, found = inputs.suite, [], {}
+    suite, found = inputs.suite, {}
     collections = read_collections(suite)
     for dataset in suite.datasets:
         retrieval = collections[dataset.name].retrieval
         test_V = document_frequency([retrieval.documents])
         found[dataset.name] = idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
-        datasets.append({"name": dataset.name, "family": dataset.family, "num_queries": len(retrieval.query_ids)})
     metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in found.items()}
     metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(found.values())))
     arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(found.values()))}
-    return Measured(metrics, arrays, {"name": run.suite, "datasets": datasets, "num_training_documents": len(pairs)})
+    told = {"name": run.suite, "datasets": rows_of(suite, collections), "num_training_documents": len(pairs)}
+    return Measured(metrics, arrays, told)
 
 
 def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:

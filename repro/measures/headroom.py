@@ -23,10 +23,9 @@ from scipy.sparse import csr_array
 
 from repro.data.beir import HEADLINE, Retrieval, groups_of
 from repro.data.tokens import Tokens
-from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, headline, ranked_in, read_collections, rows_of
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.kept import content_digest
-from repro.evaluate.retrieval import score, search
 from repro.evaluate.suites import Encoder
 from repro.evaluate.word_overlap import PRIOR, Shares, Vectors, document_frequency, word_overlap, words_of
 from repro.inputs.inputs import Inputs
@@ -61,8 +60,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         under = partial(_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
         for name, values_Q in part_of(kept, dataset.name, of_texts, under).items():
             found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
-    rows = [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
-    metrics: dict[str, float] = {}
+    rows, metrics = rows_of(suite, collections), dict[str, float]()
     for path, values in found.items():
         means = [float(scores.mean()) for scores in values]
         for group, places in groups_of(rows).items():
@@ -111,16 +109,10 @@ def _scores_under_weights(
     """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
     weights = corpus_weights(own.retrieval, wrong, prior_V, seed)
     return {
-        f"{name}-{kind}": _scores(own, vectors)
+        f"{name}-{kind}": headline(ranked_in(own, *vectors, DEPTH), own)
         for name, system in systems.items()
         for kind, vectors in system(own.retrieval, weights)
     }
-
-
-def _scores(collection: Collection, vectors: Vectors) -> np.ndarray:
-    retrieval = collection.retrieval
-    run = search(*vectors, retrieval.query_ids, retrieval.document_ids, DEPTH + collection.num_extra_hits)
-    return score(without_quirky_hits(run, collection, DEPTH), retrieval.judgements, (HEADLINE,))[HEADLINE]
 
 
 class WordVectors:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from repro.batches.fixed_encoder import surrogate_of
 from repro.evaluate.kept import FOLDER, Kept
 from repro.evaluate.suites import Encoder
-from repro.inputs.encoders import files_in_key
+from repro.inputs.prompting import encoder_in_key
 from repro.records.provenance import machine
 from repro.spec import Run
 from repro.spec.identity import run_id
@@ -32,7 +33,8 @@ def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Ke
 
     if model is not None and not isinstance(model, TextEncoder):
         return None
-    weights = files_in_key(run.surrogate) if model is None else {"model": model_digest(cast("ContextualModel", model))}
+    its_digest = None if model is None else model_digest(cast("ContextualModel", model))
+    weights = encoder_in_key(surrogate_of(run)) if model is None else {"model": its_digest}
     return Kept(
         folder / FOLDER,
         {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},

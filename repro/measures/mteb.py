@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.batches.fixed_encoder import surrogate_of
+from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
+from repro.evaluate.suites import evaluate_bm25
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.measures.keeping import keep_in
@@ -97,7 +99,11 @@ def tasks_of(inputs: Inputs) -> list[Any]:
     collections = read_collections(inputs.suite)
     for dataset in inputs.suite.datasets:
         families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
-    return offline_tasks(families)
+    tasks: list[Any] = offline_tasks(families)
+    for task in tasks:
+        if one := collections.get(task.metadata.name):
+            task.ignore_identical_ids = one.quirks.removes_self_hits
+    return tasks
 
 
 def tasks_of_mteb(suite: str) -> list[Any]:
@@ -168,7 +174,7 @@ def _encoders(inputs: Inputs, model: Biencoder | ContextualModel | None) -> dict
     if run.architecture == "surrogate":
         from repro.evaluate.mteb.surrogate import SurrogateForMteb
 
-        return {"own": SurrogateForMteb(run.surrogate, run.max_tokens)}
+        return {"own": SurrogateForMteb(surrogate_of(run))}
     from repro.evaluate.mteb.model import MtebModel
 
     assert model is not None, f"{run.architecture} is trained, so it has a model"
@@ -196,13 +202,7 @@ def training_documents(inputs: Inputs) -> tuple[str, ...]:
 
 def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
-    from repro.evaluate.retrieval import bm25_search, score
-
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
-    found = {}
-    for name, collection in read_collections(inputs.suite).items():
-        if name in wanted:
-            retrieval = collection.retrieval
-            hits, _ = bm25_search(retrieval, 10)
-            found[name] = float(score(hits, retrieval.judgements, ("ndcg_at_10",))["ndcg_at_10"].mean())
-    return found
+    suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))
+    metrics = evaluate_bm25(suite).metrics
+    return {one.name: metrics[f"{suite.name}/{one.name}/{HEADLINE}"] for one in suite.datasets}

@@ -2,7 +2,8 @@
 
 1. Some pairs (q, d) are drawn. The documents of all pairs are ranked by f(d, ·); those with the text of d are skipped.
 2. A neighbour d′ is a plausible positive of q when eq. 4 says so: f(q, d′) ≥ f(q, d), the pairs the filter leaves out.
-3. The same is counted among as many documents drawn from the pair's own domain, and from anywhere.
+3. The same is counted among as many documents drawn from the pair's own domain, and from anywhere; what of these has
+the text of d is left out of the count.
 
 Shapes: A drawn pairs, N pairs, B of a block of them, D dimensions, K neighbours, S pairs that are shown.
 """
@@ -42,12 +43,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     arrays: dict[str, np.ndarray] = {}
     for kind, rows_AK in rows_by_kind.items():
         positive_A1, others_AKD = (queries_AD * documents_AD).sum(1)[:, None], vectors_of(documents_ND, rows_AK)
+        counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = (scores_AK >= positive_A1).mean(1)
-        arrays[f"{kind}/similarity"] = alike_AK.mean(1)
+        arrays[f"{kind}/plausible"] = _mean_of_counted(scores_AK >= positive_A1, counts_AK)
+        arrays[f"{kind}/similarity"] = _mean_of_counted(alike_AK, counts_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
-            arrays[f"{kind}/{column}"] = (codes_N[rows_AK] == codes_N[drawn_A][:, None]).mean(1)
+            arrays[f"{kind}/{column}"] = _mean_of_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
     rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
@@ -88,6 +90,12 @@ def _nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple
     scores_AB[is_same_AB] = -np.inf
     near_AK = np.argpartition(-scores_AB, min(count, scores_AB.shape[1] - 1), axis=1)[:, :count]
     return np.take_along_axis(scores_AB, near_AK, 1), near_AK
+
+
+def _mean_of_counted(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
+    """Return the mean of the values that count, (A,); 0 where none does, as in a domain of one text."""
+    found_A: np.ndarray = np.where(counts_AK, values_AK, 0.0).sum(1) / np.maximum(counts_AK.sum(1), 1)
+    return found_A
 
 
 def _from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:

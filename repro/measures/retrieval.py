@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from repro.data.prompts import with_prompt
+from repro.batches.fixed_encoder import surrogate_of
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import Run as Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.inputs.inputs import Inputs
-from repro.inputs.prompting import prompts_of
 from repro.inputs.wanted import num_contexts_scored
 from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
@@ -63,7 +62,7 @@ def _evaluate(
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
         return evaluate_bm25(suite, keeping=keeping, collections=collections, candidates=candidates)
-    reference = surrogate_encoder(run) if model is None else model
+    reference = surrogate_of(run) if model is None else model
     encoder = contextual_encoder(run, model) if run.architecture == "contextual" else reference
     return evaluate_setting(encoder, suite, setting_of(inputs, candidates=candidates), keeping, collections)
 
@@ -108,28 +107,4 @@ class WithNulls:
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return unit vectors, float32 (N, D)."""
         vectors_ND: np.ndarray = self.model.encode(texts, prompt)
-        return vectors_ND
-
-
-def surrogate_encoder(run: Run) -> SurrogateEncoder:
-    """Return the run's surrogate, untrained, as something to be scored."""
-    from repro.batches.surrogate import load_surrogate
-
-    return SurrogateEncoder(load_surrogate(run.surrogate), run.max_tokens, prompts_of(run.surrogate))
-
-
-@dataclass(frozen=True)
-class SurrogateEncoder:
-    """The untrained surrogate as something to be scored."""
-
-    surrogate: Any
-    max_tokens: int
-    prompts: str = "none"
-
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Take and ignores a context."""
-
-    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return the surrogate's unit vectors, float32 (N, D)."""
-        vectors_ND: np.ndarray = self.surrogate.embed(with_prompt(texts, self.prompts, prompt), self.max_tokens)
         return vectors_ND

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel
+from repro.model.encoding import evaluating
 from repro.model.texts import Texts
 
 PARTS = ("contexts", "prompts", "text")
@@ -25,22 +26,20 @@ MOST_WEIGHTS = 2**25
 """Attention weights held at once, 128 MiB of them."""
 
 
-@torch.no_grad()
 def attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     """Return what each text's tokens pay to PARTS under the context that is set, (K, N, 3); ValueError without one."""
-    second, was_training = model.second_stage_model.eval(), model.training
+    second = model.second_stage_model
     contexts_1CD = model.context_vectors()[None, : model.config.num_context_vectors]
     prompts_PD = second.soft_prompts()
     num_contexts, num_prefix = contexts_1CD.shape[1], contexts_1CD.shape[1] + len(prompts_PD)
     length = num_prefix + texts.ids_NS.shape[1]
     size = max(1, MOST_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
     parts = []
-    with attention_kept(second.backbone) as kept:
+    with evaluating(second), attention_kept(second.backbone) as kept:
         for rows_n in torch.arange(texts.num_texts).split(size):
             piece = texts.rows(rows_n)
             second.backbone.forward_behind(contexts_1CD, prompts_PD, piece)
             parts.append(torch.stack([_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in kept.pop()]))
-    model.train(was_training)
     return torch.cat(parts, dim=1)
 
 

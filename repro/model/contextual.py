@@ -24,7 +24,7 @@ from repro.data.tokens import Tokens
 from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.encoding import TextEncoder
+from repro.model.encoding import TextEncoder, evaluating
 from repro.model.frequency import FrequencyWeights, no_words, words_held
 from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
@@ -166,16 +166,12 @@ class ContextualModel(TextEncoder):
         chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
         self.set_context_tokens(self.tokenize(chosen, prompt))
 
-    @torch.no_grad()
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Embed these documents as context, all of them; they already carry their prompt."""
-        was_training = self.training
-        self.eval()
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
-        with self.precision():
+        with evaluating(self), self.precision():
             per_document = [self._per_document(piece) for piece in pieces.pieces]
         self.context_CD = pieces.join(per_document).flatten(0, 1).float()
-        self.train(was_training)
 
 
 def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Self
@@ -34,6 +34,19 @@ GPU = "cuda"
 TEXTS_AT_ONCE = 64
 TOKENS_AT_ONCE = 131_072
 """On a GPU, padding and what stands before each text included."""
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into eval mode, without gradients, and each of its modules back into its own mode afterwards."""
+    were_training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in were_training:
+            module.training = True
 
 
 class TextEncoder(nn.Module):
@@ -82,21 +95,18 @@ class TextEncoder(nn.Module):
         tokenizer = _tokenizer(self.config.tokenizer)
         return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
 
-    @torch.no_grad()
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
         """The same from tokens that already carry their prompt."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
-        was_training = self.training
-        self.eval()
         vectors_ND = np.zeros((0, self.config.hidden_size), dtype=np.float32)
-        for rows in self._batches(tokens, batch_size):
-            with self.precision():
-                found = self.embed_texts(texts_from(*tokens.pad(rows)).to(self.device)).float()
-            if not len(vectors_ND):  # filled in place: the vectors of millions of texts lie in memory once
-                vectors_ND = np.empty((len(tokens), found.shape[1]), dtype=np.float32)
-            vectors_ND[rows] = nn.functional.normalize(found, dim=-1).cpu().numpy()
-        self.train(was_training)
+        with evaluating(self):
+            for rows in self._batches(tokens, batch_size):
+                with self.precision():
+                    found = self.embed_texts(texts_from(*tokens.pad(rows)).to(self.device)).float()
+                if not len(vectors_ND):  # filled in place: the vectors of millions of texts lie in memory once
+                    vectors_ND = np.empty((len(tokens), found.shape[1]), dtype=np.float32)
+                vectors_ND[rows] = nn.functional.normalize(found, dim=-1).cpu().numpy()
         return vectors_ND
 
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import seen_at
 from repro.claims.judge import Judgement
+from repro.claims.levels import interval_for
 from repro.report.artefacts import judgements
 from repro.report.needed import needed_words
 from repro.report.tables import INTERVAL_WORDS
@@ -59,13 +60,16 @@ def explain_claim(id: str, scale: str) -> list[str]:
 def _compared(judged: Judgement) -> list[str]:
     if not judged.estimates or judged.level is None:
         return []
-    names = comparisons_of(judged.claim)
+    names = comparisons_of(judged.claim, judged.scale)
     names += [""] * (len(judged.estimates) - len(names))
     lines = [f"  {INTERVAL_WORDS}"]
     for number, (name, one) in enumerate(zip(names, judged.estimates, strict=False), 1):
-        interval = one.interval(judged.level)
-        if isinstance(judged.claim, Varies) and judged.low is not None and judged.high is not None:
-            interval = judged.low, judged.high  # of one lead of many: wider than an interval of the level alone
+        # Where the claim differs, that is said of one comparison: the others' intervals go where they go.
+        verdict = judged.verdict if judged.verdict == "HOLDS" or one.effect == judged.effect else ""
+        low, high, _ = interval_for(judged.claim, verdict, one, judged.level, len(judged.estimates))
+        if isinstance(judged.claim, Varies):
+            low, high = judged.low, judged.high  # of one lead of many: wider than an interval of the level alone
+        interval = None if low is None or high is None else (low, high)
         lines.append(f"  compared {number}  {name}: {_estimate_words(one, interval)}".replace(": :", ":"))
     return lines
 
@@ -79,12 +83,12 @@ def _estimate_words(one: Estimate, interval: tuple[float, float] | None) -> str:
     return f"{effect} {one.unit.name} [{low}, {high}]"
 
 
-def comparisons_of(claim: Claim) -> list[str]:
-    """Return in words what each comparison of a claim is of; nothing for a kind that compares otherwise."""
+def comparisons_of(claim: Claim, scale: str) -> list[str]:
+    """Return in words what each comparison of a claim is of at a scale; nothing for a kind that compares otherwise."""
     if isinstance(claim, Order | Equivalence):
-        return [f"{_metric(pair[0])} of {_less(pair)}" for pair in claim.pairs]
+        return [f"{_metric(pair[0])} of {_less(pair, scale)}" for pair in claim.pairs]
     if isinstance(claim, Interaction):
-        return [f"{_metric(claim.of[0])}: ({_less(claim.of)}) above ({_less(claim.above)})"]
+        return [f"{_metric(claim.of[0])}: ({_less(claim.of, scale)}) above ({_less(claim.above, scale)})"]
     if isinstance(claim, Trend):
         within = f", at each {claim.within}" if claim.within else ""
         return [f"{_metric(claim.over)} with each doubling of {claim.axis}{within}"]
@@ -98,9 +102,9 @@ def _metric(term: Term) -> str:
     return term.metric.replace("{suite}/mean/ndcg_at_10", "NDCG@10").replace("{suite}", "suite")
 
 
-def _less(pair: Sequence[Term]) -> str:
+def _less(pair: Sequence[Term], scale: str) -> str:
     """Say two sides by what they differ in: their runs, or else their metrics."""
-    first, second = (dict(term.of.wanted) for term in pair)
+    first, second = (dict(term.of.at(scale).wanted) for term in pair)
     apart = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     if not apart:
         return f"the same runs, less {_metric(pair[1])}"

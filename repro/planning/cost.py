@@ -93,12 +93,13 @@ def arithmetic_of(run: Run) -> Arithmetic:
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
     contextual = run.architecture == "contextual"
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
-    a_pair = 2 * forward_flops(length, width, run.num_layers)
+    num_texts = 2 + run.num_hard_negatives  # of a pair
+    a_pair = num_texts * forward_flops(length, width, run.num_layers)
     a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
     flops, is_known = 3 * num_pairs * a_pair + 3 * num_batches * a_batch, bool(run.num_steps) or an_epoch is not None
-    return Arithmetic(num_pairs, round(num_pairs * 2 * text), flops, num_weights, is_known)
+    return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)
 
 
 def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:

@@ -37,6 +37,7 @@ from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
 from repro.train.loop import TrainSettings, gpu_bytes, memory_bytes, optimizer_for, prepare, stages_for, take_step
 from repro.train.switches import Switches, switches_from
+from repro.train.trainer import sizes_of
 
 SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
 """Words to try, each against float32 on the CPU; the last is what a training uses when nothing is said."""
@@ -86,10 +87,7 @@ def write_findings(findings: Sequence[Finding]) -> Path:
 def shape_of(scale: str) -> Shape:
     """Return the shape of a scale's contextual model; start weights are not needed, sizes are."""
     run = base(scale, architecture="contextual")
-    names = ("num_layers", "num_first_stage_layers", "hidden_size", "num_contexts", "num_soft_prompts", "backbone")
-    sizes: dict[str, Any] = {name: getattr(run, name) for name in (*names, "max_tokens")}
-    sizes |= {"num_heads": run.hidden_size // 64, "intermediate_size": 4 * run.hidden_size}
-    return Shape(ModelConfig(architecture="contextual", **sizes), run.batch_size, run.max_tokens)
+    return Shape(sizes_of(run), run.batch_size, run.max_tokens)
 
 
 def _tried(what: str, look: Any) -> Finding:

@@ -25,6 +25,7 @@ from repro.storage.json_files import read_json
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
+    "malformed": "rows without a query or document, or with one that is no text, left out",
     "repeated_pair": "pairs that were there already, left out",
     "evaluated": "pairs with a text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
+from repro.batches.fixed_encoder import FixedEncoder, filter_of, surrogate_of
 from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.own.imported import IMPORT_FOLDER, imported_named
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
 from repro.inputs.kinds import READS_PAIRS, needs_surrogate
-from repro.inputs.stages import WIDEST, WIDTHS
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
@@ -170,8 +170,7 @@ def _costs(chosen: Chosen) -> Iterator[StageCost]:
     if trains or embeds:
         yield _streamed(chosen, "keys", 8, "disk: 8 bytes a pair")
     if embeds:
-        encoders = [run.surrogate, run.filter_model or run.surrogate] if run.filter == "surrogate" else [run.surrogate]
-        for encoder in dict.fromkeys(encoders):
+        for encoder in {surrogate_of(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
             yield _embeddings(chosen, encoder)
     if embeds and run.sampler == "cluster":
         yield _clusters(chosen)
@@ -220,11 +219,10 @@ def _tokens(chosen: Chosen) -> StageCost:
     return StageCost(chosen.title, name, disk, memory, hours, "core", how, f"{ids:.0f} tokens a pair")
 
 
-def _embeddings(chosen: Chosen, encoder: str) -> StageCost:
-    width = WIDTHS.get(encoder, WIDEST)
-    disk, how = 2 * 2 * width, "disk: 2 sides in float16"
-    if encoder == WORDS:
-        return _streamed(chosen, "embeddings", disk, how, f" by {encoder}")
+def _embeddings(chosen: Chosen, encoder: FixedEncoder) -> StageCost:
+    width, disk, how = encoder.width, 2 * 2 * encoder.width, "disk: 2 sides in float16"
+    if encoder.name == WORDS:
+        return _streamed(chosen, "embeddings", disk, how, f" by {encoder.name}")
     flops = 2 * chosen.num_pairs * forward_flops(TEXT_SHARE * chosen.run.max_tokens, width, NUM_ENCODER_LAYERS)
     held = BYTES_A_PAIR["longest first"]
     how += (
@@ -233,12 +231,12 @@ def _embeddings(chosen: Chosen, encoder: str) -> StageCost:
     )
     memory = PEAK_GIB["embeddings"] * GIB + held * chosen.num_pairs
     told = f"{width} wide, {flops:.1e} operations"
-    name = f"embeddings by {encoder.rpartition('/')[2]}"
+    name = f"embeddings by {encoder.name.rpartition('/')[2]}"
     return StageCost(chosen.title, name, disk * chosen.num_pairs, memory, flops / _gpu() / 3600, "GPU", how, told)
 
 
 def _clusters(chosen: Chosen) -> StageCost:
-    size, width = chosen.run.cluster_size, 2 * WIDTHS.get(chosen.run.surrogate, WIDEST)
+    size, width = chosen.run.cluster_size, 2 * surrogate_of(chosen.run).width
     assert size is not None, "only runs with clusters have this stage"
     counts = [clusters_of(domain, size) for domain in chosen.sizes]
     fitted = [num_fitted_pairs(domain, size) for domain in chosen.sizes]
@@ -260,7 +258,7 @@ def _clusters(chosen: Chosen) -> StageCost:
 
 
 def _negatives(chosen: Chosen) -> StageCost:
-    width, count = WIDTHS.get(chosen.run.surrogate, WIDEST), chosen.run.num_hard_negatives
+    width, count = surrogate_of(chosen.run).width, chosen.run.num_hard_negatives
     flops = 2.0 * width * sum(size * size for size in chosen.sizes)
     # documents and a block of scores, the lots, keys and masks beside them
     memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_AT_ONCE) + GIB

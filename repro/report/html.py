@@ -28,7 +28,7 @@ from repro.report.sections import (
     machines_of,
     sections_of,
 )
-from repro.report.tables import INTERVAL_WORDS, LEDGER_ORDER, summary_line
+from repro.report.tables import INTERVAL_WORDS, ledger_place, summary_line
 from repro.report.verdicts import looking_once
 from repro.report.view import format_seconds
 from repro.spec import Experiment
@@ -75,7 +75,7 @@ def write_report(
 
 def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: Picture | None = None) -> str:
     """Return the page as text; links to records are relative to `folder`, where it will lie."""
-    lines = sorted((line for section in sections for line in section.lines), key=_place)
+    lines = sorted((line for section in sections for line in section.lines), key=lambda line: ledger_place(line.judged))
     records = {record.id: (whose, record) for section in sections for whose, record in reversed(section.records)}
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -147,10 +147,6 @@ def _ledgers(lines: Sequence[Line]) -> list[Ledger]:
     """Return this paper's ledger, and those of its companions that have claims."""
     each = {paper: tuple(one for one in lines if paper_of(one.judged.claim.id) == paper) for paper in PAPERS}
     return [Ledger(paper, PAPERS[paper], those) for paper, those in each.items() if those or paper == MAIN]
-
-
-def _place(line: Line) -> int:
-    return LEDGER_ORDER.index(line.judged.verdict)
 
 
 def inline_svg(path: Path, prefix: str, label: str) -> Markup:

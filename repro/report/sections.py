@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from repro.claims.judge import Judgement
+from repro.claims.variance import system_of
+from repro.measures.batch_text import BATCH_EXHIBIT
 from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, records_of, view_of
@@ -17,7 +19,7 @@ from repro.report.figure_data import figure_rows, view_of_rows
 from repro.report.names import COMPANION, heading_of, split_name
 from repro.report.tables import claims_view, exhibit_rows
 from repro.report.view import View
-from repro.spec import Exhibit, Experiment, Figure, Run, Table
+from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.scales import scale_named
 
@@ -40,6 +42,8 @@ PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
 LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
 """What the id of a claim begins with, and the name of its artefact."""
+TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
+"""What rows of text that records carry are called."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
                 view=view,
                 is_figure=isinstance(shown, Figure),
                 drawings=_drawings(shown, scale, paint, rows),
-                texts=tuple(view for _, record in records for view in _texts(record, declared)),
+                texts=_texts(shown, [record for _, record in records], declared),
                 records=tuple(records),
                 num_asked=len(own),
                 num_published=sum(whose == "published" for whose, _ in records),
@@ -161,8 +165,11 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
 def _shows(shown: Table | Figure | Exhibit, run: Any) -> bool:
     if isinstance(shown, Exhibit):
         return shown.of.matches(run)
-    rows = shown.rows if isinstance(shown, Table) else shown.series
-    return any(row.of.matches(run) for row in rows)
+    return any(row.of.matches(run) for row in _rows_of(shown))
+
+
+def _rows_of(shown: Table | Figure | Exhibit) -> tuple[Row, ...]:
+    return shown.rows if isinstance(shown, Table) else shown.series if isinstance(shown, Figure) else ()
 
 
 def _view_and_rows(
@@ -184,14 +191,19 @@ def _drawings(
     return tuple((whose, svg) for whose, svg in begun if svg is not None)
 
 
-def _texts(record: Record, declared: set[str]) -> list[View]:
-    """Return the rows of text of a record that are no artefact of their own, such as a batch under the microscope."""
-    names = sorted(set(record.exhibits) - declared)
-    return [
-        exhibit_rows(f"{name} of run {record.id}", record.exhibits[name], columns=_columns(name, record.exhibits[name]))
-        for name in names
-        if record.exhibits[name]
-    ]
+def _texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared: set[str]) -> tuple[View, ...]:
+    """Return the rows of text that records carry and that are no artefact, of one seed of each system."""
+    of_systems: dict[Run, Record] = {}
+    for record in sorted(records, key=lambda record: record.run.seed):
+        of_systems.setdefault(system_of(record.run), record)
+    found = []
+    for record in of_systems.values():
+        label = next((f"{row.label}, " for row in _rows_of(shown) if row.of.matches(record.run)), "")
+        for name in sorted(set(record.exhibits) - declared):
+            if rows := record.exhibits[name]:
+                title = f"{TITLES.get(name, name)} ({label}seed {record.run.seed})"
+                found.append(exhibit_rows(title, rows, columns=_columns(name, rows)))
+    return tuple(found)
 
 
 def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -139,7 +139,12 @@ def _in_unit(value: float, unit: Unit) -> str:
 
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:
     """Return the judgements with what does not hold first and what was not run last."""
-    return sorted(judgements, key=lambda judged: LEDGER_ORDER.index(judged.verdict))
+    return sorted(judgements, key=ledger_place)
+
+
+def ledger_place(judged: Judgement) -> tuple[int, bool]:
+    """Return the place of a judgement in a ledger: by its verdict, what was measured before what was reckoned."""
+    return LEDGER_ORDER.index(judged.verdict), judged.effect is None
 
 
 def by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:

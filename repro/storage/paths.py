@@ -23,6 +23,7 @@ def home() -> Path:
     """Return the folder of everything the program makes.
 
     REPRO_HOME names it; otherwise it is out/ in a checkout, and cde-repro/ in the user's data folder when installed.
+    ValueError where a file has its name, or that of a folder it would lie in.
     """
     named = os.environ.get("REPRO_HOME")
     return _resolved(Path(named or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")))
@@ -30,7 +31,30 @@ def home() -> Path:
 
 @lru_cache(maxsize=64)
 def _resolved_from(path: Path) -> Path:
-    return path.resolve()
+    found = path.resolve()
+    # False also for what may not be looked at
+    there = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
+    if not there.is_dir():
+        raise ValueError(f"{_called(found)} is no folder, since {there} is a file: {_REMEDY}")
+    return found
+
+
+_REMEDY = "set REPRO_HOME to a folder that you may write to"
+
+
+def _called(folder: Path) -> str:
+    return f"REPRO_HOME={folder}" if os.environ.get("REPRO_HOME") else f"the folder of what is made here, {folder},"
+
+
+def check_home() -> None:
+    """Make the folder; ValueError when it cannot be made or written to, before anything is started that needs it."""
+    folder = home()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{_called(folder)} cannot be made ({error.strerror}): {_REMEDY}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{_called(folder)} cannot be written to: {_REMEDY}")
 
 
 def _resolved(path: Path) -> Path:

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from repro.batches.directions import Directions, mask_directions
+from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
 from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives
 from repro.batches.negatives import document_rows
-from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import texts_for
@@ -98,9 +98,9 @@ class BatchViewer:
         return {"query": self.inputs.filter_embeddings("query"), "document": self.inputs.filter_embeddings("document")}
 
     @cached_property
-    def _surrogate(self) -> Surrogate:
+    def _surrogate(self) -> FixedEncoder:
         """The run's surrogate, for what is not stored; loading it takes a second, so it stays for the next batch."""
-        return load_surrogate(self.inputs.run.surrogate)
+        return surrogate_of(self.inputs.run)
 
     def _scores(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> np.ndarray | None:
         queries_BD = self._vectors(stored["query"], "query", pairs_B)
@@ -109,11 +109,9 @@ class BatchViewer:
         return None if queries_BD is None or documents_MD is None else queries_BD @ documents_MD.T
 
     def _vectors(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
-        run = self.inputs.run
         if stored_ND is not None:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
-        return self._surrogate.embed(
-            texts_for(run.surrogate, run.corpus, self.inputs.pairs, side).texts(rows), run.max_tokens
-        )
+        texts = texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
+        return self._surrogate.loaded.embed(texts.texts(rows), self._surrogate.max_tokens)

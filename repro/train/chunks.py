@@ -51,9 +51,10 @@ class ChunkSizes:
     contexts: int = 4096
     piece: int | None = None  # None: what suits the device
 
-    def piece_on(self, device: torch.device) -> int:
-        """Return the texts of one piece: a CPU wants them to fit its cache, a GPU wants many at once."""
-        return self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
+    def on(self, device: torch.device) -> ChunkSizes:
+        """Return how many are computed together: a CPU wants them to fit its cache, a GPU wants many at once."""
+        piece = self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
+        return ChunkSizes(min(piece, self.texts), min(piece, self.contexts), piece)
 
     @property
     def words(self) -> str:

@@ -74,11 +74,11 @@ def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) 
 
 
 def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
-    contexts_CD, piece_size = None, sizes.piece_on(step.queries.ids_NS.device)
+    contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
-        contexts = cut_by_length(step.contexts, min(piece_size, sizes.contexts))
+        contexts = cut_by_length(step.contexts, cuts.contexts)
         contexts_CD = stages.gather(_join_documents(contexts, [stages.first(piece) for piece in contexts.pieces]))
-    queries, documents = (cut_by_length(t, min(piece_size, sizes.texts)) for t in (step.queries, step.documents))
+    queries, documents = cut_by_length(step.queries, cuts.texts), cut_by_length(step.documents, cuts.texts)
     queries_QD = queries.join([stages.second(piece, contexts_CD) for piece in queries.pieces])
     documents_MD = documents.join([stages.second(piece, contexts_CD) for piece in documents.pieces])
     parts = stages.loss(queries_QD, documents_MD)
@@ -87,10 +87,10 @@ def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
 
 
 def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
-    contexts, own_CD, all_CD, contexts_CD = None, None, None, None
+    contexts, own_CD, all_CD, contexts_CD, cuts = None, None, None, None, sizes.on(step.queries.ids_NS.device)
     first_states: list[RandomState] = []
     if stages.first is not None and step.contexts is not None:
-        contexts = cut_by_length(step.contexts, sizes.contexts)
+        contexts = cut_by_length(step.contexts, cuts.contexts)
         results, first_states = _without_graph(stages.first, contexts)
         own_CD = _join_documents(contexts, results).requires_grad_()
         all_CD = stages.gather(own_CD)
@@ -99,7 +99,7 @@ def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     def second(texts: Texts) -> Tensor:
         return stages.second(texts, contexts_CD)
 
-    queries, documents = cut_by_length(step.queries, sizes.texts), cut_by_length(step.documents, sizes.texts)
+    queries, documents = cut_by_length(step.queries, cuts.texts), cut_by_length(step.documents, cuts.texts)
     query_results, query_states = _without_graph(second, queries)
     document_results, document_states = _without_graph(second, documents)
     queries_QD = queries.join(query_results).requires_grad_()

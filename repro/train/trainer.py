@@ -43,6 +43,11 @@ Model = Biencoder | ContextualModel
 Progress = Callable[[str], None]
 TAIL_SHARE = 0.1  # of the steps, at the end: what "train loss" means
 REPORT_EVERY = 50
+MODEL_FIELDS = (
+    *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
+    *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "pooling", "residual", "prompts", "max_tokens"),
+)
+"""Fields that a run and its model have in common."""
 SMALL_HEAD, LARGE_HEAD = 32, 64  # MiniLM's head size; NomicBERT's, from hidden size 512 on
 
 
@@ -184,25 +189,14 @@ def device() -> torch.device:
 
 def config_of(run: Run) -> ModelConfig:
     """Return the model a run asks for, with the sizes its start weights dictate."""
-    head = LARGE_HEAD if run.hidden_size >= 512 else SMALL_HEAD
-    shared = {
-        name: getattr(run, name)
-        for name in (
-            *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
-            *(
-                "tokens_per_document",
-                "num_soft_prompts",
-                "sequence_dropout",
-                "pooling",
-                "residual",
-                "prompts",
-                "max_tokens",
-            ),
-        )
-    }
-    num_heads = max(1, run.hidden_size // head)
-    shared |= {"num_heads": num_heads, "intermediate_size": 4 * run.hidden_size, "tokenizer": tokenizer_of(run)}
-    return fit_to_start(ModelConfig(**shared), run.start)
+    return fit_to_start(replace(sizes_of(run), tokenizer=tokenizer_of(run)), run.start)
+
+
+def sizes_of(run: Run) -> ModelConfig:
+    """Return the model a run asks for by its own fields, which takes no file."""
+    num_heads = max(1, run.hidden_size // (LARGE_HEAD if run.hidden_size >= 512 else SMALL_HEAD))
+    shared = {name: getattr(run, name) for name in MODEL_FIELDS}
+    return ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size)
 
 
 def check_model(run: Run) -> None:
@@ -283,7 +277,7 @@ def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
 
 
 def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
-    """Return the means over the last tenth of the steps, the values behind them, and the speed."""
+    """Return means over the last tenth of the steps, the values behind them, and the speed; difficulty is of all."""
     tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
     arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}

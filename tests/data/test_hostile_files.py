@@ -57,8 +57,8 @@ def test_a_document_may_be_numbered_and_empty(tmp_path: Path) -> None:
     [
         ('{"query": "a", "document": "\\udc00b"}', "line 1"),
         ('{"query": "a", "document": ' + "9" * 5000 + "}", "line 1"),
-        ('{"query": "a", "document": "b", "domain": ["c"]}', "line 1.*domain"),
-        ('{"query": "a", "document": "b", "domain": true}', "line 1.*domain"),
+        ('{"query": "a", "document": "b", "domain": ["c"]}', "1 of 1 rows .*line 1.*domain"),
+        ('{"query": "a", "document": "b", "domain": true}', "1 of 1 rows .*line 1.*domain"),
     ],
 )
 def test_a_pair_that_cannot_be_meant_is_refused_by_its_line(tmp_path: Path, line: str, words: str) -> None:

@@ -79,6 +79,16 @@ def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path: Pat
     assert prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
 
 
+def test_a_row_without_a_document_is_refused_and_not_trained_on_as_an_empty_one(tmp_path: Path) -> None:
+    folder = tmp_path / "bge-full-data"
+    folder.mkdir()
+    (folder / "paq.jsonl").write_text('{"query": "a", "pos": ["b"]}\n{"query": "c"}\n')
+    rows = load_source("bge-full-data", tmp_path)
+    assert next(rows).document == "b"
+    with pytest.raises(ValueError, match=r"paq\.jsonl, line 2: no column for the document"):
+        next(rows)
+
+
 def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path: Path) -> None:
     folder = tmp_path / "nomic_embed_supervised"
     folder.mkdir()

@@ -22,12 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.data import pairs as pairs_module
+from repro.data import readers
 from repro.data.beir import Retrieval, load_beir, write_beir_folder
+from repro.data.columns import Columns
 from repro.data.lines import MAX_LINE_BYTES
 from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
 from repro.data.pairs import Row, read_pairs, write_columns, write_pairs
-from repro.data.readers import Columns, read_foreign
+from repro.data.readers import read_foreign
 from repro.data.wording import normalise_all
 from repro.spec import check_fields
 from repro.storage import atomic
@@ -108,6 +110,63 @@ def test_an_import_with_nothing_left_says_what_was_left_out_and_no_number_as_a_t
     refused(tmp_path, empty, r"gave no pair to train on: read 1, empty: 1$")
     number = write(tmp_path / "y.jsonl", [{"query": 5, "document": "a"}])
     refused(tmp_path, number, r"expected a text or a list of texts, found 5$")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_rows_that_are_no_pairs_are_left_out_and_named(tmp_path: Path, ending: str) -> None:
+    odd: list[dict[str, Any]] = [
+        {"query": 3, "document": "d"},
+        {"query": "no doc"},
+        {"query": "a", "document": "b", "domain": ["c"]},
+        {"query": None, "document": "d"},
+        {"document": "no query"},
+    ]
+    says = [
+        "line 3: expected a text or a list of texts, found 3",
+        r"line 4: no column for the document: found \['query'\], accepted",
+        r"line 5: the domain is \['c'\]",
+    ]
+    if ending == ".parquet":  # its columns have one type each
+        odd, says = [{"query": ["a"], "domain": [b"\0"], "document": "d"}] * 2, [r"row 3: the domain is \[b'", "row 4"]
+        good = [{"query": [row["query"]], "document": row["document"], "domain": []} for row in ROWS]
+        rows = [row | {"domain": None} for row in good[:2]] + odd + [row | {"domain": None} for row in good[2:]]
+    else:
+        rows = ROWS[:2] + odd + ROWS[2:]
+    found = imported(tmp_path, write(tmp_path / f"x{ending}", rows))
+    num_odd = len(odd) - (ending == ".jsonl")  # null is an empty side
+    assert (found.num_read, found.num_kept, found.counts["malformed"]) == (len(rows), 8, num_odd)
+    assert found.counts["empty"] == len(odd) - num_odd and load_import(found.folder) == found
+    (sentence,) = found.warnings
+    assert re.search("; ".join(f"x{ending}, {one}.*" for one in says), sentence), sentence
+    assert sentence.endswith("; and 1 more") == (ending == ".jsonl")
+    assert read_pairs(found.folder / "pairs.arrow").texts("query", range(8)) == [row["query"] for row in ROWS]
+
+
+@pytest.mark.parametrize(("num_good", "taken"), [(3, True), (2, False), (0, False)])
+def test_only_a_file_of_which_most_rows_are_no_pairs_is_refused(tmp_path: Path, num_good: int, taken: bool) -> None:
+    rows = [{"query": n} for n in range(3)] + ROWS[:num_good]
+    source = write(tmp_path / "x.jsonl", rows)
+    if taken:
+        assert imported(tmp_path, source).counts["malformed"] == 3
+    else:
+        total = 3 + num_good
+        refused(tmp_path, source, f"x.jsonl: 3 of {total} rows are no pairs; the first is line 1: no column for")
+
+
+def test_a_file_with_no_pair_in_a_whole_block_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "ROWS_PER_READ", 4)
+    bad: list[dict[str, Any]] = [{"frage": "x"}] * 4
+    refused(tmp_path, write(tmp_path / "x.jsonl", bad + ROWS), "x.jsonl: 4 of 4 rows are no pairs")
+    assert imported(tmp_path, write(tmp_path / "y.jsonl", ROWS[:1] + bad + ROWS[1:])).num_kept == 8
+
+
+def test_a_column_that_was_named_must_be_in_some_row_of_a_jsonl(tmp_path: Path) -> None:
+    named = Columns({"domain": "subject"})
+    refused(tmp_path, write(tmp_path / "x.jsonl"), r"no column for the domain: .*accepted \['subject'\]", columns=named)
+    rows = [*ROWS[:4], ROWS[4] | {"subject": "art"}, *ROWS[5:]]
+    assert imported(tmp_path, write(tmp_path / "y.jsonl", rows), columns=named).num_domains == 2
 
 
 def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_killed_evaluation_goes_on_behind_the_last_result_and_ends_the_same(su
     assert [(one.dataset, one.was_kept) for one in told] == [("ants", True), ("bees", False), ("oaks", False)]
 
 
-@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged"])
+@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged", "a list"])
 def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, change: str) -> None:
     evaluate_setting(FakeEncoder(), suite, SETTING, keeping(tmp_path / "a"))
     setting, system, path = SETTING, {}, suite.datasets[0].path / "corpus.jsonl"
@@ -69,10 +69,13 @@ def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, c
     if change == "damaged":
         for kept in (tmp_path / "a" / "kept").glob("ants*"):
             kept.write_text(kept.read_text()[:40])
+    if change == "a list":
+        for kept in (tmp_path / "a" / "kept").glob("ants*"):
+            kept.write_text("[]")
     encoder = Counting()
     found = evaluate_setting(encoder, suite, setting, keeping(tmp_path / "a", **system))
     # a changed text is also the wrong context of another collection
-    assert encoder.calls == {"text": 8, "run": 6, "damaged": 6}.get(change, 18)
+    assert encoder.calls == {"text": 8, "run": 6, "damaged": 6, "a list": 6}.get(change, 18)
     assert found.metrics == evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting).metrics
 
 

@@ -47,7 +47,7 @@ def test_a_collections_interval_is_that_of_scipy() -> None:
 def test_the_means_interval_is_that_of_resampling_within_collections() -> None:
     found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["mean"]
     strata_Q = np.repeat(np.arange(3), [row["num_queries"] for row in ROWS])
-    low, high = percentile_interval(paired_bootstrap([FIRST_Q], [SECOND_Q], strata_Q))
+    low, high = percentile_interval(paired_bootstrap(FIRST_Q, SECOND_Q, strata_Q))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
     assert found.as_metrics("x/mean") == {
         "x/mean/difference": found.difference,

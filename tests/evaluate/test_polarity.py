@@ -71,5 +71,5 @@ def test_the_measure_agrees_with_scikit_learn_and_brute_force() -> None:
 
 
 def test_bm25_has_no_vectors_to_tell_polarity_by() -> None:
-    with pytest.raises(ValueError, match="'polarity' needs vectors of texts; architecture='bm25' has none"):
+    with pytest.raises(ValueError, match="'polarity' needs vectors; architecture='bm25' has none"):
         execute(base("smoke", architecture="bm25", measure="polarity"), progress=lambda line: None)

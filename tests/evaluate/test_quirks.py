@@ -8,9 +8,12 @@ import pytest
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.evaluate.collections import read_collections
-from repro.evaluate.retrieval import read_run
+from repro.evaluate.retrieval import bm25_search, read_run, score
 from repro.evaluate.suites import TOP_K, evaluate_bm25, evaluate_suite
+from repro.measures import cross, mteb
 from repro.report.scores import notes_of
+from repro.spec import base
+from tests.measures.by_hand import inputs_of
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
 IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
@@ -49,6 +52,32 @@ def test_a_query_that_is_a_document_does_not_find_itself(tmp_path: Path, name: s
     assert all(query not in hits for query, hits in run.items())
     usual = evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS))
     assert odd.metrics[f"odd/{name}/mrr_at_10"] > usual.metrics["odd/debates/mrr_at_10"]
+
+
+@pytest.mark.parametrize("name", ["arguana", "quora"])
+def test_crossed_contexts_score_a_collection_as_retrieval_does(tmp_path: Path, name: str) -> None:
+    odd, usual = (suite_of(tmp_path, one, COUNTERS) for one in (name, "debates"))
+    suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
+    inputs = inputs_of(base("desk", architecture="contextual", num_contexts=2), suite=suite)
+    found, expected = cross.measure(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2)
+    for one in (name, "debates"):
+        assert found.metrics[f"cross/{one}/{one}/ndcg_at_10"] == expected.metrics[f"desk/{one}/ndcg_at_10"]
+    assert found.provenance["datasets"] == expected.provenance["datasets"], "the oddity is told with these, too"
+    role = "query" if name == "quora" else "document"
+    assert encoder.roles == ["query", role, "query", "document"] * 2 and encoder.context_roles == [role, "document"]
+
+
+def test_bm25_does_not_find_the_query_itself_among_the_tasks_of_mteb_and_neither_do_models(tmp_path: Path) -> None:
+    odd, usual = (suite_of(tmp_path, one, COUNTERS) for one in ("arguana", "debates"))
+    suite = Suite("desk", odd.datasets + usual.datasets)
+    inputs = inputs_of(base("desk", architecture="bm25", measure="mteb"), suite=suite)
+    found = mteb.measure(inputs, None, tmp_path).metrics
+    whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS))[0]
+    others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
+    assert found["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
+    assert found["desk/tasks/arguana/score"] > found["desk/tasks/debates/score"]
+    itself_first = {task.metadata.name: not task.ignore_identical_ids for task in mteb.tasks_of(inputs)[:2]}
+    assert itself_first == {"arguana": False, "debates": True}
 
 
 def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> None:

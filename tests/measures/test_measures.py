@@ -16,6 +16,7 @@ from experiments.e19_mteb import runs as mteb_runs
 from experiments.e20_two_phases import TASKS
 from experiments.e20_two_phases import runs as two_phases
 from repro.batches.mask import content_keys
+from repro.batches.surrogate import MiniLMWords
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.kept import Kept
@@ -173,6 +174,22 @@ def test_a_suite_of_mteb_needs_no_collection_of_ours(monkeypatch: pytest.MonkeyP
     assert metrics["mteb-retrieval/mean/ndcg_at_10"] == pytest.approx(expected["planted/Retrieval/score"])
     with pytest.raises(ValueError, match="measure='mteb'"):
         replace(run, measure="retrieval")
+
+
+@pytest.mark.parametrize(
+    ("measure", "prompts"),
+    [("polarity", {"search_document: "}), ("mteb", {"search_query: ", "search_document: "})],
+)
+def test_a_surrogate_is_given_its_prompts_whatever_is_measured(
+    measure: str, prompts: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen, embed = base("smoke", architecture="surrogate", measure=measure), list[str](), MiniLMWords.embed
+    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTS_OF_ENCODERS", {run.surrogate: "task"})
+    monkeypatch.setattr(MiniLMWords, "embed", lambda *given: [seen.extend(given[1]), embed(*given)][1])
+    tasks_of = mteb_measure.tasks_of
+    monkeypatch.setattr(mteb_measure, "tasks_of", lambda inputs: tasks_of(inputs)[:1])
+    execute(run, progress=quiet)
+    assert {text[: text.find(": ") + 2] for text in seen} == prompts
 
 
 def test_tables_2_and_7_at_large_are_tasks_of_mteb() -> None:

@@ -113,7 +113,7 @@ def test_neighbours_and_their_shares_are_those_of_plain_loops(tmp_path: Path, mo
     monkeypatch.setattr(neighbours, "NUM_NEIGHBOURS", 2)
     queries = unit(0.4, 0.3, 0.5, 1.2, 1.5)
     documents = unit(0.1, 0.25, 0.5, 1.0, 1.5)
-    pairs = HandMadePairs([0, 0, 0, 1, 1], ["one", "two", "three", "four", "four"])
+    pairs = HandMadePairs([0, 0, 0, 0, 0], ["one", "two", "three", "four", "four"])
     vectors = {"query": queries, "document": documents}
     parts = {"embeddings": vectors.get, "content_keys": content_keys(pairs.documents)}
     found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
@@ -131,6 +131,23 @@ def test_neighbours_and_their_shares_are_those_of_plain_loops(tmp_path: Path, mo
     assert found.metrics["nearest/any_plausible"] == pytest.approx(np.mean(np.array(plausible) > 0))
     assert found.metrics["domain/same_domain"] == 1.0
     assert found.exhibits["neighbours"][0]["may be a positive"] == "it is"
+
+
+def test_no_drawn_document_counts_that_has_the_text_of_the_own_one(tmp_path: Path) -> None:
+    queries, documents = unit(0.4, 0.3, 1.2, 1.4, 1.5), unit(0.1, 0.25, 1.0, 1.1, 1.1)
+    pairs = HandMadePairs([0, 0, 1, 1, 1], ["one", "two", "three", "four", "four"])
+    vectors = {"query": queries, "document": documents}
+    parts = {"embeddings": vectors.get, "content_keys": content_keys(pairs.documents)}
+    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
+    others = ((1,), (0,), (3, 4), (2,), (2,))
+    similar = [float(np.mean([documents[row] @ documents[other] for other in of])) for row, of in enumerate(others)]
+    plausible = [
+        np.mean([queries[row] @ documents[other] >= queries[row] @ documents[row] for other in of])
+        for row, of in enumerate(others)
+    ]
+    assert sorted(found.arrays["domain/similarity"]) == pytest.approx(sorted(similar), abs=1e-6)
+    assert sorted(found.arrays["domain/plausible"]) == pytest.approx(sorted(plausible))
+    assert found.metrics["domain/same_domain"] == 1.0
 
 
 def test_a_cluster_is_compared_inside_and_with_draws_from_its_domain(tmp_path: Path) -> None:

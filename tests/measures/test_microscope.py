@@ -131,7 +131,7 @@ def test_a_surrogate_that_embeds_many_batches_is_loaded_once(monkeypatch: pytest
         loaded.append(name)
         return load_surrogate(name)
 
-    monkeypatch.setattr("repro.train.batch_view.load_surrogate", counted)
+    monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", counted)
     told_of(base("smoke", sampler="random"))
     assert loaded == [RUN.surrogate]
 

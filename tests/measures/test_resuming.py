@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import repro.measures.cross
-import repro.measures.headroom
+import repro.evaluate.collections
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.records.store import Record
@@ -19,9 +18,9 @@ SHORT = {"num_steps": 2, "num_warmup_steps": 1}
 CASES: dict[str, tuple[Run, Any, int]] = {
     "widths": (base("smoke", measure="widths", **SHORT), ModelSystem, 4),
     "widths by SVD": (base("smoke", measure="widths", **SHORT), ModelSystem, 14),
-    "cross": (base("smoke", measure="cross", architecture="contextual", **SHORT), repro.measures.cross, 3),
-    "headroom": (base("smoke", measure="headroom", architecture="none"), repro.measures.headroom, 12),
-    "headroom of a model": (base("smoke", measure="headroom", **SHORT), repro.measures.headroom, 6),
+    "cross": (base("smoke", measure="cross", architecture="contextual", **SHORT), repro.evaluate.collections, 3),
+    "headroom": (base("smoke", measure="headroom", architecture="none"), repro.evaluate.collections, 12),
+    "headroom of a model": (base("smoke", measure="headroom", **SHORT), repro.evaluate.collections, 6),
 }
 """A run, what has the `search` that each number comes from, and after how many searches it is killed."""
 

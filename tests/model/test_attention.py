@@ -72,8 +72,10 @@ def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: st
     assert (config._attn_implementation, config.output_attentions) == before[1:] and not model.training
 
 
-def test_without_a_context_there_is_nothing_to_look_at() -> None:
-    model = contextual("nomic")
+def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_stays_so() -> None:
+    model = contextual("nomic").train()
+    attention_shares(model, random_texts(2))
     model.context_CD = None
     with pytest.raises(ValueError, match="no context is set"):
         attention_shares(model, random_texts(2))
+    assert all(module.training for module in model.modules())

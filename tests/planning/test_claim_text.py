@@ -4,31 +4,53 @@ import json
 
 import pytest
 
+from repro.claims.levels import ENDS_AT_BAR
 from repro.cli.main import app
 from repro.planning.claim_text import comparisons_of, explain_claim
 from repro.report.artefacts import judgements
-from repro.spec import Claim, term
-from repro.spec.registry import experiment_of
+from repro.report.view import format_signed
+from repro.spec import Claim, by_scale, term
+from repro.spec.registry import experiment_of, experiments
 
 SAID = {"source": "here", "because": "a test"}
 NDCG = "{suite}/mean/ndcg_at_10"
 
 
-def test_every_claim_of_an_artefact_is_told_with_its_verdict_bar_and_comparisons() -> None:
-    for judged in judgements(experiment_of("figure3"), "desk"):
+@pytest.mark.parametrize("artefact", ["figure3", "figure10", "context_emergence"])
+def test_every_claim_of_an_artefact_is_told_with_its_verdict_bar_and_comparisons(artefact: str) -> None:
+    for judged in judgements(experiment_of(artefact), "desk"):
         first, *lines = explain_claim(judged.claim.id, "desk")
         assert first.startswith(f"{judged.claim.id} at desk: {judged.verdict}")
         assert any(judged.claim.says in line and judged.claim.source in line for line in lines)
         assert any(judged.claim.bar in line for line in lines)
-        assert sum(line.startswith("  compared") for line in lines) == len(judged.estimates)
+        compared = [line for line in lines if line.startswith("  compared")]
+        assert len(compared) == len(judged.estimates)
+        if judged.low is not None and judged.high is not None:  # what the ledger has of the weakest
+            low, high = (
+                format_signed(end * judged.unit.factor, judged.unit.decimals) for end in (judged.low, judged.high)
+            )
+            assert any(line.endswith(f"[{low}, {high}]") for line in compared)
+
+
+def test_an_interval_that_ends_at_the_bar_says_why() -> None:
+    judged = {one.claim.id: one for one in judgements(experiment_of("figure10"), "desk")}["F11.b"]
+    assert judged.verdict == "DIFFERS" and judged.low == 0 and ENDS_AT_BAR in judged.note
+
+
+def test_a_claim_can_be_read_by_itself() -> None:
+    leaning = {"and", "so", "it", "its", "they", "ahead", "there,"}
+    assert not [claim.says for one in experiments() for claim in one.claims if claim.says.split()[0] in leaning]
 
 
 def test_a_comparison_is_named_by_what_its_sides_differ_in() -> None:
     same = {"architecture": "biencoder"}
     claim = Claim.order("X.a", "…", pairs=[(term(NDCG, **same, batch_size=64), term(NDCG, **same, seed=1))], **SAID)
-    assert comparisons_of(claim) == ["NDCG@10 of batch_size=64 less seed=1"]
+    assert comparisons_of(claim, "desk") == ["NDCG@10 of batch_size=64 less seed=1"]
+    few, many = (term(NDCG, batch_size=by_scale(sizes)) for sizes in ({"desk": 8, "lab": 16}, {"desk": 64, "lab": 96}))
+    sizes = Claim.order("X.c", "…", pairs=[(many, few)], **SAID)
+    assert comparisons_of(sizes, "lab") == ["NDCG@10 of batch_size=96 less batch_size=16"]
     wrong = Claim.order("X.b", "…", pairs=[(term(NDCG, **same), term("{suite}+wrong/mean/x", **same))], **SAID)
-    assert comparisons_of(wrong) == ["NDCG@10 of the same runs, less suite+wrong/mean/x"]
+    assert comparisons_of(wrong, "desk") == ["NDCG@10 of the same runs, less suite+wrong/mean/x"]
 
 
 def test_the_verb_tells_a_claim_and_suggests_for_a_slip(capsys: pytest.CaptureFixture[str]) -> None:

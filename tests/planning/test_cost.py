@@ -51,6 +51,12 @@ def test_the_arithmetic_of_a_biencoder_is_that_of_its_two_texts() -> None:
     assert arithmetic_of(run).num_pairs == 21
 
 
+def test_hard_negatives_are_texts_like_any_other() -> None:
+    few, many = (arithmetic_of(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
+    assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
+    assert many.num_pairs == few.num_pairs
+
+
 def test_context_costs_its_tokens_and_its_first_stage() -> None:
     plain, contextual = arithmetic_of(PLAIN).flops, arithmetic_of(CONTEXTUAL).flops
     assert contextual > plain * (1 + PLAIN.num_contexts / (TEXT_SHARE * PLAIN.max_tokens))

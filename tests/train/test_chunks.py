@@ -133,7 +133,7 @@ def test_a_gpu_too_small_for_any_still_takes_a_few() -> None:
 def test_a_cpu_takes_what_it_always_took() -> None:
     assert gpu_bytes(torch.device("cpu")) is None
     sizes = chunks_for(base("large", architecture="contextual"), None, Switches())
-    assert (sizes.texts, sizes.contexts, sizes.piece_on(torch.device("cpu"))) == (4096, 4096, 64)
+    assert (sizes.texts, sizes.contexts, sizes.on(torch.device("cpu"))) == (4096, 4096, ChunkSizes(64, 64, 64))
 
 
 def test_chunks_of_a_step_keep_within_the_budget_they_were_reckoned_from() -> None:

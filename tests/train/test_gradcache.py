@@ -1,6 +1,7 @@
 """Promises of the gradient engine: loss and gradients as plain autograd gives them, for any chunk sizes; in float64."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -70,6 +71,19 @@ def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num
     parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(num_texts, num_contexts, piece))
     assert not parts.loss.requires_grad
     assert_same((parts.loss, gradients_of(model)), expected)
+
+
+@pytest.mark.parametrize("num_texts", [4, 1000])
+def test_no_more_texts_are_computed_at_once_than_a_piece_has(num_texts: int) -> None:
+    model, seen = small_model(sequence_dropout=0.0), []
+    stages = stages_of(model)
+
+    def second(texts: Texts, contexts_CD: torch.Tensor | None) -> torch.Tensor:
+        seen.append(texts.num_texts)
+        return stages.second(texts, contexts_CD)
+
+    add_gradients(replace(stages, second=second), step_of(model), ChunkSizes(num_texts, 1000, piece=2))
+    assert max(seen) == 2
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])

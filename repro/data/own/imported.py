@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.beir import Retrieval, load_dataset, load_suite, splits_of, write_beir_folder, write_suite
+from repro.data.columns import Columns
 from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
-from repro.data.readers import Columns
 from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.json_files import read_json
 from repro.storage.paths import corpora_folder

@@ -1,8 +1,9 @@
 """A reader's own corpus becomes training pairs: streamed, audited, written whole or not at all, with a plan of runs.
 
-1. Pairs are read a block at a time and looked at column by column. 2. Empty ones, repeated ones and ones with evaluated
-text are left out and counted; negatives that are the positive, or evaluated, are taken out. 3. What stays is written to
-pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual model for that size.
+1. Pairs are read a block at a time and looked at column by column. 2. Rows that are no pairs, empty ones, repeated ones
+and ones with evaluated text are left out and counted; negatives that are the positive, or evaluated, are taken out.
+3. What stays is written to pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual
+model for that size.
 
 Memory: eight bytes a pair for finding repeats (sixteen while they are merged), and one batch of rows.
 """
@@ -14,16 +15,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from repro.data.beir import Retrieval
+from repro.data.columns import Columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
 from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
-from repro.data.readers import Columns, Found, read_foreign, size_when_read
+from repro.data.readers import Found, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
@@ -31,6 +33,8 @@ from repro.storage.atomic import check_room, whole_folder
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
+NAMED = 3
+"""So many of the rows that are no pairs are named."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
@@ -46,6 +50,7 @@ class Imported:
     num_kept: int
     num_domains: int
     counts: Mapping[str, int]
+    malformed: tuple[str, ...] = ()  # the first rows that are no pairs: where, and why
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -55,6 +60,9 @@ class Imported:
         found = []
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
+        if self.malformed:
+            more = self.counts["malformed"] - len(self.malformed)
+            found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
         if self.counts.get("evaluated"):
             found.append(f"{self.counts['evaluated']} pairs held evaluated text and were left out")
         if self.counts.get(EVALUATED_NEGATIVES):
@@ -81,19 +89,19 @@ def import_corpus(
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: remove it or choose another name")
-    counts: Counter[str] = Counter()
-    domains: set[str] = set()
+    told = Tally()
     with ExitStack() as stack:
         source = stack.enter_context(unpacked(source))
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder))
-        blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), counts, domains)
+        blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
+        num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
-            raise ValueError(f"{source} gave no pair to train on: read {counts.pop('read')}, {_counted(counts)}")
-        imported = Imported(folder, name, counts.pop("read"), num_kept, len(domains), dict(sorted(counts.items())))
+            raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
+        imported = Imported(folder, name, num_read, num_kept, len(told.domains), counts, tuple(told.malformed))
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -105,7 +113,8 @@ def load_import(folder: Path) -> Imported:
     path = folder / AUDIT_FILE
     if not path.is_file() or not (folder / PAIRS_FILE).is_file():
         raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
-    return Imported(folder=folder, **json.loads(path.read_text(encoding="utf-8")))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return Imported(folder=folder, **told | {"malformed": tuple(told.get("malformed", ()))})
 
 
 def plan_runs(
@@ -150,17 +159,37 @@ def _read_blocks(source: Path, columns: Columns | None) -> Iterator[list[Found]]
     return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
 
 
+@dataclass
+class Tally:
+    """What is found while the pairs are read."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    domains: set[str] = field(default_factory=set)
+    malformed: list[str] = field(default_factory=list)
+
+    def note_flaws(self, block: Sequence[Found]) -> None:
+        """Of the pairs that were counted as empty, count those that are none apart, and name the first."""
+        if flawed := [pair for pair in block if pair.flaw]:
+            self.counts["empty"] -= len(flawed)
+            self.counts["malformed"] += len(flawed)
+            named = flawed[: NAMED - len(self.malformed)]
+            self.malformed += [f"{PurePath(pair.place).name}: {pair.flaw}" for pair in named]
+
+
 def _kept_columns(
-    blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, counts: Counter[str], domains: set[str]
+    blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, told: Tally
 ) -> Iterator[dict[str, list]]:
-    """Return the columns of the pairs that are kept, a block at a time; tells `counts` and `domains` of them."""
-    seen = SeenKeys()
+    """Return the columns of the pairs that are kept, a block at a time; tells `told` of them."""
+    seen, counts = SeenKeys(), told.counts
     for block in blocks:
         first, counts["read"] = counts["read"], counts["read"] + len(block)
         looked = Looked.at(block, evaluated)
         if num_more := sum(pair.num_more_positives for pair in block):
             counts["more_positives"] += num_more
+        num_empty = counts["empty"]
         chosen = looked.kept(evaluated, seen, counts)
+        if counts["empty"] > num_empty:
+            told.note_flaws(block)
         pairs = [block[place] for place in chosen]
         found: dict[str, list[Any]] = {
             "id": [f"{name}:{first + place}:{_digest(block[place])}" for place in chosen],
@@ -170,7 +199,7 @@ def _kept_columns(
             "source": [name] * len(pairs),
             "negatives": [looked.negatives[place] for place in chosen],
         }
-        domains.update(found["domain"])
+        told.domains.update(found["domain"])
         if chosen:
             looked.note(chosen, found, counts)
         yield found
@@ -229,7 +258,7 @@ class Looked:
         counts["long_documents"] += sum(len(text.split()) > LONG_WORDS for text in long)
 
 
-def _counted(counts: Counter[str]) -> str:
+def _counted(counts: Mapping[str, int]) -> str:
     """Say how many were left out or found, and why; the kinds are those of an audit."""
     return ", ".join(f"{why.replace('_', ' ')}: {number}" for why, number in sorted(counts.items()) if number)
 

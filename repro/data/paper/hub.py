@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from repro.data.columns import Columns
 from repro.data.pairs import Row
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
-from repro.data.readers import Columns, read_foreign
+from repro.data.readers import read_foreign
 from repro.data.wording import normalise
 
 EMPTY = "[empty]"  # what an empty text became in the authors' loader
@@ -162,6 +163,8 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
     number = 0
     for path in sorted(p for p in folder.rglob("*") if p.suffix in (".parquet", ".jsonl")):
         for pair in read_foreign(path, Columns(source.columns)):
+            if pair.flaw:  # else it would be trained on as "[empty]"
+                raise ValueError(f"{pair.place}: {pair.flaw}")
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]

@@ -93,7 +93,7 @@ class MtebModel(AbsEncoder):
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
             self._set_context(texts if self.corpus is None else self.corpus(hf_subset), task_metadata, task)
-        tokens = self._tokens(texts, self._prompt(task_metadata, prompt_type))
+        tokens = self._tokens(texts, prompt_of(self.model.config.prompts, task_metadata, prompt_type))
         is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
@@ -106,21 +106,11 @@ class MtebModel(AbsEncoder):
             return
         pool = self.fixed_context or texts
         drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
-        prompt = self._prompt(task_metadata, PromptType.document)
+        prompt = prompt_of(self.model.config.prompts, task_metadata, PromptType.document)
         self.model.set_context_tokens(self._tokens(drawn, prompt))
 
     def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
-
-    def _prompt(self, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
-        if self.model.config.prompts == "none":
-            return ""
-        if task_metadata.name in BOTH_SIDES:
-            return BOTH_SIDES[task_metadata.name]
-        prompts = CLUSTERING if task_metadata.type == "Clustering" else CLASSIFICATION
-        if task_metadata.type in TYPES_WITH_ROLES:
-            prompts = SEARCH
-        return prompts.query if prompt_type == PromptType.query else prompts.document
 
     def _check(self) -> None:
         if self.method not in METHODS:
@@ -141,6 +131,18 @@ class MtebModel(AbsEncoder):
         if self.fixed_context:
             found["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
         return found
+
+
+def prompt_of(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
+    """Return what stands before the texts of a task for a model that has prompts of a name, "none" for bare text."""
+    if name == "none":
+        return ""
+    if task_metadata.name in BOTH_SIDES:
+        return BOTH_SIDES[task_metadata.name]
+    prompts = CLUSTERING if task_metadata.type == "Clustering" else CLASSIFICATION
+    if task_metadata.type in TYPES_WITH_ROLES:
+        prompts = SEARCH
+    return prompts.query if prompt_type == PromptType.query else prompts.document
 
 
 def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str) -> list[str]:

@@ -7,27 +7,31 @@ from typing import TYPE_CHECKING, Any
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-from repro.batches.surrogate import load_surrogate
+from repro.batches.fixed_encoder import FixedEncoder
+from repro.evaluate.mteb.model import prompt_of
 
 if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
 
 
 class SurrogateForMteb(AbsEncoder):
-    """Implements mteb's encoder protocol around a surrogate: no prompt, no context."""
+    """Implements mteb's encoder protocol around a surrogate: its prompts, no context."""
 
-    def __init__(self, name: str, max_tokens: int) -> None:
-        self.model, self._surrogate, self._max_tokens = name, load_surrogate(name), max_tokens
+    def __init__(self, encoder: FixedEncoder) -> None:
+        self.model, self._encoder = encoder.name, encoder
         self.mteb_model_meta = ModelMeta.create_empty(
             {
-                "name": f"surrogate/{name.rpartition('/')[2]}",
+                "name": f"surrogate/{encoder.name.rpartition('/')[2]}",
                 "revision": "untrained",
-                "max_tokens": max_tokens,
+                "max_tokens": encoder.max_tokens,
                 "similarity_fn_name": ScoringFunction.COSINE,
             }
         )
 
-    def encode(self, inputs: DataLoader[BatchedInput], **options: Any) -> Array:
+    def encode(self, inputs: DataLoader[BatchedInput], *, task_metadata: TaskMetadata, **options: Any) -> Array:
         """Return L2-normalised vectors, float32 (N, D)."""
-        return self._surrogate.embed([text for batch in inputs for text in batch["text"]], self._max_tokens)
+        prompt = prompt_of(self._encoder.prompts, task_metadata, options.get("prompt_type"))
+        texts = [prompt + text for batch in inputs for text in batch["text"]]
+        return self._encoder.loaded.embed(texts, self._encoder.max_tokens)

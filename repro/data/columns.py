@@ -1,0 +1,104 @@
+"""Columns of pairs in other people's files: what each may be called, and where a row keeps which part of a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from repro.storage.json_files import short
+
+ACCEPTED: Mapping[str, tuple[str, ...]] = {
+    "query": ("query", "anchor", "question"),
+    "document": ("document", "positive", "pos", "answer", "passage", "text"),
+    "negatives": ("negatives", "negative", "neg"),
+    "domain": ("domain", "dataset", "source"),
+}
+"""What each column may be called when no name is given; `negative_1`, `negative_2`, … are taken too."""
+SIDES = ("query", "document")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns, where they are not among the accepted ones."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.names) - set(ACCEPTED))
+        if unknown:
+            raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
+
+    def resolve(self, found: Sequence[str], where: str) -> dict[str, str]:
+        """Return the column of each part that a file has; ValueError when query or document is not among `found`."""
+        chosen = self.present(found)
+        if lacking := [part for part in self.needed if part not in chosen]:
+            raise ValueError(f"{where}: {self.complaint(lacking[0], found)}")
+        return chosen
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The parts that a file must have: both sides of a pair, and what a column was named for."""
+        return tuple(part for part in ACCEPTED if part in self.names or part in SIDES)
+
+    def present(self, found: Sequence[str]) -> dict[str, str]:
+        """Return the column of each part that is among `found`."""
+        accepted = ((part, self._accepted(part)) for part in ACCEPTED)
+        columns = ((part, next((name for name in names if name in found), None)) for part, names in accepted)
+        return {part: name for part, name in columns if name is not None}
+
+    def complaint(self, part: str, found: Sequence[str]) -> str:
+        """Say that no column is one of `part`, and what to do about it."""
+        names = short([short(name, 40) for name in sorted(found)], 400)
+        taken = self.present(found).values()
+        hint = _remedy(part, [name for name in found if name not in taken])
+        return f"no column for the {part}: found {names}, accepted {list(self._accepted(part))}{hint}"
+
+    def _accepted(self, part: str) -> tuple[str, ...]:
+        return (self.names[part],) if part in self.names else ACCEPTED[part]
+
+
+def _remedy(part: str, left: Sequence[str]) -> str:
+    """Return what to do about a column that is not there: another separator, or an option that names it."""
+    if len(left) == 1:
+        for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
+            if separator in left[0]:
+                return f"; the separator looks like {called}: a .csv has commas, a .tsv tabs"
+    return f"; name it: --{part} {short(left[0], 40)}" if left else ""
+
+
+class Layout(NamedTuple):
+    """Where a row keeps what, by name or by place: the column of each part, and those of numbered negatives."""
+
+    chosen: dict[str, Any]
+    numbered: tuple[Any, ...]
+    flaw: str = ""  # a side that it lacks
+
+    def by_place(self, names: Sequence[str]) -> Layout:
+        """Return the same for rows that are sequences; of columns with one name, the last counts."""
+        place_of = {name: place for place, name in enumerate(names)}
+        chosen = {part: place_of[name] for part, name in self.chosen.items()}
+        return Layout(chosen, tuple(place_of[name] for name in self.numbered))
+
+
+def layout_of_row(columns: Columns, names: tuple[str, ...], where: str) -> Layout:
+    """Return the layout of rows that name their own columns: one that lacks a side says so, and others may have it."""
+    chosen = columns.present(names)
+    lacking = [part for part in SIDES if part not in chosen]
+    if lacking:
+        return Layout(chosen, (), columns.complaint(lacking[0], names))
+    return Layout(chosen, tuple(name for name in names if _is_numbered(name)))
+
+
+def layout_of(columns: Columns, names: Sequence[str], where: str) -> Layout:
+    """Return the layout of a file with these columns; ValueError for one that lacks a part or has a column twice."""
+    layout = Layout(
+        columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
+    )
+    if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
+        raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
+    return layout
+
+
+def _is_numbered(name: str) -> bool:
+    return name.startswith("negative_") and name.removeprefix("negative_").isdigit()
