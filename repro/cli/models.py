@@ -10,6 +10,7 @@ import typer
 
 from repro.cli.options import AsJson
 from repro.cli.patience import tell
+from repro.interop.typed import check_evaluated, check_export, check_model
 from repro.spec import CONTEXTS
 
 Model = Annotated[
@@ -42,12 +43,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a suite, under each context and beside BM25; interrupted, it resumes at the next collection."""
-    unknown = sorted(set(context or ()) - set(CONTEXTS))
-    if unknown:
-        raise ValueError(f"unknown context {unknown}; choose one of {list(CONTEXTS)}")
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, other = (str(model), None) if compare is None else compare
+    check_evaluated(suite, compare or (first,), context or ())
     tell(f"opening {suite} and {' and '.join(compare or (first,))}")
     from repro.interop.evaluating import Asked, evaluate_anything
     from repro.report.formats import render
@@ -75,6 +74,8 @@ def export(
     private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card told from its record."""
+    check_export(folder, to)
+    check_model(model)
     tell(f"opening {model}")  # before torch is loaded, which takes seconds
     from repro.interop.exporting import export_model, push_to_hub
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from rich.live import Live
 
 from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Named, Scale, Seeds, What, print_json, say
 from repro.cli.patience import tell
-from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
+from repro.records.lookup import BEGINS_AN_ID, run_of_id, runs_asked, split_words, sweep_name
 from repro.spec.registry import artefacts, suggestion
 from repro.spec.scales import scale_named
 from repro.storage.json_files import short
@@ -25,8 +24,6 @@ from repro.storage.paths import check_home
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
 DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
 LOOK_AGAIN_SECONDS = 2.0
-BEGINS_AN_ID = re.compile(r"[0-9a-f]+")
-"""Any other word is taken for a claim, lest one that is misspelt is looked for among the runs."""
 
 
 def launch(
@@ -115,7 +112,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Say all that is known of one run (state, reason, log, script, owners, the scheduler's word), or of one claim."""
-    if not BEGINS_AN_ID.fullmatch(run):
+    if not BEGINS_AN_ID.fullmatch(run):  # lest a misspelt claim is looked for among the runs
         return _why_claim(run, scale, as_json)
     from slurm.status import why as all_known
 

@@ -12,6 +12,7 @@ from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
 from repro.interop.trained_widths import export_warning
+from repro.interop.typed import check_export
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import TextEncoder
@@ -19,7 +20,6 @@ from repro.spec import TRAINED, Run
 from repro.spec.widths import widths_in
 from repro.storage.atomic import whole_file, whole_folder
 
-FORMATS = ("sentence-transformers", "transformers", "official")
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
 CARD_QUESTION = "why does bread rise?"
@@ -50,13 +50,8 @@ def export_model(
     `width`: its vectors are the first so many dimensions, normalised anew. ValueError for an unknown format, a folder
     that is not empty, or a model or a width that the format cannot hold.
     """
-    if to not in FORMATS:
-        raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
-    if folder.resolve() == Path.cwd():
-        raise ValueError(f"{folder} is the folder you are in: name a new one, such as {Path(folder, 'exported')}")
+    check_export(folder, to)
     folder = folder.resolve() if folder.is_symlink() else folder
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
     run = run_named(source)
     if run is not None and run.architecture in TRAINED:
         _check_run(run, to, width)

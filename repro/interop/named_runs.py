@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from repro.records.lookup import RECORDS, run_of_id
+from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import readable_record
 from repro.report.view import format_seconds
 from repro.spec import Run
@@ -14,12 +13,10 @@ from repro.spec.identity import run_id, training_id
 from repro.storage.paths import run_folder
 from repro.train.steps_done import steps_done
 
-RUN_ID = re.compile(r"[0-9a-f]{6,12}")
-
 
 def run_named(source: str) -> Run | None:
     """Return the run whose id `source` is or begins, None for any other word; ValueError for an id nobody knows."""
-    return None if Path(source).is_dir() or not RUN_ID.fullmatch(source) else run_of_id(source)
+    return None if Path(source).is_dir() or not BEGINS_AN_ID.fullmatch(source) else run_of_id(source)
 
 
 def check_run_is_contextual(source: str) -> None:

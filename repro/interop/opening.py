@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,17 @@ from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, leg
 from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import run_named, training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
+from repro.interop.typed import check_model, check_suite
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
-from repro.storage.json_files import json_object, short
+from repro.storage.json_files import json_object
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Progress = Callable[[str], None]
-HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 """What is fetched of a hub id: settings, weights, words of a tokenizer; no code and no pickle."""
 GIVEN = "given"
@@ -70,18 +69,9 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         if line := training_line(run):
             progress(line)
         return Opened(trained_model(run, progress), source, run)
-    if not is_hub_id(source):
-        raise ValueError(
-            f"no model {short(repr(source))}: there is no such folder here, and it is neither a run's id (12 of 0-9 "
-            "and a-f, or the first 6) nor a hub id (OWNER/NAME): name one of these, or bm25 to evaluate it"
-        )
+    check_model(source)
     snapshot = find_folder(source, revision, files=HUB_FILES)
     return Opened(_open_folder(snapshot, revision), source, revision=snapshot.name)
-
-
-def is_hub_id(source: str) -> bool:
-    """Return whether a word is taken for the name of a model on the hub: OWNER/NAME, and no folder here."""
-    return not Path(source).is_dir() and HUB_ID.fullmatch(source) is not None
 
 
 def bm25_run(source: str) -> Run | None:
@@ -102,10 +92,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         datasets = tuple(_given_datasets(folder))
         check_groups([(one.name, one.family) for one in datasets], str(folder))
         return Suite(legal_name(folder.resolve().name), datasets)
-    if "/" in source:
-        raise ValueError(
-            f"--suite {short(source)}: there is no such folder; give a BEIR folder, or a suite by its name"
-        )
+    check_suite(source)
     from repro.inputs.corpora import searched_stage, suite_of
 
     asked = base("smoke", suite=source)

@@ -11,7 +11,7 @@ from typing import Any
 
 from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import run_named
-from repro.interop.opening import is_hub_id
+from repro.interop.typed import is_hub_id
 from repro.storage.json_files import short
 from repro.storage.paths import home
 

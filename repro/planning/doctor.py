@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from repro.planning.requirements import lacks_of
+from repro.records.lookup import runs_asked
 from repro.records.provenance import code_identity, machine, versions
-from repro.spec import base
 from repro.spec.scales import ORDER
 from repro.storage.paths import home
 from repro.train.switches import switches_here
@@ -48,5 +48,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _scale(name: str) -> Finding:
-    lacks = lacks_of([base(name)])
-    return Finding(f"data for {name}", not lacks, f"not here: {'; '.join(lacks)}" if lacks else "made here")
+    """Return what all artefacts of a scale need and is not here, a line each."""
+    lacks = lacks_of(runs_asked(None, name, all_seeds=True))
+    how = f"not here, of what `repro fetch all --scale {name} --all-seeds` brings:"
+    return Finding(f"data for {name}", not lacks, "\n       ".join([how, *lacks]) if lacks else "made here")

@@ -17,8 +17,8 @@ from repro.storage.paths import corpora_folder, local_records, published_records
 
 RECORDS = (local_records, published_records)
 MOST_RUNS = 50_000
-ID = re.compile(r"[0-9a-f]{6,12}")
-"""The beginning of a run's id, as long as `plan` and `status` could be copied from; no artefact is called so."""
+BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
+"""What may begin a run's id, and is taken for it wherever a run can be named; no artefact or claim is called so."""
 
 
 def runs_asked(
@@ -43,7 +43,7 @@ def runs_asked(
 
 def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Return the words that mean single runs, files of them and ids, and those that mean artefacts."""
-    single = [word for word in what or () if _is_file(word) or ID.fullmatch(word)]
+    single = [word for word in what or () if _is_file(word) or BEGINS_AN_ID.fullmatch(word)]
     return single, [word for word in what or () if word not in single]
 
 

@@ -32,7 +32,7 @@ def _git(*words: str) -> str | None:
 
 
 def code_identity() -> dict[str, Any]:
-    """Return the commit, and a hash of what differs from it in tracked source (None: clean, or not known).
+    """Return the commit, and a hash of what differs from it in source, new files too (None: clean, or not known).
 
     Without a history of its own (installed, or an unpacked archive) it is the commit this copy was made from.
     """
@@ -40,10 +40,18 @@ def code_identity() -> dict[str, Any]:
         return _built_from()
     commit = _git("rev-parse", "HEAD")
     changed = _git("diff", "HEAD", "--", "*.py", "pyproject.toml", "requirements.lock")
+    changed = (changed or "") + _new_source()
     return {
         "commit": commit.strip() if commit else None,
         "uncommitted_sha256": hashlib.sha256(changed.encode()).hexdigest()[:12] if changed else None,
     }
+
+
+def _new_source() -> str:
+    """Return the names and contents of untracked modules: one in experiments/ defines runs without being named."""
+    names = _git("ls-files", "--others", "--exclude-standard", "-z", "--", "experiments/*.py", "repro/*.py") or ""
+    found = [CHECKOUT / name for name in names.split("\0") if name]
+    return "".join(f"{path.name}\n{path.read_text(encoding='utf-8', errors='replace')}" for path in found)
 
 
 def _built_from() -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Promises to whoever names a run as a model: what it cannot do is said before it is trained, and what it takes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.execute import execute
 from repro.interop import named_runs, opening
-from repro.interop.named_runs import training_line
+from repro.interop.named_runs import run_named, training_line
+from repro.records.lookup import runs_asked
 from repro.spec import Run, base
 from repro.spec.identity import training_id
 from repro.storage.paths import run_folder
@@ -50,6 +53,45 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_run_cannot_do_is_said_before_its_training(words: list[str], says: str) -> None:
     done = CliRunner().invoke(app, words)
     assert isinstance(done.exception, ValueError) and says in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["export", PLAIN, ".", "--to", "transformers"], "is the folder you are in"),
+        (["export", PLAIN, "FULL", "--to", "transformers"], "is there and not empty"),
+        (["export", PLAIN, "x", "--to", "onnx"], "unknown format 'onnx'"),
+        (["export", "nothere", "x", "--to", "transformers"], "no model 'nothere'"),
+        (["evaluate", "--model", "nothere", "--suite", "planted"], "no model 'nothere'"),
+        (["evaluate", "--compare", "bm25", "nothere", "--suite", "planted"], "no model 'nothere'"),
+        (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: there is no such folder"),
+    ],
+)
+def test_what_is_wrong_with_a_word_is_said_before_torch_is_loaded(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opening_is_told(line: str) -> None:  # the last thing before the imports
+        raise AssertionError(line)
+
+    monkeypatch.setattr("repro.cli.models.tell", opening_is_told)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    done = CliRunner().invoke(app, [str(tmp_path / "full") if word == "FULL" else word for word in words])
+    assert isinstance(done.exception, ValueError) and says in str(done.exception)
+
+
+def test_the_words_are_looked_at_by_a_module_that_loads_no_torch() -> None:
+    code = "import sys, repro.cli.main, repro.interop.typed; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_a_run_is_named_by_any_beginning_that_no_other_has() -> None:
+    (found,) = runs_asked([CONTEXTUAL], "desk")
+    for beginning in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
+        assert runs_asked([beginning], "desk") == [found] == [run_named(beginning)]
+    for ask in (lambda: runs_asked(["0"], "desk"), lambda: run_named("0")):
+        with pytest.raises(ValueError, match="run '0': it begins the ids of"):
+            ask()
 
 
 def test_before_a_training_one_line_has_its_steps_and_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
 import repro.interop.transformers_model
 from repro.data.prompts import PROMPTS
-from repro.interop.exporting import FORMATS, export_model, push_to_hub
+from repro.interop.exporting import export_model, push_to_hub
 from repro.interop.opening import open_model
+from repro.interop.typed import FORMATS
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel

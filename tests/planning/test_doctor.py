@@ -31,6 +31,11 @@ def test_scales_of_our_own_need_nothing_and_the_papers_name_what_is_missing() ->
     lacking = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048")
     assert not small.good and not large.good
     assert all(name in one.says for name in lacking for one in (small, large)), "all of them, not the first"
+    lines = {one.what: one.says.splitlines() for one in (small, large)}
+    assert all(len(line) < 120 and line.count(": ") < 2 for told in lines.values() for line in told), "one a line"
+    only_of_an_artefact = "encoder bert-large-uncased"
+    assert all(any(only_of_an_artefact in line for line in told) for told in lines.values()), "not the base run's only"
+    assert set(lines["data for large"][1:]) - set(lines["data for small"][1:])
 
 
 def test_a_missing_wheel_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
