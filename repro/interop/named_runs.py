@@ -11,7 +11,6 @@ from repro.report.view import format_seconds
 from repro.spec import Run
 from repro.spec.identity import run_id, training_id
 from repro.storage.paths import run_folder
-from repro.train.steps_done import steps_done
 
 
 def run_named(source: str) -> Run | None:
@@ -31,6 +30,8 @@ def check_run_is_contextual(source: str) -> None:
 
 def training_line(run: Run) -> str | None:
     """Return one line for whoever is about to wait for a run's training; None where it has ended here."""
+    from repro.train.steps_done import steps_done
+
     told = _recorded_training(run)
     num_steps, seconds = (told or {}).get("num_steps", run.num_steps), (told or {}).get("seconds")
     num_done = steps_done(run_folder(training_id(run)))

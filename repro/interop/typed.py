@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.interop.named_runs import run_named
 from repro.spec import CONTEXTS
 from repro.storage.json_files import short
 
@@ -22,6 +21,8 @@ def is_hub_id(source: str) -> bool:
 
 def check_model(source: str) -> None:
     """ValueError for a word that is no folder here, no run's id and no hub id."""
+    from repro.interop.named_runs import run_named
+
     if not (Path(source).is_dir() or run_named(source) is not None or is_hub_id(source)):
         raise ValueError(
             f"no model {short(repr(source))}: there is no such folder here, and it is neither a run's id (12 of 0-9 "
