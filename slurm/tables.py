@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repro.report.formats import MOST_FOLDED_ROWS, render
+from repro.report.formats import MOST_FOLDED_ROWS, console_here, render
 from repro.report.view import View, format_seconds
 from repro.spec import Run
 from repro.spec.identity import difference_in_words
@@ -31,7 +30,7 @@ def show_status(runs: Sequence[Run]) -> None:
     """Print the table once; one of thousands of runs as plain lines."""
     unique = list(dict.fromkeys(runs))
     if len(unique) <= MOST_FOLDED_ROWS:
-        return Console().print(look_at(unique)[0])
+        return console_here().print(look_at(unique)[0])
     snapshot = Snapshot()
     found = [snapshot.status_of(run) for run in unique]
     rows = tuple(_cells(run, status) for run, status in _told(unique, found))

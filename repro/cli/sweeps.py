@@ -16,8 +16,9 @@ from rich.live import Live
 from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Named, Scale, Seeds, What, print_json, say
 from repro.cli.patience import tell
 from repro.records.lookup import BEGINS_AN_ID, run_of_id, runs_asked, split_words, sweep_name
-from repro.spec.registry import artefacts, suggestion
+from repro.spec.registry import artefacts
 from repro.spec.scales import scale_named
+from repro.spec.values import suggestion
 from repro.storage.json_files import short
 from repro.storage.paths import check_home
 

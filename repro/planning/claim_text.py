@@ -14,7 +14,8 @@ from repro.report.needed import needed_words
 from repro.report.tables import INTERVAL_WORDS
 from repro.report.view import format_signed
 from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend, Varies
-from repro.spec.registry import experiments, suggestion
+from repro.spec.registry import experiments
+from repro.spec.values import suggestion
 
 WORDS = {
     "HOLDS": "what is claimed holds here",

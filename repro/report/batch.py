@@ -72,7 +72,7 @@ def _other_line(other: Other, what: str) -> tuple[str, ...]:
 def _parts(told: Explanation) -> View:
     rows = tuple(
         (
-            f"{part.first_batch}–{part.last_batch}",
+            str(part.first_batch) if part.first_batch == part.last_batch else f"{part.first_batch}–{part.last_batch}",
             format_number(part.difficulty, 3),
             format_number(100 * part.masked_fraction, 2),
             format_number(part.loss, 2),

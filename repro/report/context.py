@@ -35,7 +35,7 @@ def _overview(told: Explanation) -> View:
         f"{told.num_contexts} context documents, drawn with seed {told.context_seed}; moved: 1 − cosine with own",
         *_judged(told),
     )
-    title = f"{told.model} on {told.dataset} of {told.suite}"
+    title = f"{told.model} on {told.dataset}" + (f" of {told.suite}" if told.suite != told.dataset else "")
     return View(title, ("", *told.corpora), tuple(rows), notes, "l" + "r" * len(told.corpora))
 
 

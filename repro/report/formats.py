@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from repro.report.view import NARROW_SPACE, View
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table as RichTable
 
 
@@ -80,6 +81,13 @@ def render_line(text: str, hanging: int = 0) -> None:
     print(textwrap.fill(text, _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
 
 
+def console_here() -> Console:
+    """Return the terminal at its own width; elsewhere as if that were 200."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else ELSEWHERE, highlight=False, markup=False, emoji=False)
+
+
 def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else ELSEWHERE
 
@@ -110,9 +118,7 @@ def _print_text(view: View) -> None:
     if len(view.rows) > MOST_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
         return
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else ELSEWHERE, highlight=False, markup=False, emoji=False)
+    console = console_here()
     *others, last = [_natural(view, number) for number in range(len(view.header))]
     is_sentence = view.alignment[-1] == "l" and "r" in view.alignment and last > LONG_TEXT
     if is_sentence and console.width - sum(others) - GAP * len(others) < LONG_TEXT:

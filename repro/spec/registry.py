@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
 from repro.spec.run import Run
+from repro.spec.values import suggestion
 from repro.storage.paths import SOURCES
 
 OF_A_FILE = (ValueError, TypeError, KeyError, IndexError, AttributeError, NameError, SyntaxError, ImportError)
@@ -96,12 +96,6 @@ def runs_of_companions(scale: str) -> frozenset[Run]:
     for experiment in experiments():
         asked[experiment.paper == MAIN].update(experiment.runs(scale))
     return frozenset(asked[False] - asked[True])
-
-
-def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
-    """Return ", did you mean X?" for a word that is spelt nearly as a known one; nothing where none is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=likeness)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def folded(word: str) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from repro.spec.scales import scale_named
-from repro.spec.values import checked_value
+from repro.spec.values import checked_value, suggestion
 from repro.spec.widths import widths_in
 from repro.storage.json_files import short
 
@@ -287,7 +287,8 @@ def check_fields(names: Iterable[str], where: str) -> None:
     """ValueError when a name is not a field of Run; lists the valid ones."""
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
-        raise ValueError(f"unknown axis {unknown} in {where}; a Run has {list(FIELDS)}")
+        near = suggestion(unknown[0], FIELDS)
+        raise ValueError(f"unknown axis {unknown} in {where}{near or ';'} a Run has {list(FIELDS)}")
 
 
 def base(scale: str, /, **changes: Any) -> Run:

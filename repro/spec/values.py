@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -94,3 +95,9 @@ def _check_text(name: str, value: str) -> None:
         raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {LONGEST_TEXT} printable characters")
     if name in NAMES and not NAME.fullmatch(value):
         raise ValueError(f"{name}={short(repr(value))}: a name has a-z, A-Z, 0-9, '.', '_', '@', '+' and '-' only")
+
+
+def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
+    """Return ", did you mean X?" for a word that is spelt nearly as a known one; nothing where none is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=likeness)
+    return f", did you mean {near[0]!r}?" if near else ""
