@@ -15,6 +15,7 @@ from repro.spec.artefact import PAPERS
 from repro.spec.identity import run_id
 from repro.spec.registry import check_every_experiment, experiment_of, paper_of
 from repro.spec.scales import scale_named
+from repro.spec.values import suggestion
 from repro.storage.json_files import short
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
 def _condition(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or name not in FIELDS:
-        raise ValueError(f"--where {text!r}: expected field=value with a field of {list(FIELDS)}")
+        near = suggestion(name, FIELDS) or ":"
+        raise ValueError(f"--where {text!r}{near} expected field=value with a field of {list(FIELDS)}")
     return name, value
 
 

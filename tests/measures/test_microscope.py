@@ -177,4 +177,4 @@ def test_the_verb_finds_a_run_by_its_values_and_by_the_beginning_of_its_id(home:
         assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1
     said = repro("table1", "--scale", "smoke", "--where", "sampler=nope").stderr
     assert "--where sampler=nope: table1 at scale 'smoke' has sampler domain, cluster, random" in said
-    assert "expected field=value" in repro("table1", "--where", "samplr=x").stderr
+    assert "did you mean 'sampler'? expected field=value" in repro("table1", "--where", "samplr=x").stderr
