@@ -101,7 +101,7 @@ CLAIMS = (
         pairs=[(term(NDCG, num_epochs=4, **SECOND), term(NDCG, num_epochs=other, **SECOND)) for other in (1, 2, 8)],
         source="Figure 5",
         because="any difference beyond chance, of second phases that go on from the same first one",
-        **fresh.STATED | {"stated": "2026-11-23", "version": 3},
+        **fresh.RESTATED,
     ),
     Claim.order(
         "F5.b",
