@@ -34,7 +34,7 @@ OTHER_ROWS: tuple[int, ...] = ()
 """More seeds of its rows of random batches and of one fine domain a batch, which no claim is judged on."""
 SOURCE_ROWS = (0, *TABLE1)
 """Seeds of its rows of one source a batch, at desk: seed 0 is what a reader's own machine runs of every row."""
-GRID = (3, 4)
+GRID: tuple[int, ...] = ()
 GRID_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
 """Filtered biencoders behind figures 2, 3, 4, 12 and 13: seeds and cluster sizes at desk, with every batch size."""
 PACKING = tuple(range(3, 13))

@@ -174,7 +174,7 @@ def test_a_local_queue_stops_with_its_children(
     [
         ("showing", ["show", "table1", "--scale", "smoke"]),
         ("reporting", ["report", "--scale", "smoke", "--out", "/nowhere/report.html"]),
-        ("evaluating", ["evaluate", "--model", "untrained", "--suite", "planted"]),
+        ("evaluating", ["evaluate", "--model", "somebody/untrained", "--suite", "planted"]),
     ],
 )
 def test_verbs_that_only_read_stop_at_once(place: str, words: list[str], way: tuple[signal.Signals, bool, int]) -> None:
