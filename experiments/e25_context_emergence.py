@@ -110,7 +110,7 @@ def draw_steps(frame: Any, axes: Any) -> None:
     axes.set_xscale("log")
     axes.set_xticks(steps, [f"{each:g}" for each in steps])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(0.0, -0.2))
 
 
 END = {"num_steps": by_scale({scale: steps[-1] for scale, steps in STEPS.items()})}
