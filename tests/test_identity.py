@@ -136,7 +136,9 @@ def test_a_renamed_field_is_an_error_that_names_it() -> None:
 
 
 def test_declarations_list_what_is_valid() -> None:
-    with pytest.raises(ValueError, match=r"unknown axis \['batchsize'\] in grid\(\); a Run has \['scale', "):
+    with pytest.raises(
+        ValueError, match=r"\['batchsize'\] in grid\(\), did you mean 'batch_size'\? a Run has \['scale', "
+    ):
         grid(base("desk"), batchsize=(1, 2))
     with pytest.raises(ValueError, match=r"unknown scale 'dask'; choose one of \['smoke', "):
         base("dask")

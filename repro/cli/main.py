@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table as RichTable
 
 from repro.cli.check import VERBS_THAT_READ, plan_power
@@ -96,9 +97,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
         is_same = before is not None and before["experiment"] == row["experiment"]
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
         table.add_row(row["artefact"], "the same" if is_same else row["title"], str(len(row["claims"])), *runs)
-    from repro.report.formats import console_here
-
-    console_here().print(table)
+    Console(highlight=False).print(table)
     print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
     print("Claims: `repro check ARTEFACT` judges them.")
 

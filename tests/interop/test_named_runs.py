@@ -20,7 +20,7 @@ from repro.storage.paths import run_folder
 PLAIN = "014b857533ba"
 """A published biencoder: its record has how long it took, its weights are nowhere."""
 
-CONTEXTUAL = "03455bc33e5a"
+CONTEXTUAL = "5d70dcf65e38"
 """A published contextual model, with fewer soft prompts than the authors' format holds."""
 
 
