@@ -49,19 +49,15 @@ def stage(name: str) -> Callable[[argparse.Namespace], None]:
 
 def start(asked: argparse.Namespace) -> None:
     """Do what a training does before its first step, and feed one step."""
-    import torch
-
     from repro.inputs.inputs import Inputs
-    from repro.train.feed import TrainData, feed_batch, step_batches
-    from repro.train.trainer import build_filter, build_sampler, start_model
+    from repro.train.feed import feed_batch, step_batches
+    from repro.train.trainer import prepared
 
     inputs = Inputs(run_of(asked))
     inputs.build(print)
-    model = start_model(inputs, lambda: False, print)
-    sides = [inputs.tokens(side, model.config.vocab_size) for side in ("query", "document")]
-    data = TrainData(sides[0], sides[1], build_sampler(inputs), build_filter(inputs))
+    model, data, _, _ = prepared(inputs, lambda: False, print)
     first = step_batches(data.batches, 0, 1)[0]
-    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False, device=torch.device("cpu"))
+    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False, device=model.device)
 
 
 def sampler(asked: argparse.Namespace) -> None:

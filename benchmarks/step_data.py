@@ -23,10 +23,11 @@ import torch
 from benchmarks.kept_rows import keep_rows
 from benchmarks.sizes import SIZES, run_of
 from repro.inputs.inputs import Inputs
+from repro.spec import Run
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import TrainData, feed_batch, step_batches
+from repro.train.feed import Feed, feed_batch, step_batches
 from repro.train.loop import optimizer_for, take_step
-from repro.train.trainer import build_filter, build_sampler, settings_of, start_model
+from repro.train.trainer import prepared
 
 CHUNK = 64
 """Texts of a piece of either stage: what keeps a batch of 512 at MiniLM's size within a few GiB."""
@@ -38,6 +39,31 @@ def timed(action: Callable[[], Any]) -> tuple[Any, float]:
     return action(), time.process_time() - started
 
 
+def medians_of(asked: argparse.Namespace) -> tuple[Run, list[float]]:
+    """Train the steps asked for; return the run, and the median seconds of a step's data and of the step."""
+    own = {"batch_size": asked.batch_size} if asked.batch_size else {}
+    clusters = {"sampler": "cluster", "cluster_size": 256, "packing": "greedy", "filter": "surrogate"}
+    run = run_of(asked.size, architecture="contextual", **clusters, **own)
+    inputs = Inputs(run)
+    inputs.build(print)
+    model, data, settings, _ = prepared(inputs, lambda: False, print)
+    settings = replace(settings, chunks=ChunkSizes(texts=CHUNK))
+    optimizer = optimizer_for(model.train(), settings)
+
+    def feed_of(step: int) -> Feed:
+        batch = step_batches(data.batches, step, 1)[0]
+        return feed_batch(
+            data, batch, seed=run.seed, num_contexts=run.num_contexts, is_shared=False, device=model.device
+        )
+
+    of_data, of_steps = [], []
+    for step in range(asked.num_steps + 1):
+        feed, seconds = timed(lambda: feed_of(step))  # noqa: B023
+        of_data.append(seconds)
+        of_steps.append(timed(lambda: take_step(model, optimizer, [feed], settings, step=step + 1))[1])  # noqa: B023
+    return run, [statistics.median(each[1:]) for each in (of_data, of_steps)]
+
+
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -46,30 +72,7 @@ def main() -> None:
     parser.add_argument("--num-steps", type=int, default=20)
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
-    own = {"batch_size": asked.batch_size} if asked.batch_size else {}
-    clusters = {"sampler": "cluster", "cluster_size": 256, "packing": "greedy", "filter": "surrogate"}
-    run = run_of(asked.size, architecture="contextual", **clusters, **own)
-    inputs = Inputs(run)
-    inputs.build(print)
-    model = start_model(inputs, lambda: False, print).train()
-    sides = [inputs.tokens(side, model.config.vocab_size) for side in ("query", "document")]
-    sampler = build_sampler(inputs)
-    data = TrainData(sides[0], sides[1], sampler, build_filter(inputs))
-    settings = replace(settings_of(run, len(sampler)), chunks=ChunkSizes(texts=CHUNK))
-    optimizer = optimizer_for(model, settings)
-
-    def feed_of(step: int) -> Any:
-        batch = step_batches(data.batches, step, 1)[0]
-        return feed_batch(
-            data, batch, seed=run.seed, num_contexts=run.num_contexts, is_shared=False, device=torch.device("cpu")
-        )
-
-    of_data, of_steps = [], []
-    for step in range(asked.num_steps + 1):
-        feed, seconds = timed(lambda: feed_of(step))  # noqa: B023
-        of_data.append(seconds)
-        of_steps.append(timed(lambda: take_step(model, optimizer, [feed], settings, step=step + 1))[1])  # noqa: B023
-    medians = [statistics.median(each[1:]) for each in (of_data, of_steps)]
+    run, medians = medians_of(asked)
     row = {
         "size": asked.size,
         "batch_size": run.batch_size,

@@ -91,7 +91,7 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
 
 def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
     run = inputs.run
-    model, data, settings, sampler = _prepared(inputs, should_stop, progress)
+    model, data, settings, sampler = prepared(inputs, should_stop, progress)
 
     def tell(line: dict[str, Any]) -> None:
         if line["step"] % REPORT_EVERY == 0 or line["step"] == settings.num_steps:
@@ -125,7 +125,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
 
 
-def _prepared(
+def prepared(
     inputs: Inputs, should_stop: Callable[[], bool], progress: Progress
 ) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
     """Return the model at its start, what it is trained on, and how."""
@@ -152,7 +152,7 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
     if num_processes() > 1:
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
-    model, data, settings, _ = _prepared(inputs, lambda: False, lambda line: None)
+    model, data, settings, _ = prepared(inputs, lambda: False, lambda line: None)
     reached = [0]
 
     def note(line: dict[str, Any]) -> None:
