@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -184,17 +184,23 @@ class LocalQueue:
         self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {left} left")
 
     def _fill(self) -> None:
+        if not self.slots:
+            return
+        makers: dict[str, str] = {}  # each training that a child is making, or will → the child's run
+        for task in self.tasks:
+            makers |= _makes(task) if task.name in self.children else {}
         for task in self.tasks:
             if not self.slots:
                 return
-            if task.name in self.ended or task.name in self.children or not self._is_ready(task):
+            if task.name in self.ended or task.name in self.children or not self._is_ready(task, makers):
                 continue
             self._start(task, self.slots.pop(0))
+            makers |= _makes(task)
 
-    def _is_ready(self, task: Task) -> bool:
+    def _is_ready(self, task: Task, makers: Mapping[str, str]) -> bool:
         if any(self.ended.get(need) != "done" for need in task.needs):
             return False
-        reason = self._reason_to_wait(task)
+        reason = _reason_to_wait(task, makers)
         if not reason:
             self.waiting_for.discard(task.name)
             return True
@@ -202,23 +208,6 @@ class LocalQueue:
             self.waiting_for.add(task.name)
             self.progress(f"{task.name}: {reason}")
         return False
-
-    def _reason_to_wait(self, task: Task) -> str:
-        """Return why a job cannot start yet: somebody does it, or makes a training that it needs; else nothing."""
-        if owner := _living(task.item.lease_folder):
-            return f"left to {owner}"
-        for training in missing_trainings(Run(**task.job.run)) if task.item.kind == "run" else ():
-            if maker := self.makers.get(training):
-                return f"waits for {maker}, which makes training {training} for both"
-            if owner := _living(run_folder(training) / "training"):
-                return f"waits for {owner}, which makes its training {training}"
-        return ""
-
-    @property
-    def makers(self) -> dict[str, str]:
-        """Each training that a child is making, or will: training → the child's run."""
-        runs = [task for task in self.tasks if task.name in self.children and task.item.kind == "run"]
-        return {training: task.name for task in runs for training in missing_trainings(Run(**task.job.run))}
 
     def _start(self, task: Task, slot: Slot) -> None:
         log = self.log_of(task)
@@ -267,6 +256,24 @@ def dearest_first(tasks: Sequence[Task]) -> list[Task]:
     stages = [task for task in tasks if task.item.kind != "run"]
     does = {task.name: arithmetic_of(Run(**task.job.run)) for task in runs}
     return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
+
+
+def _reason_to_wait(task: Task, makers: Mapping[str, str]) -> str:
+    """Return why a job cannot start yet: somebody does it, or makes a training that it needs; else nothing."""
+    if owner := _living(task.item.lease_folder):
+        return f"left to {owner}"
+    for training in _makes(task):
+        if maker := makers.get(training):
+            return f"waits for {maker}, which makes training {training} for both"
+        if owner := _living(run_folder(training) / "training"):
+            return f"waits for {owner}, which makes its training {training}"
+    return ""
+
+
+def _makes(task: Task) -> dict[str, str]:
+    """Return the trainings that a job would make, being without them, each with its name."""
+    missing = missing_trainings(Run(**task.job.run)) if task.item.kind == "run" else ()
+    return dict.fromkeys(missing, task.name)
 
 
 def _living(lease_folder: Path) -> Owner | None:
