@@ -10,7 +10,7 @@ import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, load_dataset
 from repro.data.paper.quirks import Quirks
-from repro.evaluate.retrieval import Matrix, Run, score, search, without_self_hits
+from repro.evaluate.retrieval import Hits, Matrix, score, search, without_self_hits
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ def rows_of(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[st
 
 
 def ranked_in(
-    collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Run | None = None
-) -> Run:
+    collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Hits | None = None
+) -> Hits:
     """Return the k best documents of every query, or of its candidates, less what the collection's table takes out."""
     ids, most = (collection.retrieval.query_ids, collection.retrieval.document_ids), k + collection.num_extra_hits
     return without_quirky_hits(search(queries_QH, documents_DH, *ids, most, candidates), collection, k)
 
 
-def headline(run: Run, collection: Collection) -> np.ndarray:
+def headline(run: Hits, collection: Collection) -> np.ndarray:
     """Return the NDCG@10 of each judged query, float32 (Q,)."""
     return score(run, collection.retrieval.judgements, (HEADLINE,))[HEADLINE]
 
 
-def without_quirky_hits(run: Run, collection: Collection, k: int) -> Run:
+def without_quirky_hits(run: Hits, collection: Collection, k: int) -> Hits:
     """Return the k best of every query, less what the collection's table takes out."""
     return without_self_hits(run, k) if collection.quirks.removes_self_hits else run

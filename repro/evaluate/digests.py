@@ -10,11 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import Model
 
 
-def model_digest(model: Biencoder | ContextualModel) -> str:
+def model_digest(model: Model) -> str:
     """Return twelve hex digits of a model's config and weights."""
     return weights_digest(asdict(model.config), model.state_dict())
 

@@ -16,8 +16,7 @@ import numpy as np
 from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
 from repro.data.beir import Suite
 from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
-from repro.evaluate.retrieval import Run as Hits
-from repro.evaluate.retrieval import bm25_search, write_run
+from repro.evaluate.retrieval import Hits, bm25_search, write_run
 from repro.spec import Run
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
@@ -56,4 +55,6 @@ def _bm25(collection: Collection, k: int) -> Hits:
 
 def _by_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
     queries, documents = collection.retrieval.queries, collection.retrieval.documents
-    return ranked_in(collection, encoder.encode(queries, "query"), encoder.encode(documents, "document"), k)
+    return ranked_in(
+        collection, encoder.encode(queries, "query"), encoder.encode(documents, collection.document_role), k
+    )

@@ -28,7 +28,7 @@ from repro.storage.atomic import whole_file
 from repro.storage.json_files import check_regular, short
 
 Matrix: TypeAlias = np.ndarray | csr_array
-Run = dict[str, dict[str, float]]
+Hits = dict[str, dict[str, float]]
 Judgements = Mapping[str, Mapping[str, int]]
 
 QUERIES_PER_BLOCK = 128
@@ -59,7 +59,7 @@ def search(
     document_ids: Sequence[str],
     k: int,
     candidates: Mapping[str, Iterable[str]] | None = None,
-) -> Run:
+) -> Hits:
     """Return the k best documents of every query by inner product in float32; vectors may be sparse, both sides alike.
 
     With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage), by dense
@@ -74,7 +74,7 @@ def search(
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
     ranks_D = np.empty(len(document_ids), dtype=np.int64)
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
-    run: Run = {}
+    run: Hits = {}
     for part in blocks_of(len(query_ids), QUERIES_PER_BLOCK):
         found = _best(queries_QH[part], documents_DH, ranks_D, k)
         for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
@@ -103,7 +103,7 @@ def _best(queries_QH: Matrix, documents_DH: Matrix, ranks_D: np.ndarray, k: int)
     return best
 
 
-def without_self_hits(run: Run, k: int) -> Run:
+def without_self_hits(run: Hits, k: int) -> Hits:
     """Return the k best of every query without the document of the query's own id; search for k + 1 first."""
     return {query_id: dict([hit for hit in ranked(hits) if hit[0] != query_id][:k]) for query_id, hits in run.items()}
 
@@ -122,7 +122,7 @@ def ranked(hits: Mapping[str, float], decimals: int | None = DECIMALS) -> list[t
 
 
 def score(
-    run: Run, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES), *, decimals: int | None = DECIMALS
+    run: Hits, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES), *, decimals: int | None = DECIMALS
 ) -> dict[str, np.ndarray]:
     """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
@@ -150,7 +150,7 @@ def score(
 
 def bm25_search(
     retrieval: Retrieval, k: int, candidates: Mapping[str, Iterable[str]] | None = None
-) -> tuple[Run, dict[str, Any]]:
+) -> tuple[Hits, dict[str, Any]]:
     """Return the BM25 run of a collection, without documents that share no word with a query, and its parameters.
 
     With `candidates`, only a query's own are ranked; word counts are those of the whole collection.
@@ -167,7 +167,7 @@ def bm25_search(
     index.index(texts, show_progress=False)
     place_of = {document_id: place for place, document_id in enumerate(ids)}
     queries = bm25s.tokenize(list(retrieval.queries), return_ids=False, **options)
-    run: Run = {}
+    run: Hits = {}
     for query_id, words in zip(retrieval.query_ids, queries, strict=True):
         known = [word for word in words if word in index.vocab_dict]
         scores_D, among = index.get_scores(known) if known else np.zeros(len(ids)), ids
@@ -179,7 +179,7 @@ def bm25_search(
     return run, parameters
 
 
-def write_run(path: Path, run: Run, *, tag: str) -> None:
+def write_run(path: Path, run: Hits, *, tag: str) -> None:
     """Write a gzipped TREC run file by rename; the same run gives the same bytes."""
     words = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
     if unfit := sorted(word for word in words if len(word.split()) != 1):
@@ -193,13 +193,13 @@ def write_run(path: Path, run: Run, *, tag: str) -> None:
         part.write_bytes(gzip.compress("".join(lines).encode(), compresslevel=GZIP_LEVEL, mtime=0))
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> Hits:
     """Read a TREC run file, gzipped or not.
 
     ValueError names the line that is not one, or that ranks a document for the same query again; and a damaged file.
     """
     check_regular(path)
-    run: Run = {}
+    run: Hits = {}
     number = 0
     try:
         with _opened(path) as lines:
@@ -267,9 +267,9 @@ def _rerank(
     document_ids: Sequence[str],
     candidates: Mapping[str, Iterable[str]],
     k: int,
-) -> Run:
+) -> Hits:
     place_of = {document_id: place for place, document_id in enumerate(document_ids)}
-    run: Run = {}
+    run: Hits = {}
     for query_id, query_H in zip(query_ids, queries_QH, strict=True):
         wanted = sorted(set(candidates.get(query_id, ())))
         unknown = [document_id for document_id in wanted if document_id not in place_of]

@@ -19,7 +19,7 @@ from repro.evaluate.collections import Collection, read_collections, rows_of, wi
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import parse_view, prefix, views_of
-from repro.evaluate.retrieval import Run, bm25_search, score, search, write_run
+from repro.evaluate.retrieval import Hits, bm25_search, score, search, write_run
 
 TOP_K = 100
 FULL, RERANKED = "full search", "reranking of a first stage"
@@ -43,7 +43,7 @@ class Setting:
     contexts: Sequence[str] = ("own",)
     num_contexts: int = 0  # 0: the encoder has no context
     seed: int = 0
-    candidates: Mapping[str, Run] | None = None  # by dataset: a first stage's run, to rerank (the truncated protocol)
+    candidates: Mapping[str, Hits] | None = None  # by dataset: a first stage's run, to rerank (the truncated protocol)
     pool: Retrieval | None = None  # the texts of the context "random"
     wrong_from: Retrieval | None = None  # the texts of the context "wrong"; None: another dataset of the suite
     widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
@@ -99,7 +99,7 @@ class System(Protocol):
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the corpus a context is drawn from; None: from none."""
 
-    def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
+    def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return a run, and how it came about."""
         ...
 
@@ -143,7 +143,7 @@ def evaluate_bm25(
     folder: Path | None = None,
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
-    candidates: Mapping[str, Run] | None = None,
+    candidates: Mapping[str, Hits] | None = None,
 ) -> Evaluation:
     """Score BM25 on the same suite, or on a first stage's candidates; its parameters are in the provenance."""
     read = read_collections(suite) if collections is None else collections
@@ -182,7 +182,7 @@ class ModelSystem:
             return self.collections[self.others[collection.retrieval.name]].retrieval if lent is None else lent
         return self.setting.pool if kind == "random" else collection.retrieval
 
-    def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
+    def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the run under one context, at one width, and how that context was drawn."""
         retrieval, setting = collection.retrieval, self.setting
         context, width = parse_view(kind)
@@ -236,12 +236,12 @@ class ModelSystem:
 class Bm25System:
     """BM25, which has no context; with candidates, by dataset, it ranks only those."""
 
-    candidates: Mapping[str, Run] | None = None
+    candidates: Mapping[str, Hits] | None = None
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return no corpus."""
 
-    def search(self, collection: Collection, kind: str) -> tuple[Run, dict[str, Any]]:
+    def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return BM25's run and its parameters."""
         own = None if self.candidates is None else self.candidates[collection.retrieval.name]
         return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own)

@@ -13,8 +13,7 @@ import torch
 
 from repro.data.beir import Retrieval
 from repro.evaluate.contexts import draw_context
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 
 if TYPE_CHECKING:
     from beir.retrieval.evaluation import EvaluateRetrieval
@@ -25,7 +24,7 @@ Corpus = Mapping[str, Mapping[str, str]]  # as beir's GenericDataLoader gives it
 class BeirModel:
     """What `DenseRetrievalExactSearch` takes; vectors have unit length, so "dot" and "cos_sim" rank alike."""
 
-    def __init__(self, model: Biencoder | ContextualModel) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
 
     def set_context(self, corpus: Corpus | None, *, name: str, seed: int = 0) -> Self:

@@ -13,8 +13,7 @@ from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
 from repro.interop.trained_widths import export_warning
 from repro.interop.typed import check_export
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
 from repro.spec.widths import widths_in
@@ -117,7 +116,7 @@ def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any =
     return str(getattr(uploaded, "commit_url", uploaded))
 
 
-def _write(model: Biencoder | ContextualModel, folder: Path, to: str, width: int | None) -> None:
+def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
     if to == "sentence-transformers":
         from repro.interop.sentence_transformers_folder import export_sentence_transformers
 

@@ -8,14 +8,13 @@ from typing import Any
 from repro.evaluate.mteb.model import MtebModel
 from repro.interop.official.folder import RELEASES
 from repro.interop.opening import open_model
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import Model
 
 
 def load_for_mteb(model_name: str, revision: str | None = None, device: str | None = None, **options: Any) -> MtebModel:
     """Load a run's id, a folder or a hub id, ours or the authors', for mteb; `options` are those of `MtebModel`."""
     model = open_model(model_name, revision=revision).model
-    if not isinstance(model, Biencoder | ContextualModel):
+    if not isinstance(model, Model):
         raise ValueError(f"{model_name} is a model of another library: mteb opens it without our wrapper")
     options.pop("num_contexts", None)  # part of the identity, but the model's own
     if "context" in options:

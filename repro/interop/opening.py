@@ -15,8 +15,7 @@ from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import run_named, training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.interop.typed import check_model, check_suite
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
 from repro.storage.json_files import json_object
@@ -40,9 +39,9 @@ class Opened:
     revision: str | None = None  # of a hub id: the commit whose files were opened
 
     @property
-    def ours(self) -> Biencoder | ContextualModel:
+    def ours(self) -> Model:
         """The model as one of our two classes; ValueError for a model of another library."""
-        if not isinstance(self.model, Biencoder | ContextualModel):
+        if not isinstance(self.model, Model):
             raise ValueError(f"{self.called} is a model of another library ({type(self.model).__name__}), none of ours")
         return self.model
 
@@ -119,7 +118,7 @@ def _open_folder(folder: Path, revision: str | None) -> Encoder:
         from repro.interop.transformers_model import CdeModel
 
         return CdeModel.from_pretrained(folder).encoder
-    model: Biencoder | ContextualModel = load_model(folder)
+    model: Model = load_model(folder)
     return model
 
 

@@ -23,13 +23,11 @@ from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, nor
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 from repro.storage.json_files import json_object, read_json, short
 
 
-def export_sentence_transformers(
-    model: Biencoder | ContextualModel, folder: str | Path, *, width: int | None = None
-) -> None:
+def export_sentence_transformers(model: Model, folder: str | Path, *, width: int | None = None) -> None:
     """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty.
 
     `width`, of a biencoder: its vectors are the first so many dimensions, normalised anew.
@@ -42,7 +40,7 @@ def export_sentence_transformers(
         CdeConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
 
 
-def as_sentence_transformer(model: Biencoder | ContextualModel, *, width: int | None = None) -> SentenceTransformer:
+def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:
     """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared.
 
     `width`, of a biencoder: the head ends there, so that vectors are normalised at that width, and `truncate_dim` says

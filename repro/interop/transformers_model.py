@@ -18,7 +18,7 @@ from repro.interop.official.folder import find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig, config_from
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
 from repro.model.texts import Texts
 
@@ -76,7 +76,7 @@ class CdeModel(PreTrainedModel):
         return self.encoder.first_stage(_texts(input_ids, attention_mask))
 
     @classmethod
-    def of(cls, model: Biencoder | ContextualModel) -> Self:
+    def of(cls, model: Model) -> Self:
         """Wrap a model of ours, sharing its weights."""
         contexts = model.config.num_contexts if isinstance(model, ContextualModel) else 0
         wrapped = cls(CdeConfig(transductive_corpus_size=contexts, repro=asdict(model.config)))

@@ -44,7 +44,10 @@ def _removed(others: Sequence[Other]) -> str:
     )
 
 
-def shorten(text: str) -> str:
-    """Return a text on one line, cut after a word where it is long."""
-    words = " ".join(text.split())
-    return words if len(words) <= LONGEST_TEXT else words[:LONGEST_TEXT].rsplit(" ", 1)[0] + " …"
+def shorten(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a text on one line, cut after a word where it is longer than so many characters."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    head = line[: longest - 2]
+    return (head.rsplit(" ", 1)[0] if " " in head else head) + " …"

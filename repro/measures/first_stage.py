@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, system_of
-from repro.evaluate.retrieval import Run as Hits
-from repro.evaluate.retrieval import read_run
+from repro.evaluate.retrieval import Hits, read_run
 from repro.inputs.inputs import Inputs
 
 

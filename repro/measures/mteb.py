@@ -29,8 +29,7 @@ from repro.seeds import generator_for
 from repro.spec import MTEB_SUITES
 
 if TYPE_CHECKING:
-    from repro.model.biencoder import Biencoder
-    from repro.model.contextual import ContextualModel
+    from repro.model.contextual import Model
 
 
 class TaskContext(NamedTuple):
@@ -50,7 +49,7 @@ MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
 """What mteb's main score is, of categories that are a suite of their own."""
 
 
-def measure(inputs: Inputs, model: Biencoder | ContextualModel | None, folder: Path) -> Measured:
+def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
     """Return `{suite}/CATEGORY/score`, `{suite}/tasks/TASK/score` and `{suite}/mean/score` under each context."""
     import torch
 
@@ -166,7 +165,7 @@ def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapp
     return {"moved/sts": sts, "moved/others": np.full(len(sts), float(np.mean(others)))}
 
 
-def _encoders(inputs: Inputs, model: Biencoder | ContextualModel | None) -> dict[str, Any]:
+def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     """Return a model for mteb for each context; None stands for BM25."""
     run = inputs.run
     if run.architecture == "bm25":

@@ -11,7 +11,7 @@ import numpy as np
 
 from repro.batches.fixed_encoder import surrogate_of
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.retrieval import Run as Hits
+from repro.evaluate.retrieval import Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.inputs.inputs import Inputs
 from repro.inputs.wanted import num_contexts_scored

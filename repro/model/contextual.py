@@ -174,6 +174,10 @@ class ContextualModel(TextEncoder):
         self.context_CD = pieces.join(per_document).flatten(0, 1).float()
 
 
+Model = Biencoder | ContextualModel
+"""Either architecture: what is built, trained, saved, evaluated and exported."""
+
+
 def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
     """Return the places of the texts that serve as context, int64 (num_contexts,).
 

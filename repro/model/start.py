@@ -22,7 +22,8 @@ from repro.data.tokens import minilm_folder
 from repro.model.backbone import Backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig, load_config
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
+from repro.model.encoding import check_fit, shapes_of
 from repro.seeds import derive
 
 KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
@@ -40,9 +41,7 @@ KEPT_SETTINGS = (
 """Fields of a pretrained configuration that change its function and that `ModelConfig` has no field of its own for."""
 
 
-def build_model(
-    config: ModelConfig, *, start: str = "random", seed: int = 0, heads: str = "random"
-) -> Biencoder | ContextualModel:
+def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, heads: str = "random") -> Model:
     """Build a model; the same arguments give the same weights. ValueError when the start does not fit.
 
     `heads`: "random" draws them as the official code does; "identity" lets pooled states through the output head;
@@ -66,7 +65,7 @@ def build_model(
 
 
 @torch.no_grad()
-def open_heads(model: Biencoder | ContextualModel, start: str, *, both_stages: bool) -> None:
+def open_heads(model: Model, start: str, *, both_stages: bool) -> None:
     """Make what the backbone says reach the output as it is, so that training starts from a bag of word vectors.
 
     The output head, or that of both stages, becomes the identity, shifted by `HEAD_SHIFT` between its layers so that
@@ -83,7 +82,7 @@ def open_heads(model: Biencoder | ContextualModel, start: str, *, both_stages: b
             torch.nn.init.zeros_(backbone.model.embeddings.token_type_embeddings.weight)
 
 
-def load_model(folder: str | Path) -> Biencoder | ContextualModel:
+def load_model(folder: str | Path) -> Model:
     """Load what `save_pretrained` wrote; ValueError says what is missing or does not fit."""
     architecture = load_config(Path(folder)).architecture
     return (Biencoder if architecture == Biencoder.architecture else ContextualModel).from_pretrained(folder)
@@ -116,14 +115,14 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
     )
 
 
-def heads_of(model: Biencoder | ContextualModel) -> tuple[torch.nn.Sequential, ...]:
+def heads_of(model: Model) -> tuple[torch.nn.Sequential, ...]:
     """Return the head of a biencoder, or of both stages of a contextual model."""
     if isinstance(model, Biencoder):
         return (model.mlp,)
     return model.first_stage_model.mlp, model.second_stage_model.output_projection
 
 
-def backbones_of(model: Biencoder | ContextualModel) -> tuple[Backbone, ...]:
+def backbones_of(model: Model) -> tuple[Backbone, ...]:
     """Return the backbone of a biencoder, or both of a contextual model."""
     if isinstance(model, Biencoder):
         return (model.embedder,)
@@ -146,13 +145,10 @@ def load_pretrained(backbone: Backbone, source: str) -> None:
     transformers_logging.disable_progress_bar()
     renamed = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
     model, told = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
-    found, drawn = model.state_dict(), told["missing_keys"]
-    missing = sorted(
-        name for name in wanted if name in drawn or name not in found or found[name].shape != wanted[name].shape
-    )
-    if missing:
-        raise ValueError(f"{source} does not fit this {backbone.kind} backbone: {missing} missing or of another shape")
-    backbone.model.load_state_dict({name: found[name] for name in wanted})
+    held = {name: tensor for name, tensor in model.state_dict().items() if name not in told["missing_keys"]}
+    found = {name: tensor for name, tensor in held.items() if name in wanted}  # it may have layers more
+    check_fit(shapes_of(found), shapes_of(wanted), f"{source} does not fit this {backbone.kind} backbone")
+    backbone.model.load_state_dict(found)
 
 
 def word_vectors(width: int) -> Tensor:

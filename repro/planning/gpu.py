@@ -22,9 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import Model
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.planning.doctor import Finding
@@ -143,7 +142,7 @@ def _kept(shape: Shape, settings: TrainSettings) -> str:
 
 def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
     config, generator = shape.config, torch.Generator().manual_seed(0)
-    model: Biencoder | ContextualModel = build_model(config).to(device).train()
+    model: Model = build_model(config).to(device).train()
     prepare(model, switches)
 
     def drawn(num_texts: int) -> Texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repro.measures.batch_text import shorten
 from repro.report.scores import POINTS
 from repro.report.view import View, format_number, format_signed
 from repro.spec.artefact import ABSENT
@@ -31,7 +32,7 @@ def _overview(told: Explanation) -> View:
         moved = (f"{passage.moved[kind]:.5f}" if kind in passage.moved else "" for kind in told.corpora)
         rows.append((f"the {name}'s vector moved", *moved))
     notes = (
-        f"query: {cut(told.query.text, 92)}",
+        f"query: {shorten(told.query.text, 92)}",
         f"{told.num_contexts} context documents, drawn with seed {told.context_seed}; moved: 1 − cosine with own",
         *_judged(told),
     )
@@ -51,7 +52,7 @@ def _words(told: Explanation, passage: Passage, name: str, num_words: int) -> Vi
     rows = tuple(_word_line(word) for word in sorted(most, key=lambda word: -word.gain))
     against = next((kind for kind in told.corpora if kind != "own"), "own")
     left = len(passage.words) - len(most)
-    notes = [WEIGHT] if name == "query" else [f"document {passage.id}: {cut(passage.text, 76)}"]
+    notes = [WEIGHT] if name == "query" else [f"document {passage.id}: {shorten(passage.text, 76)}"]
     notes += (
         [f"{left} more words, whose weights change less; --words {len(passage.words)} prints all"] if left > 0 else []
     )
@@ -62,7 +63,7 @@ def _words(told: Explanation, passage: Passage, name: str, num_words: int) -> Vi
 
 def _word_line(word: Word) -> tuple[str, ...]:
     shares = (format_number(POINTS * share, 2) for share in word.shares.values())
-    return (cut(word.word, 40), *shares, format_signed(POINTS * word.gain))
+    return (shorten(word.word, 40), *shares, format_signed(POINTS * word.gain))
 
 
 def _ranks(told: Explanation) -> View:
@@ -70,7 +71,7 @@ def _ranks(told: Explanation) -> View:
         (
             *(ABSENT if hit.ranks[kind] is None else str(hit.ranks[kind]) for kind in told.corpora),
             MARK if hit.is_relevant else "",
-            cut(hit.text, LONGEST_TEXT),
+            shorten(hit.text, LONGEST_TEXT),
         )
         for hit in told.hits
     )
@@ -80,12 +81,3 @@ def _ranks(told: Explanation) -> View:
     notes += [f"{ABSENT}: not among the first {told.num_ranked}"] * any(None in hit.ranks.values() for hit in told.hits)
     header = (*told.corpora, MARK, "document")
     return View("Ranks of the documents that lead", header, rows, tuple(notes), "r" * len(told.corpora) + "ll")
-
-
-def cut(text: str, longest: int) -> str:
-    """Return a text on one line, cut after a word where it is longer than so many characters."""
-    line = " ".join(text.split())
-    if len(line) <= longest:
-        return line
-    head = line[: longest - 2]
-    return (head.rsplit(" ", 1)[0] if " " in head else head) + " …"

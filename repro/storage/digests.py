@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
@@ -36,34 +37,43 @@ def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, dee
 
     `notes` is the folder in which this machine notes what it compared; with `deep` every file is read whatever it says.
     """
-    note = notes / f"compared.{socket.gethostname()}.json"
-    stamps = {name: _stamp(folder / name) for name in expected}
-    if not deep and _noted(note) == {"stamps": stamps, "digests": dict(expected)}:
-        return
+    there = [folder / name for name in expected if (folder / name).is_file()]
+    found = noted_digests(folder, there, notes / f"compared.{socket.gethostname()}.json", deep=deep)
     for name, digest in expected.items():
-        if _digest(folder / name) != digest:
-            what = "is not the file that was made" if (folder / name).is_file() else "is missing"
+        if found.get(name) != digest:
+            what = "is not the file that was made" if name in found else "is missing"
             raise ValueError(f"{folder / name} {what}: remove the folder {folder} and it is built again")
-    with suppress(OSError), whole_file(note) as part:  # a disk we may only read is compared each time
-        part.write_text(json.dumps({"stamps": stamps, "digests": dict(expected)}), encoding="utf-8")
 
 
-def _noted(note: Path) -> object:
-    if not note.is_file():
-        return None
+def noted_digests(
+    folder: Path,
+    paths: Iterable[Path],
+    note: Path,
+    *,
+    deep: bool = False,
+    read: Callable[[Path, int, int], str] = lambda path, size, time: sha256_of(path),
+) -> dict[str, str]:
+    """Return the sha256 of files by their names in a folder, read only where size or time is not the one of the note.
+
+    `note` is the file that says what was found before, and is written anew; with `deep` every file is read. `read`
+    gets a file with its size in bytes and its time in nanoseconds, and returns its sha256.
+    """
+    noted, found = _noted(note), dict[str, list[Any]]()
+    for path in paths:
+        name, stat = path.relative_to(folder).as_posix(), path.stat()
+        stamp, known = [stat.st_size, stat.st_mtime_ns], noted.get(name)
+        if deep or not isinstance(known, list) or len(known) != 3 or known[:2] != stamp:
+            known = [*stamp, read(path, *stamp)]
+        found[name] = known
+    if any(noted.get(name) != kept for name, kept in found.items()):
+        with suppress(OSError), whole_file(note) as part:  # a disk we may only read: digests are computed again
+            part.write_text(json.dumps(noted | found), encoding="utf-8")
+    return {name: str(kept[2]) for name, kept in found.items()}
+
+
+def _noted(note: Path) -> dict[str, Any]:
     try:
-        return read_json(note)
+        told = read_json(note) if note.is_file() else {}
     except ValueError:
-        return None
-
-
-def _stamp(path: Path) -> list[int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return [found.st_size, found.st_mtime_ns]
-
-
-def _digest(path: Path) -> str | None:
-    return sha256_of(path) if path.is_file() else None
+        return {}
+    return told if isinstance(told, dict) else {}

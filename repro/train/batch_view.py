@@ -23,6 +23,8 @@ from repro.storage.arrays import give_back
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped; None where a run stores none."""
+Seen = tuple[np.ndarray, np.ndarray]
+"""What a fixed encoder makes of a batch: its queries (B, D) and its documents (M, D)."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,11 @@ class BatchViewer:
         """Return the view of the batch of these pairs, int64 (B,)."""
         run, rows_M = self.inputs.run, document_rows(pairs_B, self.inputs.negatives)
         keys_M = np.asarray(self.inputs.content_keys[rows_M])
-        scores_BM = filtering_BM = self._scores(self._stored, pairs_B, rows_M)
+        seen = filtering = self._vectors(self._stored, pairs_B, rows_M)
         if run.filter == "surrogate" and run.filter_model:
-            filtering_BM = self._scores(self._of_filter, pairs_B, rows_M)
+            filtering = self._vectors(self._of_filter, pairs_B, rows_M)
+        scores_BM = _scores(seen)
+        filtering_BM = scores_BM if filtering is seen else _scores(filtering)
         masked_BM = mask_false_negatives(
             np.arange(len(pairs_B)),
             keys_M,
@@ -67,19 +71,18 @@ class BatchViewer:
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
-        masked = self._in_four_directions(pairs_B, rows_M, masked_BM) if run.loss == "icl" else masked_BM
+        masked = self._in_four_directions(pairs_B, rows_M, masked_BM, filtering) if run.loss == "icl" else masked_BM
         give_back(self.inputs.content_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
 
-    def _in_four_directions(self, pairs_B: np.ndarray, rows_M: np.ndarray, masked_BM: np.ndarray) -> np.ndarray:
-        """Return what the improved contrastive loss leaves out, bool (B, K)."""
+    def _in_four_directions(
+        self, pairs_B: np.ndarray, rows_M: np.ndarray, masked_BM: np.ndarray, filtering: Seen | None
+    ) -> np.ndarray:
+        """Return what the improved contrastive loss leaves out, bool (B, K); `filtering` is what the filter sees."""
         run, scores = self.inputs.run, None
         if run.filter == "surrogate":
-            stored = self._of_filter if run.filter_model else self._stored
-            queries_BD = self._vectors(stored["query"], "query", pairs_B)
-            documents_MD = self._vectors(stored["document"], "document", rows_M)
-            assert queries_BD is not None and documents_MD is not None, "a run with a filter stores what it goes by"
-            scores = Directions.of(queries_BD, documents_MD)
+            assert filtering is not None, "a run with a filter stores what it goes by"
+            scores = Directions.of(*filtering)
         return mask_directions(
             content_keys(self.inputs.pairs.texts("query", pairs_B)),
             self.inputs.content_keys[rows_M],
@@ -102,16 +105,20 @@ class BatchViewer:
         """The run's surrogate, for what is not stored; loading it takes a second, so it stays for the next batch."""
         return surrogate_of(self.inputs.run)
 
-    def _scores(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> np.ndarray | None:
-        queries_BD = self._vectors(stored["query"], "query", pairs_B)
-        documents_MD = self._vectors(stored["document"], "document", rows_M)
+    def _vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> Seen | None:
+        queries_BD = self._rows(stored["query"], "query", pairs_B)
+        documents_MD = self._rows(stored["document"], "document", rows_M)
         give_back(*stored.values())
-        return None if queries_BD is None or documents_MD is None else queries_BD @ documents_MD.T
+        return None if queries_BD is None or documents_MD is None else (queries_BD, documents_MD)
 
-    def _vectors(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
+    def _rows(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
         if stored_ND is not None:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
         texts = texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
         return self._surrogate.loaded.embed(texts.texts(rows), self._surrogate.max_tokens)
+
+
+def _scores(seen: Seen | None) -> np.ndarray | None:
+    return None if seen is None else seen[0] @ seen[1].T

@@ -28,8 +28,7 @@ import torch
 from torch import Tensor
 
 from repro.model.backbone import Backbone
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
 from repro.seeds import derive
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
@@ -55,8 +54,6 @@ from repro.train.parallel import (
 from repro.train.sharing import are_shared, own_places
 from repro.train.sittings import sitting_here
 from repro.train.switches import Switches
-
-Model = Biencoder | ContextualModel
 
 
 @dataclass(frozen=True, kw_only=True)

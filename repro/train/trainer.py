@@ -19,9 +19,8 @@ from repro.batches.sampler import BatchSampler
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
 from repro.inputs.wanted import domain_codes, domain_names, tokenizer_of
-from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.spec import Run, first_phase_of, nested_widths
 from repro.spec.identity import training_id
@@ -39,7 +38,6 @@ from repro.train.sharing import why_not
 from repro.train.sittings import words_of
 from repro.train.switches import switches_here
 
-Model = Biencoder | ContextualModel
 Progress = Callable[[str], None]
 TAIL_SHARE = 0.1  # of the steps, at the end: what "train loss" means
 REPORT_EVERY = 50

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
+from repro.evaluate import first_stage
 from repro.evaluate.collections import read_collections
 from repro.evaluate.retrieval import bm25_search, read_run, score
 from repro.evaluate.suites import TOP_K, evaluate_bm25, evaluate_suite
@@ -106,6 +107,17 @@ def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path: Path) -> Non
     usual = Mirror()
     evaluate_suite(usual, suite_of(tmp_path, "arguana", COUNTERS), num_contexts=2)
     assert usual.roles == ["query", "document"] and usual.context_roles == ["document"]
+
+
+def test_a_first_stage_asks_as_the_ranking_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("smoke", architecture="surrogate", protocol="rerank", rerank_depth=2)
+    for name, role in (("quora", "query"), ("arguana", "document")):
+        encoder = Mirror()
+        monkeypatch.setattr(first_stage, "surrogate_of", lambda _run, one=encoder: one)
+        monkeypatch.setattr(first_stage, "system_of", lambda _run: "mirror")
+        (tmp_path / "found" / name).mkdir(parents=True)
+        first_stage.find_candidates(run, suite_of(tmp_path, name, COUNTERS), tmp_path / "found" / name)
+        assert encoder.roles == ["query", role]
 
 
 def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path: Path) -> None:

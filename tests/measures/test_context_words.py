@@ -8,6 +8,7 @@ import pytest
 from repro.data.paper.quirks import quirks_of
 from repro.evaluate.collections import Collection
 from repro.measures import retrieval
+from repro.measures.batch_text import shorten
 from repro.measures.context_example import EXHIBIT, telling_words
 from repro.measures.context_words import (
     Explanation,
@@ -21,7 +22,7 @@ from repro.measures.context_words import (
     words_of,
 )
 from repro.model.contextual import ContextualModel
-from repro.report.context import context_views, cut
+from repro.report.context import context_views
 from repro.spec import base
 from tests.interop.test_sentence_transformers import model_of
 from tests.measures.by_hand import Ranker, collection, inputs_of, suite_of
@@ -162,4 +163,4 @@ def test_every_line_of_the_tables_fits_into_a_hundred_columns() -> None:
     for view in context_views(told):
         widths = [max(len(line[n]) for line in (view.header, *view.rows)) + 3 for n in range(len(view.header))]
         assert sum(widths) <= 100 and all(len(note) <= 100 for note in view.notes), view.title
-    assert cut("one two three", 9) == "one …" and cut("abcdefghijkl", 6) == "abcd …"
+    assert shorten("one two three", 9) == "one …" and shorten("abcdefghijkl", 6) == "abcd …"

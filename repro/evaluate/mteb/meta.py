@@ -8,15 +8,14 @@ from typing import Any
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
 from repro.evaluate.digests import model_digest
-from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import Model
 from repro.model.start import backbones_of
 
 MEBIBYTE = 2**20
 
 
 def model_meta(
-    model: Biencoder | ContextualModel,
+    model: Model,
     *,
     name: str,
     experiment: Mapping[str, Any],

@@ -21,7 +21,7 @@ from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.mteb.meta import model_meta
 from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel, fill_context
+from repro.model.contextual import ContextualModel, Model, fill_context
 from repro.model.encoding import GPU
 from repro.seeds import generator_for
 
@@ -40,7 +40,7 @@ class MtebModel(AbsEncoder):
 
     def __init__(
         self,
-        model: Biencoder | ContextualModel,
+        model: Model,
         *,
         name: str = "cde-repro/model",
         method: str = "corpus",
