@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from repro.planning.clusters import too_large_clusters
 from repro.spec import Run
+from repro.spec.values import counted
 from repro.storage.lease import acquire, look
 from repro.storage.paths import sweeps_folder
 from repro.storage.shards import whole_of
@@ -134,7 +135,8 @@ def _chosen_tasks(
         : options.limit
     ]
     left = len([1 for status in found.values() if status.state in ("failed", "cancelled")])
-    progress(f"{len(found)} runs asked for, {len(chosen)} to start" + (f", {left} failed or cancelled" if left else ""))
+    asked = f"{counted(len(found), 'run')} asked for, {len(chosen)} to start"
+    progress(asked + (f", {left} failed or cancelled" if left else ""))
     tasks = tasks_of(_possible(chosen, progress), profile, code=code, hooks=options.hooks)
     return tasks if options.retry else _without_failed_stages(tasks, progress)
 

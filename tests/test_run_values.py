@@ -14,7 +14,7 @@ from repro.spec import FIELDS, Run, base, first_phase_of
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER
-from repro.spec.values import RANGES
+from repro.spec.values import RANGES, counted
 
 
 def written(path: Path, content: Any) -> Path:
@@ -138,3 +138,8 @@ def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
     except ValueError:
         return
     assert all(len(run_id(run)) == 12 for run in found)
+
+
+def test_one_thing_is_not_told_as_many() -> None:
+    assert [counted(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert [counted(number, "query", "queries") for number in (1, 3)] == ["1 query", "3 queries"]

@@ -37,6 +37,7 @@ from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, check_every_experiment, experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
+from repro.spec.values import counted
 from repro.storage.paths import check_home, local_records
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def run(
     wanted = runs_asked(what, scale, seeds=seed)
     recorded, missing = split_recorded(wanted, [local_records()])
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
-    say(f"{len(set(wanted))} runs asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
+    asked = counted(len(set(wanted)), "run")
+    say(f"{asked} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
     if missing:

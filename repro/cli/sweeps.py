@@ -18,7 +18,7 @@ from repro.cli.patience import tell
 from repro.records.lookup import BEGINS_AN_ID, run_of_id, runs_asked, split_words, sweep_name
 from repro.spec.registry import artefacts
 from repro.spec.scales import scale_named
-from repro.spec.values import suggestion
+from repro.spec.values import counted, suggestion
 from repro.storage.json_files import short
 from repro.storage.paths import check_home
 
@@ -147,7 +147,7 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
     stopped = stop(runs_asked(what, scale, seeds=seed, all_seeds=all_seeds))
     for status in stopped:
         say(f"{status.id}: was {status.state}, is asked to stop")
-    say(f"{len(stopped)} runs")
+    say(counted(len(stopped), "run"))
 
 
 def prune(what: Named, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:

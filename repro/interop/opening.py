@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from transformers.utils import logging as transformers_logging
 
 from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
 from repro.evaluate.suites import Encoder
@@ -57,6 +58,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     A folder or hub id may be ours, the authors', or an export for sentence-transformers or transformers. ValueError
     when it is nothing of these.
     """
+    transformers_logging.disable_progress_bar()  # one for each part of a folder, in opening and in exporting
     folder = Path(source)
     if folder.is_dir():
         return Opened(_open_folder(folder, revision), folder.resolve().name)

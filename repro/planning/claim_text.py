@@ -15,7 +15,7 @@ from repro.report.tables import INTERVAL_WORDS
 from repro.report.view import format_signed
 from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend, Varies
 from repro.spec.registry import experiments
-from repro.spec.values import suggestion
+from repro.spec.values import counted, suggestion
 
 WORDS = {
     "HOLDS": "what is claimed holds here",
@@ -120,7 +120,7 @@ def _seeds(judged: Judgement) -> list[str]:
     looked_at = ", ".join(map(str, seen_at(claim, judged.scale)))
     seen = f"; records of seeds {looked_at} had been looked at" if looked_at else ""
     when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
-    judged_on = f"{judged.num_seeds} seed{'s' * (judged.num_seeds > 1)}, {judged.num_runs} runs"
+    judged_on = f"{counted(judged.num_seeds, 'seed')}, {counted(judged.num_runs or 0, 'run')}"
     return [f"  seeds       {judged_on}{when}{seen}{': judged post hoc' if judged.is_post_hoc else ''}"]
 
 

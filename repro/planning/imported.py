@@ -20,6 +20,7 @@ from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
 from repro.spec.scales import scale_named
+from repro.spec.values import counted
 from repro.storage.json_files import read_json
 
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
@@ -57,7 +58,8 @@ class Planned:
         """Return it as lines for a reader."""
         found, suite = self.corpus.found, self.report["suite"]
         lines = [
-            f"{self.corpus.corpus}: {found.num_read} pairs read, {found.num_kept} kept, {found.num_domains} domains"
+            f"{self.corpus.corpus}: {counted(found.num_read, 'pair')} read, {found.num_kept} kept, "
+            f"{counted(found.num_domains, 'domain')}"
         ]
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
@@ -65,7 +67,8 @@ class Planned:
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
         lines.append(
-            f"evaluated on {asked} queries and {searched} documents in {len(suite)} {kind} collections: "
+            f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
+            f"{counted(len(suite), f'{kind} collection')}: "
             f"{', '.join(suite)}"
         )
         if not is_given:
@@ -74,13 +77,12 @@ class Planned:
             lines.append(held_out_line(searched, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
         if near := self.report.get("near_duplicates"):
             named = ", ".join(f"{name} {count}" for name, count in near.items())
-            lines.append(
-                f"  {sum(near.values())} queries left out: another document is nearly the same as their own ({named})"
-            )
+            lost = counted(sum(near.values()), "query", "queries")
+            lines.append(f"  {lost} left out: another document is nearly the same as their own ({named})")
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
-        lines.append(f"trained on {self.report['num_pairs']} pairs; not trained on: {left_out or 'none'}")
+        lines.append(f"trained on {counted(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
         for run in self.runs:
             lines.append(f"  {run_id(run)}  {run.architecture}{_length_of(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
@@ -97,7 +99,7 @@ class Planned:
 def _length_of(run: Run) -> str:
     if run.architecture == "bm25":
         return ""
-    long = f"{run.num_epochs} epochs in batches" if run.num_steps is None else f"{run.num_steps} steps"
+    long = counted(run.num_steps, "step") if run.num_steps else f"{counted(run.num_epochs or 1, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
 
 
@@ -145,9 +147,13 @@ def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list
     """Return what an imported evaluation set holds, and the command that uses it; its suite is built."""
     folder = corpus_stage(imported_named(name).corpus).build(progress)
     sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
-    rows = [f"  {one}: {size['num_queries']} queries, {size['num_documents']} documents" for one, size in sizes.items()]
+    rows = [
+        f"  {one}: {counted(size['num_queries'], 'query', 'queries')}, {counted(size['num_documents'], 'document')}"
+        for one, size in sizes.items()
+    ]
     return [
-        f"{name} is an evaluation set of {len(sizes)} collections: nothing in it is to train on (no qrels/train.tsv)",
+        f"{name} is an evaluation set of {counted(len(sizes), 'collection')}: "
+        "nothing in it is to train on (no qrels/train.tsv)",
         *rows,
         "Go on with",
         f"  repro evaluate --model bm25 --suite {name}",

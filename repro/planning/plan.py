@@ -17,6 +17,7 @@ from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import difference_in_words, run_id, training_id
+from repro.spec.values import counted
 from repro.storage.paths import published_records
 from repro.storage.stages import Stage
 from repro.train.sharing import are_shared, why_not
@@ -87,7 +88,7 @@ class Plan:
     def lines(self) -> list[str]:
         """Return the plan as lines for a reader."""
         unique = len(self.recorded) + len(self.missing)
-        asked = f"{self.num_asked} runs asked for, {unique} different"
+        asked = f"{counted(self.num_asked, 'run')} asked for, {unique} different"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
         runs = [f"  {run_id(run)}  {_time_of(one):>8}  {difference_in_words(run)}" for run, one in pairs]

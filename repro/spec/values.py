@@ -101,3 +101,8 @@ def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str
     """Return ", did you mean X?" for a word that is spelt nearly as a known one; nothing where none is near."""
     near = get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f", did you mean {near[0]!r}?" if near else ""
+
+
+def counted(number: int, one: str, more: str | None = None) -> str:
+    """Return a number with its word, "1 run" or "2 runs"; `more` where that is not the word of one and an s."""
+    return f"{number} {one if number == 1 else more or one + 's'}"

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from transformers.utils import logging as transformers_logging
 from typer.testing import CliRunner
 
 from repro.cli.main import app
@@ -38,6 +39,14 @@ def test_a_whole_folder_truncated_by_sentence_transformers_gives_our_prefixes(tm
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", truncate_dim=4)
     found = theirs.encode(TEXTS, prompt_name="query", normalize_embeddings=True, show_progress_bar=False)
     np.testing.assert_allclose(found, prefix(model.encode(TEXTS, "query"), 4), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("to", ["sentence-transformers", "transformers"])
+def test_an_export_draws_no_bars_of_its_parts(tmp_path: Path, to: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model_of("biencoder").save_pretrained(tmp_path / "ours")
+    transformers_logging.enable_progress_bar()
+    export_model(str(tmp_path / "ours"), tmp_path / "out", to)
+    assert "it/s" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

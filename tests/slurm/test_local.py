@@ -105,7 +105,7 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     assert "bad luck" in Path(status.log).read_text()
     assert states(*RUNS) == ["recorded"] * 3
     (own_home / "mended").touch()
-    assert launch(bad) == ["1 runs asked for, 0 to start, 1 failed or cancelled"]
+    assert launch(bad) == ["1 run asked for, 0 to start, 1 failed or cancelled"]
     launch(bad, retry=True)
     assert states(bad) == ["recorded"]
 
