@@ -19,6 +19,8 @@ from figures.style import GREY, INK, in_order, label_values, new_axes, value_tex
 COLOURS = "PuOr"
 """Two hues whose lightness falls evenly from the middle: signs are told apart by the numbers, strength in grey too."""
 ALL = "mean over rows"
+FINE = 1.0
+"""Where no cell differs by as much, a second decimal tells them apart."""
 
 
 def draw_crossed(
@@ -55,13 +57,14 @@ def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> None:
     numbers = apart.to_numpy(float)
     most = np.nanmax(np.abs(numbers), initial=0.0) or 1.0
     norm, count = TwoSlopeNorm(0.0, -most, most), len(apart)
+    decimals = 1 if most >= FINE else 2
     mesh = axes.pcolormesh(np.ma.masked_invalid(numbers), cmap=COLOURS, norm=norm)
     for (row, column), number in np.ndenumerate(numbers):
         if row == column:
             _write(axes, row, column, "–" if np.isnan(own.iloc[row]) else f"{own.iloc[row]:.1f}", INK, bold=True)
             continue
         colour = INK if np.isnan(number) or luminance(mesh.to_rgba(number)) > BRIGHT else "white"
-        _write(axes, row, column, "–" if np.isnan(number) else f"{round(number, 1) + 0.0:+.1f}", colour)
+        _write(axes, row, column, "–" if np.isnan(number) else f"{round(number, decimals) + 0.0:+.{decimals}f}", colour)
     label_values(axes, list(apart.columns), [place + 0.5 for place in range(count)])
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)

@@ -244,6 +244,12 @@ def test_a_crossed_heat_map_has_its_own_on_the_diagonal_and_differences_beside_i
     assert [tick.get_text() for tick in grid.get_yticklabels()] == ["a", "b", "mean over rows"]
 
 
+def test_small_differences_of_a_crossed_heat_map_are_told_apart() -> None:
+    near = [{**row, "score": row["score"] / 10} for row in CROSSES]
+    shown = [text.get_text() for text in plot(near, CROSSED)[0].axes[0].texts]
+    assert shown == ["5.1", "+0.13", "-0.05", "6.1"], "a tenth of those above"
+
+
 @pytest.mark.parametrize("lacks", ["seeds", "diagonal", "a cell"])
 def test_a_crossed_heat_map_survives_one_seed_and_scores_that_are_not_there(lacks: str, tmp_path: Path) -> None:
     kept = {
