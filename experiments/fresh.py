@@ -65,6 +65,10 @@ DEPTHS: tuple[int, ...] = ()
 READING = (4, 5, 6)
 """The paper's architecture at lab, after the most steps: E.e was said to need two more than 1, 2 and 3, and E.g one."""
 LOOKED_AGAIN_AT_LAB: dict[str, Any] = {"num_looks": by_scale({"lab": 2})}
+LOOKED_AGAIN_AT_BOTH: dict[str, Any] = {"num_looks": by_scale({"desk": 2, "lab": 2})}
+FREQUENCY_AT_LAB = (4, 5)
+"""The contextual model that is handed word frequencies, at lab after the most steps: E.a and E.d were said to need one
+more than 1, 2 and 3."""
 FREQUENCY = (3, 4, 5, 6)
 """The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
 NESTED = (3, 4, 5, 6)
