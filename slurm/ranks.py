@@ -31,7 +31,7 @@ from repro.storage.json_files import short
 from repro.storage.paths import import_environment, local_records, run_folder
 from slurm.hooks import named
 from slurm.nodes import Meeting, attempt_of, call_meeting, grace_is_over, has_left, join_meeting
-from slurm.signals import Stop, ask_for_signal, die_with_parent, listening, say
+from slurm.signals import REASONS, Stop, ask_for_signal, die_with_parent, listening, say
 
 LEAVE = "repro.train.parallel:leave_processes"
 DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
@@ -118,12 +118,18 @@ def main() -> int:
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()
     sys.excepthook = partial(_tell_failure, described.with_name(FAILURE))
+    for (
+        number
+    ) in REASONS:  # what the end of `listening` goes back to: a request may come when all ranks have agreed to stop
+        signal.signal(number, signal.SIG_IGN)
     with listening(stop):
         threading.Thread(target=_await_request, args=(described.with_name("stop"),), daemon=True).start()
         try:
             with undisguised():
                 named(job["execute"])(Run(**job["run"]), should_stop=stop, progress=say)
+            stop.is_over = True
         except (Interrupted, Stopped) as stopped:
+            stop.is_over = True
             say(f"rank {os.environ['RANK']} stopped: {stopped}")
         named(LEAVE)()
     return 0

@@ -40,6 +40,7 @@ class Stop:
     reason: str = ""
     signal_number: int | None = None
     at: float = 0.0  # when the signal came, by the monotonic clock
+    is_over: bool = False  # the work has ended: a signal that comes now has nothing left to stop
 
     def __call__(self) -> bool:
         """Return whether it should stop."""
@@ -47,6 +48,8 @@ class Stop:
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Stop because of a signal. A second Ctrl-C does not wait for a checkpoint; any other repetition is ignored."""
+        if self.is_over:
+            return
         if self.signal_number is not None:
             if number == signal.SIGINT and time.monotonic() - self.at > SAME_KEYSTROKE_SECONDS:
                 raise self.stopped()

@@ -12,6 +12,7 @@ from repro.data.own.imported import bring, imported_named
 from repro.inputs.corpora import check_available
 from repro.interop.opening import open_suite
 from repro.spec import base
+from repro.spec.values import counted
 from tests.interop.test_mteb import collection
 
 
@@ -36,7 +37,7 @@ def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folde
     theirs: Path, what: str, names: list[str]
 ) -> None:
     shown = typed("data", "import", str(theirs / what), "--name", "others")
-    assert f"evaluation set of {len(names)} collections" in shown and "--suite others" in shown
+    assert f"evaluation set of {counted(len(names), 'collection')}: " in shown and "--suite others" in shown
     assert [dataset.name for dataset in open_suite("others").datasets] == names
     named, folder = (
         json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -129,3 +130,32 @@ def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
     assert note.state == "failed"
     assert json.loads((run_folder(run_id(run)) / "ranks.json").read_text())["num_processes"] == 2
     assert "RANK" not in os.environ
+
+
+LATE = """
+import json, os, pathlib, signal, sys, time
+import slurm.ranks
+from repro.stopping import Interrupted
+def agreed(run, **how):
+    raise Interrupted("all ranks have agreed")
+def leave():
+    pathlib.Path(sys.argv[1]).with_name("stop").touch()
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+if __name__ == "__main__":
+    sys.modules["late"] = sys.modules["__main__"]
+    slurm.ranks.LEAVE = "late:leave"
+    status = slurm.ranks.main()
+    os.kill(os.getpid(), signal.SIGTERM)
+    sys.exit(status)
+"""
+
+
+def test_a_request_that_comes_after_all_ranks_agreed_to_stop_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps({"execute": "late:agreed", "run": asdict(base("smoke"))}))
+    command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
+    done = subprocess.run(
+        command, cwd=Path(ranks.__file__).parents[1], env=os.environ | {"RANK": "1"}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout == "rank 1 stopped: all ranks have agreed\n"
