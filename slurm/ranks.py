@@ -118,9 +118,8 @@ def main() -> int:
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()
     sys.excepthook = partial(_tell_failure, described.with_name(FAILURE))
-    for (
-        number
-    ) in REASONS:  # what the end of `listening` goes back to: a request may come when all ranks have agreed to stop
+    # The end of `listening` goes back to this: a request may come when all ranks have agreed to stop.
+    for number in REASONS:
         signal.signal(number, signal.SIG_IGN)
     with listening(stop):
         threading.Thread(target=_await_request, args=(described.with_name("stop"),), daemon=True).start()
