@@ -1,7 +1,9 @@
 """A stage that is not what was built is one line that names the file: never another number, an IndexError or a loop."""
 
 import json
+import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +21,7 @@ from repro.planning.deep import examine_deeply
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage import atomic
+from repro.storage.digests import check_digests, digests_of
 from repro.storage.paths import local_records, run_folder
 from repro.storage.shards import shards_of
 from repro.storage.stages import STAGE_FILE, Stage
@@ -205,3 +208,15 @@ def test_stages_say_how_large_they_will_be(built: Path, monkeypatch: pytest.Monk
         found = sum(path.stat().st_size for path in stage.path.rglob("*.npy")) - 128 * len([*stage.path.rglob("*.npy")])
         least, most = about.get(stage.name, (1.0, 1.0))
         assert least * found <= stage.num_bytes() <= most * found, stage.name
+
+
+def test_the_right_file_is_believed_again_under_the_time_of_the_wrong_one(tmp_path: Path) -> None:
+    path = tmp_path / "stage" / "ids.npy"
+    path.parent.mkdir()
+    path.write_bytes(b"right")
+    made, time = digests_of(path.parent), path.stat().st_mtime_ns
+    for content in (b"wrong", b"right"):
+        path.write_bytes(content)
+        os.utime(path, ns=(time, time))
+        with nullcontext() if content == b"right" else pytest.raises(ValueError, match="is not the file that was made"):
+            check_digests(path.parent, made, tmp_path / "notes")

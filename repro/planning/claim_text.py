@@ -114,13 +114,13 @@ def _less(pair: Sequence[Term], scale: str) -> str:
 
 
 def _seeds(judged: Judgement) -> list[str]:
-    if judged.num_seeds is None:
+    if judged.num_seeds is None or judged.num_runs is None:
         return []
     claim = judged.claim
     looked_at = ", ".join(map(str, seen_at(claim, judged.scale)))
     seen = f"; records of seeds {looked_at} had been looked at" if looked_at else ""
     when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
-    judged_on = f"{counted(judged.num_seeds, 'seed')}, {counted(judged.num_runs or 0, 'run')}"
+    judged_on = f"{counted(judged.num_seeds, 'seed')}, {counted(judged.num_runs, 'run')}"
     return [f"  seeds       {judged_on}{when}{seen}{': judged post hoc' if judged.is_post_hoc else ''}"]
 
 

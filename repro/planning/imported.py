@@ -99,7 +99,11 @@ class Planned:
 def _length_of(run: Run) -> str:
     if run.architecture == "bm25":
         return ""
-    long = counted(run.num_steps, "step") if run.num_steps else f"{counted(run.num_epochs or 1, 'epoch')} in batches"
+    if run.num_steps is not None:
+        long = counted(run.num_steps, "step")
+    else:
+        assert run.num_epochs is not None, "a training is so many steps or epochs long"
+        long = f"{counted(run.num_epochs, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
 
 

@@ -16,6 +16,7 @@ from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Figure, Pick, Row, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import setting_id
+from repro.spec.values import counted
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
@@ -234,7 +235,7 @@ def axis_text(value: Any) -> str:
 def subtitle_of(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the small line under a picture's title: which figure, scale, whose records, how many seeds."""
     count = len({row["seed"] for row in rows})
-    seeds = f"{count} seed{'s' * (count > 1)}" if count else ""
+    seeds = counted(count, "seed") if count else ""
     return ", ".join(filter(None, (heading_of(figure.name), f"scale {scale}", whose, seeds)))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from repro.claims.needs import MOST_SEEDS
 from repro.report.view import format_seconds
 from repro.spec import Correlation
+from repro.spec.values import counted
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
     from repro.claims.judge import Judgement
@@ -27,7 +28,7 @@ def needed_words(judged: Judgement) -> str:
     more = max(1, judged.seeds_needed - (0 if judged.is_post_hoc else judged.num_seeds or 0))
     kind = "fresh" if judged.is_post_hoc else "more"
     time = format_seconds(judged.seconds_needed or None)
-    return f"needs {more} {kind} seed{'s' * (more > 1)}" + (f", {time}" if time else "")
+    return f"needs {counted(more, f'{kind} seed')}" + (f", {time}" if time else "")
 
 
 def _seen(judged: Judgement) -> str:

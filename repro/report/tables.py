@@ -12,6 +12,7 @@ from repro.report.view import View, format_mean, format_number, format_signed
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.registry import paper_of
+from repro.spec.values import counted
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
     from repro.claims.judge import Judgement
@@ -159,4 +160,4 @@ def summary_line(judgements: Sequence[Judgement]) -> str:
     """Return the number of claims with each verdict, as one line."""
     counts = Counter(judged.verdict for judged in judgements)
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LEDGER_ORDER if counts[verdict])
-    return f"{len(judgements)} claim{'s' * (len(judgements) != 1)}: {told or 'none judged'}"
+    return f"{counted(len(judgements), 'claim')}: {told or 'none judged'}"
