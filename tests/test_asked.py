@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.planning.plan import make_plan
@@ -34,6 +35,21 @@ def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_ca
         assert len(seeds) <= len(experiment_of(name).local_seeds)
     assert {run.seed for run in runs_asked(["context_emergence"], "lab")} == {1}
     assert {run.seed for run in runs_asked(["table1"], "lab")} == {0, 1}  # what no seed changes has seed 0
+
+
+def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("repro.records.lookup.published_records", lambda: tmp_path)
+    every = runs_asked(["figure14"], "smoke", all_seeds=True)
+    assert runs_asked(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
+    for run in every[1:]:
+        write_record(tmp_path, run, metrics={}, arrays={}, provenance={})
+    assert runs_asked(["figure14"], "smoke", is_unpublished=True) == every[:1]
+    assert runs_asked(["figure14"], "smoke", seeds=[every[0].seed + 1], is_unpublished=True) == []
+    write_record(tmp_path, every[0], metrics={}, arrays={}, provenance={})
+    ended = CliRunner().invoke(app, ["plan", "figure14", "--scale", "smoke", "--unpublished"])
+    assert (ended.exit_code, ended.output) == (0, "nothing is missing: every record is published\n")
 
 
 def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:

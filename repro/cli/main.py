@@ -19,6 +19,7 @@ from repro.cli.explain import VERBS as VERBS_THAT_EXPLAIN
 from repro.cli.models import VERBS as VERBS_IN_AND_OUT
 from repro.cli.net import DEBUG, guarded
 from repro.cli.options import (
+    ALL_PUBLISHED,
     EXIT_NOT_RUN,
     AllSeeds,
     AsJson,
@@ -26,6 +27,7 @@ from repro.cli.options import (
     Named,
     Scale,
     Seeds,
+    Unpublished,
     What,
     print_json,
     say,
@@ -109,6 +111,7 @@ def plan(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
+    unpublished: Unpublished = False,
     profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
     power: Annotated[bool, typer.Option("--power", help="say instead what would decide each undecided claim")] = False,
     as_json: AsJson = False,
@@ -122,7 +125,9 @@ def plan(
     from slurm.shards import num_shards
 
     shape = profile_named(profile)
-    wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    if unpublished and not wanted:
+        return say(ALL_PUBLISHED)
     made = make_plan(
         wanted,
         [local_records()],

@@ -24,6 +24,10 @@ Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=ASKED, callb
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="every seed of the published results")]
+Unpublished = Annotated[
+    bool, typer.Option("--unpublished", help="every seed of the published results whose record lacks there")
+]
+ALL_PUBLISHED = "nothing is missing: every record is published"
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be done")]
 

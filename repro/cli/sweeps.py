@@ -13,7 +13,20 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from repro.cli.options import EXIT_NOT_RUN, AllSeeds, AsJson, DryRun, Named, Scale, Seeds, What, print_json, say
+from repro.cli.options import (
+    ALL_PUBLISHED,
+    EXIT_NOT_RUN,
+    AllSeeds,
+    AsJson,
+    DryRun,
+    Named,
+    Scale,
+    Seeds,
+    Unpublished,
+    What,
+    print_json,
+    say,
+)
 from repro.cli.patience import tell
 from repro.records.lookup import BEGINS_AN_ID, run_of_id, runs_asked, split_words, sweep_name
 from repro.spec.registry import artefacts
@@ -32,6 +45,7 @@ def launch(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
+    unpublished: Unpublished = False,
     on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
     profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="also what failed or was cancelled")] = False,
@@ -52,7 +66,9 @@ def launch(
     from slurm.start import LaunchOptions
 
     chosen, sweep = choose(profile, on), sweep_name(what, scale)
-    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    if unpublished and not runs:
+        return say(ALL_PUBLISHED)
     options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
     if dry_run:
         return _print_scripts(list(launches.scripts(runs, chosen, sweep=sweep, options=options)))

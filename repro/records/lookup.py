@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import readable_record
+from repro.records.store import readable_record, split_recorded
 from repro.spec import Experiment, Run, base
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
@@ -22,23 +22,30 @@ BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
 
 
 def runs_asked(
-    what: Sequence[str] | None, scale: str, *, seeds: Sequence[int] | None = None, all_seeds: bool = False
+    what: Sequence[str] | None,
+    scale: str,
+    *,
+    seeds: Sequence[int] | None = None,
+    all_seeds: bool = False,
+    is_unpublished: bool = False,
 ) -> list[Run]:
     """Return the runs, an asked one as often as it is asked for.
 
     Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one.
+    `is_unpublished` takes every one, too, and leaves out the runs whose record is published: there may be none left.
     A word that ends in .json is a file of runs, one of hexadecimal digits the beginning of a run's id; either has a
     scale and a seed of its own. ValueError names an unknown artefact, scale or field.
     """
     scale_named(scale)
     single, names = split_words(what)
+    is_every = all_seeds or is_unpublished
     found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
     for experiment in experiments_asked(names) if names or not single else ():
-        runs = experiment.runs(scale) if all_seeds or seeds else experiment.local_runs(scale)
-        found += [run for run in runs if all_seeds or not seeds or run.seed in seeds]
+        runs = experiment.runs(scale) if is_every or seeds else experiment.local_runs(scale)
+        found += [run for run in runs if not seeds or all_seeds or run.seed in seeds]
     if not found:
         raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r} with seed {list(seeds or [])}")
-    return found
+    return split_recorded(found, [published_records()])[1] if is_unpublished else found
 
 
 def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
