@@ -195,8 +195,10 @@ def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | No
 
 
 def _places(figure: Figure) -> tuple[str, ...]:
-    """Return the axes that say where a number stands."""
-    return tuple(name for name in axes_of(figure) if name != number_of(figure))
+    """Return the columns that say where a number stands: the axes, of a scatter also what a dot is."""
+    axes = tuple(name for name in axes_of(figure) if name != number_of(figure))
+    parts = range(1, 1 + len(PLACEHOLDER.findall(figure.points)) * (figure.kind == "scatter"))
+    return tuple(dict.fromkeys((*axes, *(f"part{number}" for number in parts))))
 
 
 def _in_order(places: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -233,8 +235,14 @@ def axis_text(value: Any) -> str:
 
 
 def subtitle_of(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the small line under a picture's title: which figure, scale, whose records, how many seeds."""
-    count = len({row["seed"] for row in rows})
+    """Return the small line under a picture's title: which figure, scale, whose records, how many seeds at most.
+
+    Seeds are counted in each series: a reference that no seed changes has one of its own.
+    """
+    seeds_of: dict[str, set[int]] = {}
+    for row in rows:
+        seeds_of.setdefault(row["series"], set()).add(row["seed"])
+    count = max(map(len, seeds_of.values()), default=0)
     seeds = counted(count, "seed") if count else ""
     return ", ".join(filter(None, (heading_of(figure.name), f"scale {scale}", whose, seeds)))
 

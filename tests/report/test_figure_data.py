@@ -81,6 +81,13 @@ def test_an_axis_may_be_another_metric_of_the_same_point_or_of_another_record(tm
     assert figure_rows(figure, RUNS, [near]) == []
 
 
+def test_a_dot_of_a_scatter_is_named_though_another_lies_at_the_same_place(tmp_path: Path) -> None:
+    alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
+    view = figure_view(replace(POINTS, kind="scatter", x="{suite}/{part1}/far", x_label="far"), RUNS, [alike], [])
+    assert view.header == ("series", "far", "dataset", "whose", "seeds", "NDCG@10 (points)")
+    assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "206.4"), ("0.5", "b", "306.4")]
+
+
 def test_a_missing_metric_is_named(records: list[Record]) -> None:
     with pytest.raises(ValueError, match=f"figureX asks record {records[1].id} for 'train/pace', which it lacks"):
         figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)

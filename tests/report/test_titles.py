@@ -23,7 +23,8 @@ def test_a_figure_has_a_title_of_its_own_and_a_caption_that_says_what_is_drawn(f
 
 def test_the_small_line_says_which_figure_scale_whose_records_and_how_many_seeds() -> None:
     figure = next(one for one in FIGURES if one.name == "figure6_sizes")
-    rows = [{"seed": 0}, {"seed": 2}, {"seed": 2}]
+    rows = [{"series": "a", "seed": 1}, {"series": "a", "seed": 2}, {"series": "a", "seed": 2}]
+    rows.append({"series": "untrained", "seed": 0})
     assert subtitle_of(figure, "desk", "your records", rows) == "Figure 6 (sizes), scale desk, your records, 2 seeds"
     assert subtitle_of(figure, "lab", "", []) == "Figure 6 (sizes), scale lab"
 
