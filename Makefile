@@ -26,10 +26,17 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# Extras that are typed, and are not those that .venv was built with, are installed into it.
+ifneq ($(origin EXTRAS),file)
+ifneq ($(EXTRAS),$(shell cat $(READY) 2>/dev/null))
+.PHONY: $(READY)
+endif
+endif
+
 # The lock only constrains: pip asks each package what it needs, so that whichever torch is found (a CPU build, PyPI's own
 # with CUDA, one installed before) brings its own libraries.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e '.[$(EXTRAS)]'
-	@touch $(READY)
+	@echo '$(EXTRAS)' >$(READY)

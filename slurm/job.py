@@ -18,7 +18,7 @@ from typing import Any
 
 from repro.records.provenance import code_identity
 from repro.records.store import has_record
-from repro.spec import Run
+from repro.spec import run_of_fields
 from repro.stopping import Interrupted, Stopped, unbroken, undisguised
 from repro.storage.lease import Lease, acquire, look
 from repro.storage.paths import local_records
@@ -51,19 +51,19 @@ class Job:
     @property
     def item(self) -> WorkItem:
         """Where its owner and its last state lie."""
-        return item_of_stage(self._stage()) if self.stage else item_of_run(Run(**self.run))
+        return item_of_stage(self._stage()) if self.stage else item_of_run(run_of_fields(self.run))
 
     def _stage(self) -> Stage:
-        return joined(stage_named(self.stage, named(self.stages_of)(Run(**self.run))), self.num_shards)
+        return joined(stage_named(self.stage, named(self.stages_of)(run_of_fields(self.run))), self.num_shards)
 
     @property
     def is_done(self) -> bool:
         """Whether there is nothing left to do."""
-        return self._stage().is_built if self.stage else has_record(local_records(), Run(**self.run))
+        return self._stage().is_built if self.stage else has_record(local_records(), run_of_fields(self.run))
 
     def progress(self) -> int:
         """Return how far a run is; a stage is not kept in part, and is nowhere until it is built."""
-        return 0 if self.stage else progress_of(Run(**self.run))
+        return 0 if self.stage else progress_of(run_of_fields(self.run))
 
     def __call__(self, stop: Stop, *, where: JobState) -> str:
         """Do it under its lease; return "done", or "held" when a living owner elsewhere is doing it.
@@ -109,7 +109,7 @@ class Job:
                 raise stop.stopped(stop.reason or "its processes stopped")
             return
         try:
-            named(self.execute)(Run(**self.run), should_stop=stop, progress=say)
+            named(self.execute)(run_of_fields(self.run), should_stop=stop, progress=say)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
 
@@ -165,7 +165,9 @@ class _WrittenDown:
     def __init__(self, item: WorkItem, me: JobState, stop: Stop, progress: Callable[[], int]) -> None:
         self.item, self.stop, self.progress = item, stop, progress
         last = item.read() or JobState(state="done")
-        died = last.state == "running"  # its owner died without a word, which counts as an interruption
+        owner = look(item.lease_folder) if item.kind == "stage" else None  # of a run this job has the lease
+        is_at_work = owner is not None and owner.is_alive
+        died = last.state == "running" and not is_at_work  # without a word, which counts as an interruption
         counts = last.num_interruptions, last.num_in_vain, last.reached
         self.state = replace(me, num_interruptions=counts[0], num_in_vain=counts[1], reached=counts[2])
         self.state = self._once_more() if died else self.state

@@ -20,7 +20,7 @@ from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmiss
 from submitit.slurm.slurm import SlurmExecutor
 
 from repro.stopping import Stopped, unbroken
-from repro.storage.paths import SOURCES, home, sweeps_folder
+from repro.storage.paths import SOURCES, data_folder, home, sweeps_folder
 from slurm.batches import Batch
 from slurm.job import Job, too_often
 from slurm.nodes import attempt_of, leading
@@ -230,6 +230,7 @@ def _setup(profile: Profile, cpus: int | None) -> list[str]:
         f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
         "export PYTHONSAFEPATH=1",  # a folder called slurm where the job starts is not ours
     ]
+    lines += [f"export REPRO_DATA={shlex.quote(str(data_folder()))}"] if "REPRO_DATA" in os.environ else []
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
     lines += [f'export TMPDIR={_expanded(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
     lines += [f"export OMP_NUM_THREADS={cpus} MKL_NUM_THREADS={cpus}"] if cpus else []

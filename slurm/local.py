@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from repro.planning.cost import arithmetic_of
-from repro.spec import Run
+from repro.spec import run_of_fields
 from repro.spec.identity import difference_in_words
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
@@ -229,7 +229,7 @@ class LocalQueue:
         self.attempts[task.name] += 1
         self.told[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        what = f" ({difference_in_words(Run(**task.job.run))})" if task.item.kind == "run" else ""
+        what = f" ({difference_in_words(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
         self.progress(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
@@ -254,7 +254,7 @@ def dearest_first(tasks: Sequence[Task]) -> list[Task]:
     """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
-    does = {task.name: arithmetic_of(Run(**task.job.run)) for task in runs}
+    does = {task.name: arithmetic_of(run_of_fields(task.job.run)) for task in runs}
     return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
 
 
@@ -272,7 +272,7 @@ def _reason_to_wait(task: Task, makers: Mapping[str, str]) -> str:
 
 def _makes(task: Task) -> dict[str, str]:
     """Return the trainings that a job would make, being without them, each with its name."""
-    missing = missing_trainings(Run(**task.job.run)) if task.item.kind == "run" else ()
+    missing = missing_trainings(run_of_fields(task.job.run)) if task.item.kind == "run" else ()
     return dict.fromkeys(missing, task.name)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.provenance import code_identity, versions
-from repro.spec import Run
+from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
@@ -54,7 +54,7 @@ def attempt_of(job_id: str) -> str:
 def what_is_seen(job: Mapping[str, Any]) -> dict[str, str]:
     """Return digests of all that the ranks of this node would work with, by name; ValueError for a damaged stage."""
     found = {}
-    for stage in named(job["stages_of"])(Run(**job["run"])):
+    for stage in named(job["stages_of"])(run_of_fields(job["run"])):
         if stage.is_built:
             stage.check()
         found[f"stage {stage.title}"] = _digest(stage.files) if stage.is_built else "not there"
@@ -116,7 +116,7 @@ def leading(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended, or died."""
     told = read_json(_place(job, attempt) / "meeting.json")
-    owner = look(item_of_run(Run(**job["run"])).lease_folder)
+    owner = look(item_of_run(run_of_fields(job["run"])).lease_folder)
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
     return told["is_over"] or not is_held
 
@@ -134,7 +134,7 @@ def grace_is_over(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
 
 
 def _place(job: Mapping[str, Any], attempt: str) -> Path:
-    return run_folder(run_id(Run(**job["run"]))) / "nodes" / attempt
+    return run_folder(run_id(run_of_fields(job["run"]))) / "nodes" / attempt
 
 
 def _write(path: Path, told: Mapping[str, Any]) -> None:

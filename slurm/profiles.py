@@ -210,5 +210,5 @@ def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         if not OPTION.fullmatch(option):
             raise ValueError(f"profile {name}: {key} has {option!r}; name options of sbatch as in --mail-type")
-        if not isinstance(value, str | int | float):  # true: an option without a value
+        if value is False or not isinstance(value, str | int | float):  # true: an option without a value
             raise ValueError(f"profile {name}: {key}.{option}={value!r}; must be a str, a number or true")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from repro.planning.cost import phases_of
-from repro.records.store import has_record
+from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import training_id
 from repro.storage.lease import look
 from repro.storage.paths import home, local_records, sweeps_folder
 from repro.storage.shards import needless_shards
+from slurm.scheduler import queue
 from slurm.states import item_of_run
-from slurm.sweep import read_submissions
+from slurm.sweep import Submission, read_submissions, runs_of
 
 KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 LEFT_ALONE_SECONDS = 3600.0
@@ -30,8 +31,8 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     Nor a training that another known run, not recorded yet, shares or goes on from.
     """
     submissions = read_submissions()
-    known = {*runs, *(Run(**fields) for one in submissions for fields in one.runs.values())}
-    recorded = {run for run in known if has_record(local_records(), run)}
+    known = {*runs, *(run for one in submissions for run in runs_of(one).values())}
+    recorded = set(split_recorded(known, [local_records()])[0])
     needed = {training_id(phase) for run in known - recorded for phase in phases_of(run)}
     for run in dict.fromkeys(runs):
         folder = item_of_run(run).folder
@@ -42,12 +43,20 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     yield from ((part, size_of(part)) for part in _half_written(home()) if _is_left(part))
     yield from ((folder, size_of(folder)) for folder in needless_shards())
     names_recorded = {item_of_run(run).name for run in recorded.intersection(runs)}
-    by_sweep: dict[str, set[str]] = {}
-    for submission in submissions:
-        by_sweep.setdefault(submission.sweep, set()).update(submission.runs)
-    for sweep, names in by_sweep.items():
-        if names <= names_recorded:
+    waiting = queue() or {}
+    for sweep in sorted({one.sweep for one in submissions}):
+        if _has_ended([one for one in submissions if one.sweep == sweep], names_recorded, waiting):
             yield from ((path, size_of(path)) for path in sorted((sweeps_folder() / sweep / "jobs").glob("*.pkl")))
+
+
+def _has_ended(submissions: Sequence[Submission], recorded: Collection[str], waiting: Collection[str]) -> bool:
+    """Return whether the runs of a sweep are recorded, and none of its jobs, stages too, is in the scheduler's queue.
+
+    Of a sweep that has submitted nothing but stages so far, the runs are still to come.
+    """
+    names = {name for one in submissions for name in one.runs}
+    jobs = {job.get("job_id") for one in submissions for job in one.jobs.values()}
+    return bool(names) and names <= {*recorded} and jobs.isdisjoint(waiting)
 
 
 def _half_written(folder: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from repro.records.store import has_record
-from repro.spec import Run
+from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, Stopped, undisguised
 from repro.storage.json_files import short
@@ -45,7 +45,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     `job` is the job as plain values; this is its first node, or its only one.
     RuntimeError when a rank failed, with its error; its traceback is in the log. ValueError when the nodes differ.
     """
-    run = Run(**job["run"])
+    run = run_of_fields(job["run"])
     folder = run_folder(run_id(run))
     request, described, failure = (folder / name for name in ("stop", DESCRIBED, FAILURE))
     for left in (request, failure):
@@ -72,7 +72,7 @@ def follow(job: Mapping[str, Any], stop: Stop, job_id: str, number: int) -> None
     if meeting.is_over:
         return
     has_to_end = grace_is_over(job, meeting.attempt)
-    described = run_folder(run_id(Run(**job["run"]))) / DESCRIBED
+    described = run_folder(run_id(run_of_fields(job["run"]))) / DESCRIBED
     status = _run_torchrun(job, stop, described, where_to_meet(meeting, number), has_to_end)
     if status != 0 and not stop() and not has_left(job, meeting.attempt):
         raise RuntimeError(f"a process of node {number} failed (status {status}); see this log")
@@ -125,7 +125,7 @@ def main() -> int:
         threading.Thread(target=_await_request, args=(described.with_name("stop"),), daemon=True).start()
         try:
             with undisguised():
-                named(job["execute"])(Run(**job["run"]), should_stop=stop, progress=say)
+                named(job["execute"])(run_of_fields(job["run"]), should_stop=stop, progress=say)
             stop.is_over = True
         except (Interrupted, Stopped) as stopped:
             stop.is_over = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from repro.planning.clusters import too_large_clusters
 from repro.spec import Run
+from repro.spec.identity import run_id
 from repro.spec.values import counted
 from repro.storage.lease import acquire, look
 from repro.storage.paths import sweeps_folder
@@ -24,11 +25,13 @@ from slurm.scheduler import Verdict, max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import item_of_run
 from slurm.status import RunStatus, Snapshot, stage_state
-from slurm.sweep import Task, after_makers, check_code, tasks_of
+from slurm.sweep import Task, after_makers, check_code, runs_of, tasks_of
 from slurm.trainings import missing_trainings
 
 Progress = Callable[[str], None]
 ARRAY_SIZE_WHEN_SILENT = 1000
+LEFT_OUT = "left out"
+"""How an item ended that was asked for and not started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +47,21 @@ class LaunchOptions:
 def start(
     runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions, progress: Progress
 ) -> dict[str, str]:
-    """Start what is missing; return how each item ended (local) or which job does it (Slurm).
+    """Start what is missing; return how each item ended (local) or which job does it (Slurm), and what was left out.
 
+    What was asked for and is not started, having failed before or being impossible, is "left out", on either.
     ValueError before anything is started: unknown data, uncommitted code, a submission that Slurm refuses.
     """
     code = check_code(runs, allow_dirty=options.allow_dirty)
     with launching(progress):
-        tasks = _chosen_tasks(runs, profile, options, code=code, progress=progress)
+        tasks, left_out = _chosen_tasks(runs, profile, options, code=code, progress=progress)
+        ended = dict.fromkeys(left_out, LEFT_OUT)
         if options.retry:
             for task in tasks:
                 _forgive(task)
         if profile.on == "slurm" and tasks:
-            return _start_on_slurm(tasks, profile, sweep, progress)
-    return run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {}
+            return ended | _start_on_slurm(tasks, profile, sweep, progress)
+    return ended | (run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {})
 
 
 def _forgive(task: Task) -> None:
@@ -75,7 +80,7 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
             "starts the runs here, and `run --dry-run` shows which they are"
         )
     code = check_code(runs, allow_dirty=options.allow_dirty)
-    tasks = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
+    tasks, _ = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
     size = max_array_size() or ARRAY_SIZE_WHEN_SILENT
     batches = batches_of(after_makers(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size)
     yield from Launch(profile, sweep).scripts(batches)
@@ -107,8 +112,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
 def _makers_in_queue(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
     """Return, for each training that runs in the queue need, the first that needs it: training → run."""
-    runs = {name: snapshot.latest[name].runs.get(name) for name in live}
-    known = [(name, Run(**fields)) for name, fields in runs.items() if fields]
+    known = [(name, run) for name in live if (run := runs_of(snapshot.latest[name]).get(name))]
     return {training: name for name, run in reversed(known) for training in missing_trainings(run)}
 
 
@@ -128,42 +132,50 @@ def launching(progress: Progress) -> Iterator[None]:
 
 def _chosen_tasks(
     runs: Sequence[Run], profile: Profile, options: LaunchOptions, *, code: dict[str, object], progress: Progress
-) -> list[Task]:
+) -> tuple[list[Task], list[str]]:
+    """Return the jobs to start, and the names of what is asked for and left out; it says which, and why."""
     snapshot = Snapshot()
     found = {run: snapshot.status_of(run) for run in dict.fromkeys(runs)}
-    chosen = [run for run, status in found.items() if status.may_launch(profile.on, retry=options.retry)][
-        : options.limit
-    ]
-    left = len([1 for status in found.values() if status.state in ("failed", "cancelled")])
+    missing = [run for run, status in found.items() if status.may_launch(profile.on, retry=options.retry)]
+    left_out = _unreadable(found.values()) | _impossible(missing)
+    chosen = [run for run in missing if run_id(run) not in left_out][: options.limit]
+    stopped = [] if options.retry else [one.id for one in found.values() if one.state in ("failed", "cancelled")]
     asked = f"{counted(len(found), 'run')} asked for, {len(chosen)} to start"
-    progress(asked + (f", {left} failed or cancelled" if left else ""))
-    tasks = tasks_of(_possible(chosen, progress), profile, code=code, hooks=options.hooks)
-    return tasks if options.retry else _without_failed_stages(tasks, progress)
-
-
-def _possible(runs: Sequence[Run], progress: Progress) -> list[Run]:
-    """Return the runs but those whose clusters will be refused, after days of embedding maybe; it says which."""
-    refused = too_large_clusters(runs)
-    for why in refused.values():
+    progress(asked + (f", {len(stopped)} failed or cancelled (--retry takes them up again)" if stopped else ""))
+    tasks = tasks_of(chosen, profile, code=code, hooks=options.hooks)
+    left_out |= {} if options.retry else _with_failed_stages(tasks)
+    for why in left_out.values():
         progress(f"left out: {why}")
-    return [run for run in runs if run not in refused]
+    return [task for task in tasks if task.name not in left_out], [*left_out, *stopped]
 
 
-def _without_failed_stages(tasks: list[Task], progress: Progress) -> list[Task]:
+def _unreadable(found: Iterable[RunStatus]) -> dict[str, str]:
+    """Return the runs whose record cannot be read, each with the reason: another must not take its place unasked."""
+    return {status.id: f"run {status.id}: {status.reason}" for status in found if status.state == "unreadable"}
+
+
+def _impossible(runs: Sequence[Run]) -> dict[str, str]:
+    """Return the runs whose clusters will be refused, after days of embedding maybe, each with the reason."""
+    return {run_id(run): why for run, why in too_large_clusters(runs).items()}
+
+
+def _with_failed_stages(tasks: list[Task]) -> dict[str, str]:
+    """Return the jobs that failed stages are in the way of, and these, each with the reason."""
     blocked: dict[str, str] = {}
     for task in tasks:  # stages come before all that needs them
         last = stage_state(task.name) if task.item.kind == "stage" else None
         if last is not None and last.state in ("failed", "cancelled"):
-            blocked[task.name] = f"{last.state}: {last.reason}"
+            blocked[task.name] = f"{task.name}, {last.state}: {last.reason} (--retry takes it up again)"
         elif any(need in blocked for need in task.needs):
-            blocked[task.name] = f"needs {next(need for need in task.needs if need in blocked)}"
-    for name, reason in blocked.items():
-        progress(f"left out: {name}, {reason} (--retry takes it up again)")
-    return [task for task in tasks if task.name not in blocked]
+            blocked[task.name] = f"{task.name}, needs {next(need for need in task.needs if need in blocked)}"
+    return blocked
 
 
 def cancel(runs: Sequence[Run]) -> list[RunStatus]:
-    """Ask every run that is running or queued not to go on; return those. A running one writes its checkpoint first."""
+    """Ask every run that is running or queued not to go on; return those. A running one writes its checkpoint first.
+
+    Of the stages that they wait for on Slurm, those go that no other run in its queue waits for.
+    """
     snapshot = Snapshot()
     found = [(run, snapshot.status_of(run)) for run in dict.fromkeys(runs)]
     meant = [(run, status) for run, status in found if status.state == "running" or status.live_on]
@@ -172,5 +184,15 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
         owner = look(item_of_run(run).lease_folder)
         if owner is not None and owner.is_alive and owner.host == socket.gethostname() and not owner.note.get("job_id"):
             os.kill(owner.pid, signal.SIGTERM)
-    scancel(status.job_id for _, status in meant if status.live_on == "slurm" and status.job_id)
+    on_slurm = [status for _, status in meant if status.live_on == "slurm"]
+    scancel([status.job_id for status in on_slurm if status.job_id] + _stages_of_none_but(on_slurm, snapshot))
     return [status for _, status in meant]
+
+
+def _stages_of_none_but(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:
+    """Return the jobs in Slurm's queue of stages, and shards, that runs wait for, and no run but these."""
+    gone = {status.id for status in cancelled}
+    live = {name: job for name in snapshot.latest if name not in gone and (job := snapshot.job_in_slurm(name))}
+    kept = {need for name in live if name in snapshot.latest[name].runs for need in snapshot.needs_of(name)}
+    asked = {need for name in gone for need in snapshot.needs_of(name)}
+    return [live[name] for name in sorted(asked - kept) if name in live]

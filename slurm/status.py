@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import has_record
+from repro.records.store import has_record, why_unreadable
 from repro.spec import Run
 from repro.spec.identity import difference_in_words, training_id
 from repro.storage.lease import Owner, look, owners
@@ -22,7 +22,7 @@ from slurm.sweep import Submission, read_submissions
 
 BUILDING, MOST_SHARDS_TOLD = "being built", 3
 NEVER_LAUNCHED = "never launched"
-STATES = ("recorded", "running", "queued", "interrupted", "failed", "cancelled", "missing")
+STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable", "cancelled", "missing")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class RunStatus:
         """Whether a launch there would take it: local queues share their work, Slurm's jobs are left alone."""
         if self.state in ("failed", "cancelled"):
             return retry
-        return self.state != "recorded" and (not self.live_on or self.live_on == on == "local")
+        return self.state not in ("recorded", "unreadable") and (not self.live_on or self.live_on == on == "local")
 
 
 @dataclass
@@ -79,7 +79,8 @@ class Snapshot:
         owner, last = look(item.lease_folder), item.read()
         places = self._places(item, last)
         if has_record(local_records(), run):
-            return RunStatus(item.name, "recorded", **places)
+            why = why_unreadable(local_records(), run)
+            return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
         if owner is not None and owner.is_alive:
             places |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
             return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **places)
@@ -95,7 +96,7 @@ class Snapshot:
     def _not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
             return RunStatus(item.name, "queued", says, **places)
-        for need in self._needs(item.name):
+        for need in self.needs_of(item.name):
             last = stage_state(need)
             if last is not None and last.state in ("failed", "cancelled"):
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
@@ -103,7 +104,7 @@ class Snapshot:
                 says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
         return RunStatus(item.name, "missing", says, **places)
 
-    def _needs(self, name: str) -> list[str]:
+    def needs_of(self, name: str) -> list[str]:
         """Return the stages that a run was launched to wait for, the shards of each before it."""
         needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
         return [one for need in needs for one in (*self._shards(need), need)]
@@ -135,7 +136,7 @@ class Snapshot:
 
     def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every stage that launched runs wait for and that is not built, with where it stands."""
-        needed = [need for run in runs for need in self._needs(item_of_run(run).name) if not whole_of(need)]
+        needed = [need for run in runs for need in self.needs_of(item_of_run(run).name) if not whole_of(need)]
         return {name: self._stage_status(name) for name in dict.fromkeys(needed) if not _is_built(name)}
 
     def _stage_status(self, name: str) -> str:

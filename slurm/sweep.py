@@ -6,14 +6,15 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from repro.records.provenance import code_identity
-from repro.spec import TRAINED, Run
-from repro.spec.identity import run_id
+from repro.spec import TRAINED, Run, run_of_fields
+from repro.spec.identity import run_from_record, run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
 from repro.storage.paths import sweeps_folder
@@ -81,7 +82,7 @@ def after_makers(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task
 
     However that one ends: where it has failed, the next makes the training.
     """
-    makers = makers_of((Run(**task.job.run) for task in tasks if task.item.kind == "run"), at_work)
+    makers = makers_of((run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"), at_work)
     return [replace(task, after=makers.get(task.name, ())) for task in tasks]
 
 
@@ -161,6 +162,15 @@ def _read_submission(path: Path) -> Submission:
     if wrong or lacks or not all(isinstance(one, dict) for one in inner):
         raise ValueError(f"{path} is no submission ({[*wrong, *lacks] or 'jobs or runs'} wrong or missing); restore it")
     return Submission(**values)
+
+
+def runs_of(submission: Submission) -> dict[str, Run]:
+    """Return the runs of a submission by their ids, but those that today's code no longer knows."""
+    found = {}
+    for name, fields in submission.runs.items():
+        with suppress(ValueError):
+            found[name] = run_from_record(fields, name)
+    return found
 
 
 def submission_of(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:

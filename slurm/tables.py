@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from repro.report.formats import MOST_FOLDED_ROWS, console_here, render
 from repro.report.view import View, format_seconds
@@ -14,7 +14,8 @@ from repro.spec.identity import difference_in_words
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
-COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "cancelled": "red", "interrupted": "yellow"}
+COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
+COLOURS |= {"cancelled": "red", "interrupted": "yellow"}
 
 
 def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
@@ -57,9 +58,9 @@ def table_of(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
     """Return the table: a line a launched run, with progress for the running and the reason for the rest."""
     table = Table(*COLUMNS, box=None, title=summary(found))
     for run, status in _told(runs, found):
-        colour = COLOURS.get(status.state, "default")
-        id, what, state, *rest = _cells(run, status)
-        table.add_row(id, what, f"[{colour}]{state}[/{colour}]", *map(escape, rest))
+        cells = [Text(cell) for cell in _cells(run, status)]
+        cells[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))
+        table.add_row(*cells)
     return table
 
 

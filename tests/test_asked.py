@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -61,10 +62,31 @@ def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
 
 def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> None:
     wanted = runs_asked(["table1"], "smoke", seeds=[2])[-1]
-    assert runs_asked([run_id(wanted)[:8]], "desk", seeds=[0]) == [wanted]
+    assert runs_asked([run_id(wanted)[:8]], "desk") == [wanted]
     assert runs_asked(["table1", run_id(wanted)], "smoke") == [wanted, *runs_asked(["table1"], "smoke")]
     with pytest.raises(ValueError, match="run '000000000000': no run is known by it"):
         runs_asked(["000000000000"], "smoke")
+
+
+@pytest.mark.parametrize(
+    ("what", "words", "message"),
+    [
+        (["a.json"], {"seeds": [7]}, r"--seed \[7\] chooses among the runs of artefacts"),
+        (["table1"], {"seeds": [1], "all_seeds": True}, "do not go together"),
+        (["table1"], {"seeds": [1, 99]}, r"table1 has no run at scale 'smoke' with seed \[99\]"),
+    ],
+)
+def test_no_word_is_ignored(what: list[str], words: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps([{"scale": "smoke"}]))
+    with pytest.raises(ValueError, match=message):
+        runs_asked([str(file) if word == file.name else word for word in what], "smoke", **words)
+
+
+def test_a_file_without_runs_says_so(tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"empty\.json lists no runs"):
+        runs_asked([str(tmp_path / "empty.json")], "smoke")
 
 
 def test_no_artefact_could_be_taken_for_an_id() -> None:

@@ -39,6 +39,8 @@ def check(
     from repro.report.tables import by_paper, claims_view, summary_line
 
     scale_named(scale)
+    if dry_run and not write:
+        raise ValueError("--dry-run says what --write would change; say both")
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     judged = judged_claims(what, scale)
@@ -125,6 +127,8 @@ def explain_batch(
 
 def _find_run(identifier: str | None, artefact: str | None, where: list[str], scale: str) -> Run:
     """Return the run with this beginning of an id, or the first of an artefact whose fields have the asked values."""
+    if identifier and (artefact or where):
+        raise ValueError(f"--run {identifier} is one run; leave out the artefact and --where")
     if identifier:
         return run_of_id(identifier)
     if artefact is None:

@@ -118,6 +118,10 @@ def plan(
 ) -> None:
     """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
     if power:
+        if seed or unpublished:
+            raise ValueError(
+                "--power judges the published records, of all their seeds: leave out --seed and --unpublished"
+            )
         return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
     from slurm.limits import beyond
@@ -149,7 +153,7 @@ def run(
     dry_run: DryRun = False,
 ) -> None:
     """Run what is missing, here and now, and show the artefacts. Exit code 2: something could not run."""
-    from repro.records.store import split_recorded
+    from repro.records.store import split_recorded, why_unreadable
 
     wanted = runs_asked(what, scale, seeds=seed)
     recorded, missing = split_recorded(wanted, [local_records()])
@@ -164,6 +168,8 @@ def run(
         from slurm.here import run_here
 
         check_home()
+        if unreadable := list(filter(None, (why_unreadable(local_records(), one) for one in missing))):
+            raise ValueError("\n".join(unreadable))
         check_available(missing)
         check_clusters(missing)
         for number, one in enumerate(missing, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -76,10 +77,18 @@ def launch(
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
     check_home()
     ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
-    if chosen.on == "local" and any(how not in ("done",) for how in ended.values()):
+    is_left_out = launches.LEFT_OUT in ended.values()
+    if chosen.on == "slurm" and {*ended.values()} - {launches.LEFT_OUT}:
+        again = _words_again(what, scale, seed, all_seeds or unpublished)
+        say(f"you may leave now; `repro status {again}` tells how it goes")
+    if is_left_out or (chosen.on == "local" and {*ended.values()} - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
-    if chosen.on == "slurm" and ended:
-        say(f"you may leave now; `repro status {' '.join(what or ['all'])} --scale {scale}` tells how it goes")
+
+
+def _words_again(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
+    """Return the words that mean the same runs to another verb."""
+    chosen = ["--all-seeds"] if is_every else [word for seed in seeds or () for word in ("--seed", str(seed))]
+    return shlex.join([*what, "--scale", scale, *chosen])
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
@@ -110,6 +119,8 @@ def status(
     from slurm.status import statuses
     from slurm.tables import look_at, show_status
 
+    if watch and as_json:
+        raise ValueError("--watch draws a table again and again, --json prints once; say one of them")
     runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
         return print_json([asdict(status) for status in statuses(runs)])

@@ -34,18 +34,29 @@ def runs_asked(
     Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one.
     `is_unpublished` takes every one, too, and leaves out the runs whose record is published: there may be none left.
     A word that ends in .json is a file of runs, one of hexadecimal digits the beginning of a run's id; either has a
-    scale and a seed of its own. ValueError names an unknown artefact, scale or field.
+    scale and a seed of its own. ValueError names an unknown artefact, scale or field, a seed that no asked run has, and
+    words of which one would be ignored.
     """
     scale_named(scale)
     single, names = split_words(what)
     is_every = all_seeds or is_unpublished
+    _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=bool(names) or not single)
     found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
     for experiment in experiments_asked(names) if names or not single else ():
         runs = experiment.runs(scale) if is_every or seeds else experiment.local_runs(scale)
-        found += [run for run in runs if not seeds or all_seeds or run.seed in seeds]
-    if not found:
-        raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r} with seed {list(seeds or [])}")
+        found += [run for run in runs if not seeds or run.seed in seeds]
+    lacking = sorted({*(seeds or ())} - {run.seed for run in found})
+    if lacking or not found:
+        of_seed = f" with seed {lacking}" if lacking else ""
+        raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r}{of_seed}")
     return split_recorded(found, [published_records()])[1] if is_unpublished else found
+
+
+def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts: bool) -> None:
+    if seeds and all_seeds:
+        raise ValueError(f"--seed {list(seeds)} and --all-seeds do not go together; say one of them")
+    if seeds and not has_artefacts:
+        raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
 
 
 def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
@@ -78,6 +89,8 @@ def read_runs(path: Path) -> list[Run]:
         raise ValueError(
             f'{short(path)}: expected a list of objects like {{"scale": "desk", "seed": 1, …}}, each with its scale'
         )
+    if not rows:
+        raise ValueError(f"{short(path)} lists no runs")
     if len(rows) > MOST_RUNS:
         raise ValueError(f"{path} lists {len(rows)} runs; at most {MOST_RUNS} go into one file: cut it into several")
     return [_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)]

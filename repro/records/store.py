@@ -199,6 +199,15 @@ def has_record(folder: Path, run: Run) -> bool:
     return (folder / f"{run_id(run)}.json").is_file()
 
 
+def why_unreadable(folder: Path, run: Run) -> str:
+    """Return why the record that a run has cannot be read; nothing where it can, or where there is none."""
+    try:
+        _ = has_record(folder, run) and read_record(folder / f"{run_id(run)}.json")
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""
+
+
 def split_recorded(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[Run], list[Run]]:
     """Return (recorded, missing) of the runs, each once, in order; a run counts as recorded when any folder has it."""
     places = list(folders)

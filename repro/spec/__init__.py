@@ -32,6 +32,7 @@ from repro.spec.run import (
     grid,
     is_random,
     nested_widths,
+    run_of_fields,
     training_of,
 )
 from repro.spec.term import ByScale, Pick, Term, Unit, by_scale, pick, term
@@ -76,6 +77,7 @@ __all__ = [
     "is_random",
     "nested_widths",
     "pick",
+    "run_of_fields",
     "standard_widths",
     "term",
     "training_of",

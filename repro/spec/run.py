@@ -297,6 +297,14 @@ def base(scale: str, /, **changes: Any) -> Run:
     return Run(**{"scale": scale, **scale_named(scale).fields, **changes})
 
 
+def run_of_fields(fields: Mapping[str, Any]) -> Run:
+    """Return the run that was written down as plain values; a field that it did not have yet takes its scale's value.
+
+    ValueError names an unknown scale or field.
+    """
+    return base(fields["scale"], **fields)
+
+
 def grid(run: Run, /, **axes: Any) -> tuple[Run, ...]:
     """Return `run` with every combination of the axes; a value that is no tuple holds for all."""
     check_fields(axes, "grid()")

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,17 @@ from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
 from repro.spec import Run, base, grid
+from repro.spec.identity import run_id
 from repro.storage.lease import acquire
-from repro.storage.paths import run_folder
+from repro.storage.paths import local_records, run_folder
 from slurm.hooks import Hooks
+from slurm.job import Job
 from slurm.profiles import Profile
 from slurm.prune import leftovers, remove, size_of
-from slurm.start import LaunchOptions, start
+from slurm.scheduler import Queued
+from slurm.start import LaunchOptions, cancel, start
 from slurm.states import item_of_run
+from slurm.sweep import Submission
 from tests.slurm.stand_in import HOOKS
 
 RUNS = grid(base("smoke", num_steps=2), seed=(0, 1, 13))
@@ -62,6 +66,7 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert "bad luck" in told and told.startswith("run: scale=smoke, ")
     assert f"log: {rows[2]['log']}" in told
     assert json.loads(type_in("why", rows[2]["id"], "--json").stdout)["state"] == "failed"
+    assert "[" not in shown, "colours are no letters"
     unknown = type_in("why", "zzz")
     assert isinstance(unknown.exception, ValueError)
     assert "unknown claim 'zzz'" in str(unknown.exception) and "no run is known by it" in str(unknown.exception)
@@ -71,7 +76,8 @@ def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch:
     monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
     failed = type_in("launch", file, "--scale", "smoke")
     assert failed.exit_code == 2, failed.output
-    assert type_in("launch", file, "--scale", "smoke").exit_code == 0
+    again = type_in("launch", file, "--scale", "smoke")
+    assert again.exit_code == 2 and "0 to start, 1 failed or cancelled" in again.output, again.output
     (Path(os.environ["REPRO_HOME"]) / "mended").touch()
     assert type_in("launch", file, "--scale", "smoke", "--retry").exit_code == 0
 
@@ -135,6 +141,72 @@ def test_prune_keeps_a_training_that_another_run_needs_or_works_on(own_home: Pat
     assert not list(leftovers([RUNS[0]])), "somebody trains here"
     lease.release()
     assert [path.name for path, _ in leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
+
+
+def test_a_record_that_cannot_be_read_is_no_record_and_is_not_made_anew_unasked(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
+    do(RUNS[0])
+    path = local_records() / f"{run_id(RUNS[0])}.json"
+    whole = path.read_text()
+    path.write_text(whole[:100])
+    (row, *_) = json.loads(type_in("status", file, "--json").stdout)
+    assert row["state"] == "unreadable" and str(path) in row["reason"]
+    tried = type_in("launch", file, "--retry")
+    assert tried.exit_code == 2 and f"left out: run {run_id(RUNS[0])}: {path}" in tried.output, tried.output
+    assert isinstance(type_in("run", file).exception, ValueError) and path.read_text() == whole[:100]
+    (item_of_run(RUNS[0]).folder / "checkpoint.json").touch()
+    assert not list(leftovers(RUNS[:1])), "what is not recorded is kept"
+    path.write_text(whole)
+    assert json.loads(type_in("status", file, "--json").stdout)[0]["state"] == "recorded"
+
+
+def submitted(runs: dict[str, object], jobs: dict[str, dict[str, str]], **more: dict[str, list[str]]) -> None:
+    """Writes down a submission to Slurm."""
+    Submission(on="slurm", sweep="t", profile="p", jobs=jobs, runs=runs, **more).write()  # type: ignore[arg-type]
+
+
+def test_prune_keeps_the_pickles_of_stages_whose_runs_are_still_to_come(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(RUNS[0])
+    pickle = own_home / "sweeps" / "t" / "jobs" / "77_submitted.pkl"
+    pickle.parent.mkdir(parents=True, exist_ok=True)
+    pickle.touch()
+    submitted({}, {"corpus/abc": {"job_id": "77"}})
+    other = own_home / "sweeps" / "other" / "jobs" / "78_submitted.pkl"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    Submission(on="slurm", sweep="other", profile="p", jobs={"corpus/abc": {"job_id": "78"}}, runs={}).write()
+    monkeypatch.setattr("slurm.prune.queue", lambda: {"77": Queued("PENDING", "")})
+    assert not list(leftovers(RUNS[:1]))
+    monkeypatch.setattr("slurm.prune.queue", dict)
+    assert [path for path, _ in leftovers(RUNS[:1])] == [pickle]
+
+
+def test_a_submission_of_earlier_code_is_understood_or_left_alone(own_home: Path) -> None:
+    do(RUNS[0])
+    earlier, renamed = asdict(RUNS[1]), {**asdict(RUNS[1]), "former_name": 3}
+    del earlier["batches_a_step"]
+    submitted({run_id(RUNS[1]): earlier, "0" * 12: renamed}, {run_id(RUNS[1]): {"job_id": "7"}})
+    assert not list(leftovers(RUNS[:1]))
+    assert Job(run=earlier).item == item_of_run(RUNS[1])
+
+
+def test_a_cancelled_sweep_takes_its_stages_along_but_not_those_that_others_wait_for(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, stages = run_id(RUNS[0]), run_id(RUNS[1]), ("corpus/shared", "clusters/own")
+    jobs = {name: {"job_id": str(number)} for number, name in enumerate((first, second, *stages, "shard/1"), 10)}
+    needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
+    submitted({first: asdict(RUNS[0]), second: asdict(RUNS[1])}, jobs, needs=needs)
+    monkeypatch.setattr("slurm.status.queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)})
+    monkeypatch.setattr("slurm.status.whole_of", lambda name: stages[1] if name == "shard/1" else "")
+    asked: list[str] = []
+    monkeypatch.setattr("slurm.start.scancel", asked.extend)
+    assert [status.id for status in cancel(RUNS[:1])] == [first]
+    assert sorted(asked) == ["10", "13", "14"]
 
 
 def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path) -> None:
