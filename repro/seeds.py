@@ -8,7 +8,7 @@ import numpy as np
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """Return a 63-bit seed that depends on `seed` and on every word of `purpose`; two purposes never share a stream."""
+    """Return a 63-bit seed that depends on `seed` and on every word of `purpose`; no two texts share a stream."""
     text = "\x1f".join([str(seed), *map(str, purpose)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 

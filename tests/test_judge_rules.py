@@ -13,7 +13,17 @@ from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import evidence_for, looks_at
 from repro.claims.judge import CLEAR_OF_BAR, judge_all, p_values
-from repro.claims.needs import MOST_SEEDS, POWER, detectable_gap, least, need_of, need_of_leads, power_of, units_needed
+from repro.claims.needs import (
+    MOST_SEEDS,
+    POWER,
+    detectable_gap,
+    least,
+    need_of,
+    need_of_leads,
+    power_of,
+    power_of_claim,
+    units_needed,
+)
 from repro.claims.variance import Pool
 from repro.records.store import Record, write_record
 from repro.report.needed import needed_words
@@ -268,7 +278,7 @@ def test_power_is_statsmodels(gap: float, number: int, level: float) -> None:
 
 def test_two_leads_of_the_size_that_is_said_are_both_seen_four_times_in_five() -> None:
     weaker, stronger = (Estimate(effect, 1 / 5**0.5, 4, Unit("r"), 5, deviation=1.0) for effect in (0.01, 0.02))
-    need = need_of_leads([weaker, stronger], 0.01)
+    need = need_of_leads([weaker, stronger], 0.01, 0.01)
     assert need.num_seeds is None and need.detectable is not None
     of_one = TTestPower().power(need.detectable, 5, 0.005, alternative="larger")
     assert of_one**2 == pytest.approx(0.8, abs=5e-3)
@@ -285,7 +295,7 @@ def test_a_claim_of_several_comparisons_is_decided_as_often_as_its_seeds_promise
 ) -> None:
     claim = Claim.order("X.p", pairs=[(DOMAIN, RANDOM)] * 3, **SAID)
     planned = [Estimate(effect, 1.0, 2, Unit("points"), 3, deviation=1.0) for effect in effects]
-    number = need_of(claim, planned, min(planned, key=lambda one: one.effect), 0.05).num_seeds
+    number = need_of(claim, planned, min(planned, key=lambda one: one.effect), 0.05, 0.05).num_seeds
     assert number is not None
     rng, found = np.random.default_rng(12), 0
     for _ in range(400):
@@ -298,7 +308,7 @@ def test_a_claim_of_several_comparisons_is_decided_as_often_as_its_seeds_promise
 def test_an_equivalence_is_shown_as_often_as_its_seeds_promise() -> None:
     claim = Claim.equivalence("X.q", pairs=[(DOMAIN, RANDOM)], delta=1.0, **SAID)
     planned = Estimate(0.0, 1.0, 2, Unit("points"), 3, deviation=1.0)
-    number = need_of(claim, [planned], planned, 0.05).num_seeds
+    number = need_of(claim, [planned], planned, 0.05, 0.05).num_seeds
     assert number is not None
     drawn = np.random.default_rng(13).normal(0, 1, (600, number))
     seen = [of_seeds(values, Unit("points"), moderated=None, shared=0.0, shared_df=1) for values in drawn]
@@ -360,7 +370,16 @@ def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
     assert judged.seconds_needed == pytest.approx(2 * 90.0 * more), "two runs a seed"
     assert needed_words(judged) == f"needs {more} more seeds, {format_seconds(180 * more)}"
     (again,) = judge_all([replace(ORDER, seen_seeds=(0, 1, 2))], "desk", wanted, timed)
-    assert needed_words(again).startswith(f"needs {judged.seeds_needed} fresh seeds, "), "seen seeds do not count"
+    assert needed_words(again).startswith(f"needs {again.seeds_needed} fresh seeds, "), "seen seeds do not count"
+    for one, num_looks in ((judged, 2), (again, 1)):
+        assert one.level == 0.05 and one.seeds_needed is not None, (
+            "planned at the level of the look that they will make"
+        )
+        powers = [power_of_claim(ORDER, one.estimates, one.seeds_needed - less, 0.05 / num_looks) for less in (0, 1)]
+        assert powers[0] >= POWER > powers[1]
+    (second,) = judge_all([replace(ORDER, num_looks=2)], "desk", wanted, timed)
+    assert second.seeds_needed is not None
+    assert power_of_claim(ORDER, second.estimates, second.seeds_needed - 1, 0.05 / 3) < POWER
     nil = replace(judged, seeds_needed=None, detectable=0.009)
     assert needed_words(nil) == "needs more than 64 seeds; 3 would show 0.90 points beyond the bar"
     assert needed_words(replace(judged, verdict="HOLDS")) == ""

@@ -46,6 +46,7 @@ FEWEST_VALUES = 3
 """A trend takes three values of its axis."""
 WHAT_IS_RANDOM = "Seeds and queries are random, datasets are fixed: a verdict speaks of these datasets alone."
 """A line for the pages and the report."""
+SEEDS_ALONE = "seeds alone, as no values by query are kept"
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,14 @@ def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
     if shared and not any(weight and is_random(system) for (system, _), weight in contrast.weights.items()):
         moderated = (0.0, np.inf)  # nothing of it depends on a seed: queries alone are random
     values_S = values_S - contrast.constant
-    return of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=shared_df)
+    found = of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=shared_df)
+    return found.noting(SEEDS_ALONE) if _lacks_queries(contrast, evidence) else found
+
+
+def _lacks_queries(contrast: Contrast, evidence: Evidence) -> bool:
+    """Return whether a score over queries is among its numbers of which no record keeps the values behind it."""
+    scores = [(system, metric) for system, metric in contrast.weights if metric.startswith("{suite}")]
+    return any(len(units(evidence.of_system(system)[0], metric)[0]) == 1 for system, metric in scores)
 
 
 def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[float, float]]:

@@ -48,6 +48,10 @@ class Estimate:
         """Whether there is an error to judge by."""
         return not math.isnan(self.error)
 
+    def noting(self, words: str) -> Estimate:
+        """Return it with a note more."""
+        return replace(self, note="; ".join(filter(None, (self.note, words))))
+
     def above(self, bar: float) -> float:
         """Return the one-sided p-value of the effect being above a bar; 1 where the error is not known."""
         if not self.is_known:

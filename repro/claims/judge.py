@@ -257,13 +257,18 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
 
 
 def _needing(judged: Judgement, found: Measured) -> Judgement:
-    """Return an undecided judgement with what would decide it; seeds that were looked at do not count."""
+    """Return an undecided judgement with what would decide it; seeds that were looked at do not count.
+
+    Seeds that are added to those judged today make another look, at whose level they are planned; fresh ones do not.
+    """
     assert judged.estimate is not None and judged.level is not None, "only a measured claim is undecided"
-    leads = found.leads
+    leads, looks = found.leads, found.evidence.num_looks
+    then = judged.level if judged.is_post_hoc else judged.level * looks / (looks + 1)
     if leads is None:
-        need = need_of(judged.claim, found.estimates, judged.estimate, judged.level)
+        need = need_of(judged.claim, found.estimates, judged.estimate, judged.level, then)
     else:
-        need = need_of_leads([leads.weaker.found, leads.stronger.found], leads.level_of_one(judged.level))
+        both = leads.weaker.found, leads.stronger.found
+        need = need_of_leads(both, leads.level_of_one(judged.level), leads.level_of_one(then))
     seconds = None
     if need.num_seeds is not None:
         more = need.num_seeds - (0 if judged.is_post_hoc else judged.estimate.num_seeds)

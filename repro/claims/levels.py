@@ -21,7 +21,7 @@ def interval_for(
 ) -> tuple[float | None, float | None, bool]:
     """Return the ends of the interval of a comparison under a verdict, and whether one of them was cut at the bar."""
     low, high = interval_of(one, level, num_comparisons, is_directed=isinstance(claim, Directed))
-    if low is None or high is None or verdict not in ("HOLDS", "DIFFERS"):
+    if low is None or high is None or verdict == "UNDECIDED":
         return low, high, False
     ends = up_to_the_bar(claim, verdict, low, high)
     return *ends, ends != (low, high)
@@ -30,6 +30,9 @@ def interval_for(
 def up_to_the_bar(claim: Claim, verdict: str, low: float, high: float) -> tuple[float, float]:
     """Return an interval that ends at the bar where it would go past what the verdict says."""
     if isinstance(claim, Directed):
+        if verdict == "NO EFFECT":
+            assert claim.delta is not None, "a claim without δ has no such verdict"
+            return max(low, -claim.delta), min(high, claim.delta)
         bar = claim.sign * claim.margin + 0.0  # never -0.0
         is_above = (verdict == "HOLDS") == (claim.sign > 0)
         return (max(low, bar), high) if is_above else (low, min(high, bar))

@@ -35,21 +35,27 @@ class Need:
     detectable: float | None = None  # how far from its bar an effect must be to be seen with the seeds there are
 
 
-def need_of(claim: Claim, estimates: Sequence[Estimate], weakest: Estimate, level: float) -> Need:
-    """Return what decides a claim at a level, from all its comparisons, the weakest among them."""
+def need_of(claim: Claim, estimates: Sequence[Estimate], weakest: Estimate, level: float, then: float) -> Need:
+    """Return what decides a claim, from all its comparisons, the weakest among them.
+
+    `level` is that of today, at which the present seeds see what they see; `then` that of the next look.
+    """
     if isinstance(claim, Correlation):
-        return Need(num_units=units_needed(weakest.effect, claim.sign * claim.margin, level, weakest.num_groups))
+        return Need(num_units=units_needed(weakest.effect, claim.sign * claim.margin, then, weakest.num_groups))
     if any(not one.is_known or math.isnan(one.deviation) for one in estimates):
         return Need()
-    number = least(2, MOST_SEEDS, lambda seeds: power_of_claim(claim, estimates, seeds, level) >= POWER)
+    number = least(2, MOST_SEEDS, lambda seeds: power_of_claim(claim, estimates, seeds, then) >= POWER)
     return Need(number, None, _detectable(weakest, len(estimates), level))
 
 
-def need_of_leads(leads: Sequence[Estimate], level: float) -> Need:
-    """Return what shows that all of some leads are above zero, each at a level; the first is the one that is told."""
+def need_of_leads(leads: Sequence[Estimate], level: float, then: float) -> Need:
+    """Return what shows that all of some leads are above zero, each at a level; the first is the one that is told.
+
+    The levels are those of `need_of`.
+    """
     if any(not one.is_known for one in leads):
         return Need()
-    number = least(2, MOST_SEEDS, lambda seeds: _power_of_all(leads, 0.0, seeds, level) >= POWER)
+    number = least(2, MOST_SEEDS, lambda seeds: _power_of_all(leads, 0.0, seeds, then) >= POWER)
     shown, each = leads[0], POWER ** (1 / len(leads))
     return Need(number, None, detectable_gap(shown, max(2, shown.num_seeds), level, each))
 

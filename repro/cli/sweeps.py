@@ -77,18 +77,17 @@ def launch(
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
     check_home()
     ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
-    is_left_out = launches.LEFT_OUT in ended.values()
     if chosen.on == "slurm" and {*ended.values()} - {launches.LEFT_OUT}:
-        again = _words_again(what, scale, seed, all_seeds or unpublished)
-        say(f"you may leave now; `repro status {again}` tells how it goes")
-    if is_left_out or (chosen.on == "local" and {*ended.values()} - {"done"}):
+        say(_farewell(what, scale, seed, all_seeds or unpublished))
+    if launches.LEFT_OUT in ended.values() or (chosen.on == "local" and {*ended.values()} - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _words_again(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
-    """Return the words that mean the same runs to another verb."""
+def _farewell(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
+    """Return what to say when jobs were submitted, with the words that mean the same runs to `status`."""
     chosen = ["--all-seeds"] if is_every else [word for seed in seeds or () for word in ("--seed", str(seed))]
-    return shlex.join([*what, "--scale", scale, *chosen])
+    again = shlex.join([*what, "--scale", scale, *chosen])
+    return f"you may leave now; `repro status {again}` tells how it goes"
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:

@@ -14,8 +14,8 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5,
     """Return the sorted indices (int64) of `num_pairs` pairs, or of all when there are no more than that.
 
     Pairs are given out in lots, so that a batch of one domain, of `lot` pairs or a divisor of it, is filled: a domain
-    of fewer pairs gets none. A domain of n lots gets a share proportional to n^alpha, never more than n (GTE's weights,
-    table 10): alpha 1 keeps the proportions, alpha 0 gives every domain the same. Within a domain the choice is
+    of fewer pairs gets none. A domain of n lots gets a share proportional to n^alpha, never more than n (GTE §3.4,
+    eq. 4): alpha 1 keeps the proportions, alpha 0 gives every domain the same. Within a domain the choice is
     uniform. While lots of this size cannot make up `num_pairs`, they are halved.
     """
     if num_pairs < 1:

@@ -34,6 +34,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run = inputs.run
     most = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
     suite = Suite(run.suite, tuple(chosen_domains(inputs.suite.datasets, most)))
+    if len(suite.datasets) < 2:
+        raise ValueError(f"measure='cross' with suite={run.suite!r}, which has no second collection to be a context")
     collections = read_collections(suite)
     first, scores = first_stage(inputs), dict[tuple[str, str], np.ndarray]()
     kept = keep_in(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)

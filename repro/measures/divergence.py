@@ -33,7 +33,10 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     for dataset in suite.datasets:
         retrieval = collections[dataset.name].retrieval
         test_V = document_frequency([retrieval.documents])
-        found[dataset.name] = idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
+        try:
+            found[dataset.name] = idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
+        except ValueError as error:
+            raise ValueError(f"{dataset.name}: {error}") from error
     metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in found.items()}
     metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(found.values())))
     arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(found.values()))}
@@ -44,9 +47,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:
     """Return the mean difference of two IDFs over the words of the test text, weighted by its document shares, in nats.
 
-    Words that are in every test document (special tokens among them) tell nothing apart and do not count.
+    Words that are in every test document (special tokens among them) tell nothing apart and do not count. ValueError
+    where there are no others, as in a single document.
     """
     counted_V = (test_V > 0) & (test_V < num_test)
+    if not counted_V.any():
+        raise ValueError(f"no word tells its documents apart ({num_test} in all), so there is no IDF to compare")
     train_idf_V = -np.log((train_V + 0.5) / (num_train + 1))
     test_idf_V = -np.log((test_V + 0.5) / (num_test + 1))
     gaps, weights = np.abs(train_idf_V - test_idf_V)[counted_V], test_V[counted_V].astype(np.float64)

@@ -1,7 +1,8 @@
 """Scores along one training: the model after each fifth of its steps, on one schedule (GTE table 8).
 
 The run is trained once more, in a folder of its own, and stopped after each of the first four fifths to be scored; its
-own model is the fifth. Steps follow from the seed alone, so that these are the models its training passed through.
+own model is the fifth. Steps follow from the seed alone, so that these are the models its training passed through; on a
+GPU they are, but for rounding.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ class Backbone(nn.Module):
 
     def forward(self, texts: Texts) -> Tensor:
         """Return the states of texts alone, (N, S, D), text positions from 0; those of padding mean nothing."""
+        self._check_length(texts.ids_NS.shape[1], "a text of so many tokens")
         if self._can_pack(texts):
             return packed_states(self.model, self.kind, texts, torch.arange(texts.ids_NS.shape[1]))
         words_NSD = nn.functional.embedding(texts.ids_NS, self.model.get_input_embeddings().weight, sparse=True)
@@ -112,13 +113,16 @@ class Backbone(nn.Module):
         positions_L = torch.arange(length, device=device)
         if self.kind != "modernbert":
             positions_L[:num_contexts] = 0
+        self._check_length(length, f"{num_contexts} contexts, soft prompts and text")
+        return positions_L[None]
+
+    def _check_length(self, length: int, what: str) -> None:
         limit = self.model.config.max_position_embeddings
         if self.kind == "bert" and length > limit:
             raise ValueError(
-                f"{length} positions ({num_contexts} contexts, soft prompts and text) are more than the {limit} that "
-                "this backbone has learned: use fewer contexts or shorter texts"
+                f"{length} positions ({what}) are more than the {limit} that this backbone has learned: use fewer "
+                "contexts or shorter texts"
             )
-        return positions_L[None]
 
     def _added_to_all(self) -> Tensor:
         if self.kind == "modernbert":

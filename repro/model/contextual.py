@@ -24,7 +24,7 @@ from repro.data.tokens import Tokens
 from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.encoding import TextEncoder, evaluating
+from repro.model.encoding import TextEncoder, check_texts, evaluating
 from repro.model.frequency import FrequencyWeights, no_words, words_held
 from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
@@ -163,6 +163,7 @@ class ContextualModel(TextEncoder):
         if texts is None:
             self.context_CD = self.second_stage_model.null_contexts().detach().clone()
             return
+        check_texts(texts)
         chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
         self.set_context_tokens(self.tokenize(chosen, prompt))
 

@@ -28,6 +28,7 @@ from repro.model.config import ModelConfig, load_config
 from repro.model.texts import Texts, texts_from
 from repro.storage.arrays import blocks_of
 from repro.storage.atomic import whole_file
+from repro.storage.json_files import short
 
 WEIGHTS_FILE = "model.safetensors"
 GPU = "cuda"
@@ -47,6 +48,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in were_training:
             module.training = True
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """ValueError for a text in the place of several, of which each letter would be one."""
+    if isinstance(texts, str):
+        raise ValueError(f"{short(repr(texts))} is one text, and several are asked for: give a list, [text]")
 
 
 class TextEncoder(nn.Module):
@@ -91,7 +98,8 @@ class TextEncoder(nn.Module):
         return self.encode_tokens(self.tokenize(texts, prompt), batch_size=batch_size)
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
-        """Return token ids of the texts with their prompt, cut to the model's length."""
+        """Return token ids of the texts with their prompt, cut to the model's length; ValueError for one text alone."""
+        check_texts(texts)
         tokenizer = _tokenizer(self.config.tokenizer)
         return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
 

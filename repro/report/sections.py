@@ -116,11 +116,6 @@ class Section:
         return len(self.records) - self.num_published
 
     @property
-    def has_spread(self) -> bool:
-        """Whether its table has a ± of seeds."""
-        return "seeds" in self.view.header and any("±" in cell for row in self.view.rows for cell in row)
-
-    @property
     def heading(self) -> str:
         """The artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
         return heading_of(self.name)

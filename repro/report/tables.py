@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repro.records.store import Record
 from repro.report.needed import needed_words
-from repro.report.view import View, format_mean, format_number, format_signed
+from repro.report.view import View, format_mean, format_number, format_signed, spread_note
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.registry import paper_of
@@ -75,7 +75,8 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
             lines.append((row.label, whose, f"{len(have)}/{len(asked)}", *cells))
     header = ("", "whose", "seeds", *(column.label for column in columns))
     notes = (WITHOUT.format(num=num_without, name=table.name, scale=scale),) if num_without else ()
-    return View(f"{table.name} at scale {scale}: {table.caption}", header, _blank_repeated(lines), notes)
+    title = f"{table.name} at scale {scale}: {table.caption}"
+    return View(title, header, _blank_repeated(lines), (*spread_note(lines), *notes))
 
 
 def exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:

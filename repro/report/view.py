@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from repro.spec.artefact import ABSENT
@@ -26,11 +26,14 @@ class View:
 
 
 NARROW_SPACE = "\u202f"
+SPREAD = "±: standard deviation over the runs that “seeds” counts"
 
 
 def format_number(value: float | None, decimals: int = 1) -> str:
     """Return a number with its decimals, thousands apart; a dash where there is none."""
-    return ABSENT if value is None else f"{value:,.{decimals}f}".replace(",", NARROW_SPACE)
+    if value is None:
+        return ABSENT
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE)  # never "-0.0"
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -48,6 +51,11 @@ def format_mean(values: Sequence[float], decimals: int) -> str:
         return ABSENT
     mean = format_number(statistics.fmean(values), decimals)
     return mean if len(values) < 2 else f"{mean} ± {format_number(statistics.stdev(values), decimals)}"
+
+
+def spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the note of a table that has means over its runs; none where no cell has a ±."""
+    return (SPREAD,) if any("±" in cell for row in rows for cell in row) else ()
 
 
 def format_signed(value: float, decimals: int = 2) -> str:

@@ -24,6 +24,7 @@ from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.spec import Run, first_phase_of, nested_widths
 from repro.spec.identity import training_id
+from repro.spec.values import counted
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
 from repro.storage.paths import home, run_folder
@@ -247,6 +248,11 @@ def settings_of(run: Run, num_batches: int) -> TrainSettings:
         raise ValueError(why)
     whole = (run.num_epochs or 0) * num_batches // run.batches_a_step
     num_steps = run.num_steps if run.num_steps is not None else whole
+    if not num_steps:
+        raise ValueError(
+            f"num_epochs={run.num_epochs} of {counted(num_batches, 'batch', 'batches')} are less than one step of "
+            f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
+        )
     fields = (
         "seed",
         "learning_rate",

@@ -112,6 +112,10 @@ def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
     write_pairs(
         tmp_path / "same.arrow", [Row(f"{n}", "what", f"{' '.join('abcdefghij')} {n}", "a", "mine") for n in range(300)]
     )
+    both = [*rows_of(pairs), *(Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300))]
+    write_pairs(tmp_path / "both.arrow", [row._replace(negatives=()) for row in both])
+    with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
+        hold_out(read_pairs(tmp_path / "both.arrow"), ["a", "b"])
     with pytest.raises(ValueError, match="nothing can be held out"):
         hold_out(read_pairs(tmp_path / "same.arrow"), ["a"])
 

@@ -125,6 +125,7 @@ def archive(tmp_path: Path, name: str = "scifact") -> bytes:
     with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as made:
         for path in sorted((tmp_path / "made").rglob("*.*")):
             made.write(path, path.relative_to(tmp_path / "made"))
+        made.writestr("__MACOSX/._scifact", "what some archivers add")
     return (tmp_path / f"{name}.zip").read_bytes()
 
 

@@ -49,6 +49,12 @@ def test_document_frequency_counts_a_word_once_a_document() -> None:
     assert {word: int(count) for word, count in enumerate(found) if count} == dict(expected)
 
 
+def test_one_document_has_no_idf() -> None:
+    counts = document_frequency([OTHERS[:1]])
+    with pytest.raises(ValueError, match="no word tells its documents apart"):
+        idf_divergence(document_frequency([TEXTS]), len(TEXTS), counts, 1)
+
+
 def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
     train, test = document_frequency([TEXTS]), document_frequency([OTHERS])
     found = idf_divergence(train, len(TEXTS), test, len(OTHERS))

@@ -112,6 +112,15 @@ def test_an_empty_corpus_is_refused() -> None:
         model_for_text().set_context([])
 
 
+def test_one_text_is_not_taken_for_its_letters() -> None:
+    model = model_for_text()
+    with pytest.raises(ValueError, match=r"'a corpus' is one text, .*: give a list"):
+        model.set_context("a corpus")
+    model.set_context(None)
+    with pytest.raises(ValueError, match="is one text"):
+        model.encode("hello")
+
+
 def test_context_is_embedded_with_the_document_prompt() -> None:
     with_task, without = model_for_text(prompts="task"), model_for_text(prompts="none")
     with_task.set_context(TEXTS[:4])

@@ -11,8 +11,9 @@ from repro.inputs.inputs import Inputs
 from repro.planning.clusters import check_clusters, largest_domain
 from repro.planning.plan import make_plan
 from repro.spec import base
+from repro.spec.identity import run_id
 from slurm.profiles import Profile
-from slurm.start import LaunchOptions, start
+from slurm.start import LEFT_OUT, LaunchOptions, start
 from tests.slurm.stand_in import HOOKS, traced
 
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
@@ -26,7 +27,8 @@ def test_a_plan_says_so_and_a_launch_leaves_it_out(tmp_path: Path) -> None:
     assert f"cannot be: {line}" in make_plan([TOO_LARGE], [tmp_path]).lines()
     profile = Profile(name="here", on="local", cpus_per_run=1)
     lines: list[str] = []
-    assert start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=lines.append) == {}
+    ended = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=lines.append)
+    assert ended == {run_id(TOO_LARGE): LEFT_OUT}
     assert not traced() and f"left out: {line}" in lines
     with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
         check_clusters([SMOKE, TOO_LARGE])

@@ -159,7 +159,7 @@ def test_epochs_count_batches_and_what_fills_no_step_is_left(batches_a_step: int
 
 
 def test_too_few_batches_for_a_step_are_no_training() -> None:
-    with pytest.raises(ValueError, match="must be below num_steps=0"):
+    with pytest.raises(ValueError, match="num_epochs=3 of 7 batches are less than one step"):
         settings_of(replace(EPOCHS, batches_a_step=22), 7)
 
 

@@ -36,7 +36,7 @@ def hold_out(
     rules: SuiteRules | None = None,
     left_out: dict[str, int] | None = None,
 ) -> list[Retrieval]:
-    """Return the collections; ValueError for a domain the corpus lacks, or when nothing can be asked of them.
+    """Return the collections; ValueError for a domain that the corpus lacks or of which nothing can be asked.
 
     `left_out` is filled with the number of queries of each collection that near-duplicates cost.
     Memory holds the rows of at most `rules.max_documents` documents a collection.
@@ -59,6 +59,10 @@ def hold_out(
             refused.append(str(error))
     if not found:
         raise ValueError(f"nothing can be held out to evaluate on ({'; '.join(refused[:3]) or 'too few pairs'})")
+    if domains and refused:
+        raise ValueError(
+            f"not all of {list(domains)} can be held out to evaluate on ({'; '.join(refused[:3])}): name others"
+        )
     return found
 
 

@@ -6,6 +6,7 @@ Each copy has a file of checksums, written when it was fetched: its revision, an
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,15 +128,8 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
         inside = unpack(archive, part / "unpacked")
         for path in list(inside.iterdir()):
             path.rename(part / path.name)
-        if (part / "unpacked").is_dir():
-            _remove_empty(part / "unpacked")
+        shutil.rmtree(part / "unpacked", ignore_errors=True)  # empty, but for what an archiver hides
     archive.unlink()
-
-
-def _remove_empty(folder: Path) -> None:
-    for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
-        path.rmdir()
-    folder.rmdir()
 
 
 def _files(folder: Path) -> list[Path]:
