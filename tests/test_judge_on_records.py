@@ -13,6 +13,7 @@ from scipy.stats import binom
 from experiments.e22_calibration import EXPERIMENT as CALIBRATION
 from experiments.e22_calibration import MOST_BY_CHANCE
 from repro.claims.calibration import cells
+from repro.claims.contrasts import SEEDS_ALONE
 from repro.claims.judge import Judgement, judge_all
 from repro.claims.variance import fit_prior, system_of
 from repro.records.store import Record
@@ -100,6 +101,11 @@ def test_differences_between_models_on_the_same_batches_deviate_as_those_of_inde
     paired, alone = fit_prior(differences), pool.prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
     assert paired is not None and alone is not None
     assert 0.5 < paired.variance / (2 * alone.variance) < 2
+
+
+def test_a_score_without_values_by_query_says_that_its_interval_is_of_seeds_alone() -> None:
+    lacking = {id for id, (_, _, judged) in kept().items() if SEEDS_ALONE in judged.note}
+    assert {"GF2.a", "G7.c"} <= lacking and lacking.isdisjoint({"T1.b", "T1.e", "F7.a", "F4.a"})
 
 
 @pytest.mark.parametrize("id", ["T1.b", "F4.a", "F13.a", "F12.a"])

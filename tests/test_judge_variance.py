@@ -11,7 +11,7 @@ from scipy.special import polygamma
 from repro.claims.calibration import SimulatedRecord
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.judge import judge_all
-from repro.claims.levels import interval_of
+from repro.claims.levels import interval_for, interval_of
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
 from repro.records.store import Record
 from repro.report.needed import needed_words
@@ -233,3 +233,12 @@ def test_the_upper_end_of_the_weakest_of_many_is_corrected_for_their_number() ->
         _, high = interval_of(min(found, key=lambda one: one.effect / one.error), 0.05, 10)
         below += high is not None and high < 0
     assert below / number <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / number)
+
+
+def test_an_interval_does_not_go_past_the_delta_within_which_holm_finds_no_effect() -> None:
+    claim = Claim.order("X.n", pairs=[(term("m"), term("m", seed=1))], delta=0.005, says="s", source="s", because="b")
+    found = Estimate(0.0, 0.0023, 20, Unit("points"), 6)
+    assert found.inside(0.005) < 0.05
+    assert interval_for(claim, "NO EFFECT", found, 0.025, 1) == (-0.005, 0.005, True)
+    low, high, is_cut = interval_for(claim, "UNDECIDED", found, 0.025, 1)
+    assert (low or 0) < -0.005 and (high or 0) > 0.005 and not is_cut

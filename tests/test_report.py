@@ -14,7 +14,7 @@ from repro.records.store import Record, write_record
 from repro.report.formats import as_csv, as_latex, as_markdown, render
 from repro.report.markdown_pages import replace_block
 from repro.report.tables import cell, claims_view, exhibit_view, sort_judgements, summary_line, table_view
-from repro.report.view import View, format_mean, format_number, format_seconds
+from repro.report.view import SPREAD, View, format_mean, format_number, format_seconds
 from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick, term
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
@@ -38,6 +38,7 @@ def record(folder: Path, run: Run, score: float) -> Record:
 
 def test_numbers_have_their_decimals_and_absence_is_a_dash() -> None:
     assert (format_number(1.25, 1), format_number(None)) == ("1.2", "–")
+    assert format_number(-0.04, 1) == "0.0", "no minus before nothing"
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
 
 
@@ -66,6 +67,7 @@ def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path
         ("· wrong", "published", "3/3", "", "25.5 ± 0.5"),
         ("", "yours", "0/3", "", "–"),
     )
+    assert view.notes == (SPREAD,) and table_view(TABLE, RUNS, [], yours).notes == ()
 
 
 def test_a_metric_that_one_record_lacks_leaves_the_average_absent(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) 
         assert text == script
 
 
-def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path) -> None:
+def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_DATA", "my-data")
     launch(*RUNS[:2])
     stage, array = submitted(slurm_in_name_only).values()
     for line in (
@@ -101,6 +102,7 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path) -> None:
     assert "ulimit -n 4096" in array
     assert 'export TMPDIR="/scratch/$USER"' in array
     assert f"export REPRO_HOME={os.environ['REPRO_HOME']}" in array
+    assert f"export REPRO_DATA={Path.cwd() / 'my-data'}" in array, "a job starts in another folder"
     assert "#SBATCH --partition=cpu\n" in stage
     assert "#SBATCH --time=30\n" in stage
     assert "gres" not in stage

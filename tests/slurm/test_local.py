@@ -22,14 +22,14 @@ from repro.stopping import Interrupted, Stopped
 from repro.storage.lease import Lease, acquire, owners
 from repro.storage.paths import CHECKOUT, local_records, run_folder
 from repro.train.steps_done import CHECKPOINT_FILE
-from slurm.job import Job
+from slurm.job import Job, _WrittenDown
 from slurm.local import make_slots
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, item_of_run
 from slurm.status import statuses
-from tests.slurm.stand_in import HOOKS, traced
+from tests.slurm.stand_in import HOOKS, stages_of, traced
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
@@ -200,6 +200,17 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     assert status.state == "failed"
     says = "interrupted 11 times, 10 are allowed without getting any further; the last: its time was up"
     assert says in status.reason
+
+
+def test_a_stage_that_another_job_is_building_has_not_died() -> None:
+    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title, stages_of=HOOKS.stages_of)
+    stage.item.write(JobState(state="running", host="elsewhere"))
+    owner = acquire(stage.item.lease_folder)
+    assert owner is not None
+    with owner:
+        beside = _WrittenDown(stage.item, JobState(state="running"), Stop(), stage.progress)
+        assert beside.state.num_in_vain == 0
+    assert _WrittenDown(stage.item, JobState(state="running"), Stop(), stage.progress).state.num_in_vain == 1
 
 
 def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:

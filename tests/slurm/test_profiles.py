@@ -49,6 +49,7 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
         ('[mine]\nsbatch = {"a\\n#SBATCH --b" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {"mail type" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {comment = ["a"]}', "sbatch.comment="),
+        ("[mine]\nsbatch = {requeue = false}", "sbatch.requeue=False; must be a str, a number or true"),
     ],
 )
 def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message: str) -> None:
