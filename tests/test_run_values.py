@@ -88,6 +88,13 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("measure", ["cross", "spread"])
+def test_what_compares_contexts_takes_a_model_that_reads_one(measure: str) -> None:
+    assert base("smoke", measure=measure, architecture="contextual").measure == measure
+    with pytest.raises(ValueError, match=f"measure='{measure}' with architecture='bm25', which reads no context"):
+        base("smoke", measure=measure, architecture="bm25")
+
+
 def test_a_first_phase_of_clusters_is_not_mixed() -> None:
     first = {"pretraining_corpus": "desk", "num_pretraining_steps": 5}
     assert first_phase_of(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None

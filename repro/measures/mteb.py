@@ -74,7 +74,7 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
         if main := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
             arrays[f"{suite}/mean/{main}"] = np.array(list(scores[kind].values()))
             metrics[f"{suite}/mean/{main}"] = float(arrays[f"{suite}/mean/{main}"].mean())
-    if "random" in scores and {"STS"} < set(categories.values()):
+    if {"own", "random"} <= scores.keys() and {"STS"} < set(categories.values()):
         moved = moves(scores["own"], scores["random"], categories)
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
@@ -193,9 +193,11 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
 
 
 def training_documents(inputs: Inputs) -> tuple[str, ...]:
-    """Draw as many documents of the training pairs as the model takes for context."""
+    """Draw as many documents of the training pairs as the model takes for context, of fewer some twice."""
     run, pairs = inputs.run, inputs.pairs
-    rows = generator_for(run.context_seed, "random context").choice(len(pairs), run.num_contexts, replace=False)
+    rows = generator_for(run.context_seed, "random context").choice(
+        len(pairs), run.num_contexts, replace=len(pairs) < run.num_contexts
+    )
     return tuple(pairs.texts("document", np.sort(rows)))
 
 

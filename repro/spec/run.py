@@ -62,6 +62,9 @@ MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-re
 SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "mteb")
 """Measures that search all documents, whatever the scale's protocol is."""
 
+OF_CONTEXTS = ("spread", "cross")
+"""Measures that compare what one model says under several contexts."""
+
 SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
 """Measures that a contextual model can be given another number of context documents in than in training."""
 
@@ -176,6 +179,11 @@ class Run:
             raise ValueError(
                 f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
                 "protocol='full' and rerank_depth=None"
+            )
+        if self.measure in OF_CONTEXTS and self.architecture != "contextual":
+            raise ValueError(
+                f"measure={self.measure!r} with architecture={self.architecture!r}, which reads no context: measure a "
+                "contextual model"
             )
         if self.num_test_contexts is not None and self.measure not in SETS_NUM_CONTEXTS:
             raise ValueError(
