@@ -105,7 +105,7 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     assert "bad luck" in Path(status.log).read_text()
     assert states(*RUNS) == ["recorded"] * 3
     (own_home / "mended").touch()
-    assert launch(bad) == ["1 run asked for, 0 to start, 1 failed or cancelled"]
+    assert launch(bad) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
     launch(bad, retry=True)
     assert states(bad) == ["recorded"]
 
@@ -275,7 +275,7 @@ def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: 
     assert len(cancel(runs)) == 3
     process.communicate(timeout=200)
     assert states(*runs) == ["cancelled"] * 3
-    assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled"]
+    assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled (--retry takes them up again)"]
     (own_home / "fast").touch()
     launch(*runs, retry=True)
     assert states(*runs) == ["recorded"] * 3

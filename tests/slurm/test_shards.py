@@ -73,7 +73,7 @@ def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_h
     assert line.startswith(f"{clusters().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2")
     (own_home / "break-shard-2").unlink()
     before = traced()
-    assert launch(RUN) == ["1 run asked for, 0 to start, 1 failed or cancelled"]
+    assert launch(RUN) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
     launch(RUN, retry=True)
     assert traced()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
     assert [status.state for status in statuses([RUN])] == ["recorded"]
