@@ -112,7 +112,8 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
 def _makers_in_queue(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
     """Return, for each training that runs in the queue need, the first that needs it: training → run."""
-    known = [(name, run) for name in live if (run := runs_of(snapshot.latest[name]).get(name))]
+    every = {name: run for one in snapshot.submissions for name, run in runs_of(one).items()}
+    known = [(name, every[name]) for name in live if name in every]
     return {training: name for name, run in reversed(known) for training in missing_trainings(run)}
 
 

@@ -130,7 +130,7 @@ def _sum(parts: Sequence[tuple[float, Weights]]) -> Weights:
 
 def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
     """Return a contrast with its error: over seeds, moderated by the pool, and over the units of its metric."""
-    values_S, (shared, shared_df) = _values(contrast, evidence)
+    values_S, (shared, shared_df), is_of_seeds_alone = _values(contrast, evidence)
     own = float(values_S.var(ddof=1)) if len(values_S) > 1 else 0.0
     prior = prior_of(contrast, pool)
     moderated = None if prior is None else prior.moderate(own, len(values_S) - 1)
@@ -138,26 +138,25 @@ def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
         moderated = (0.0, np.inf)  # nothing of it depends on a seed: queries alone are random
     values_S = values_S - contrast.constant
     found = of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=shared_df)
-    return found.noting(SEEDS_ALONE) if _lacks_queries(contrast, evidence) else found
+    return found.noting(SEEDS_ALONE) if is_of_seeds_alone else found
 
 
-def _lacks_queries(contrast: Contrast, evidence: Evidence) -> bool:
-    """Return whether a score over queries is among its numbers of which no record keeps the values behind it."""
-    scores = [(system, metric) for system, metric in contrast.weights if metric.startswith("{suite}")]
-    return any(len(units(evidence.of_system(system)[0], metric)[0]) == 1 for system, metric in scores)
+def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[float, float], bool]:
+    """Return a contrast's value for each seed (S,), and the variance its units leave with its degrees of freedom.
 
-
-def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return a contrast's value for each seed (S,), and the variance its units leave with its degrees of freedom."""
+    Last whether a score over queries is among its numbers of which records do not keep the values behind it.
+    """
     values_S = np.zeros(len(evidence.seeds))
     drawn: dict[tuple[str, int, int], np.ndarray] = {}  # what a dataset's units add to the contrast (S, Q)
     seeds_draw_units = False  # units of their own, as they draw all else
+    lacks_queries = False
     for (system, metric), weight in contrast.weights.items():
         found = [units(record, metric) for record in evidence.of_system(system)]
         values_S += weight * np.array([stratified_mean(values, strata) for values, strata in found])
         if metric.startswith(PER_STEP):
             continue
         strata = found[0][1]
+        lacks_queries |= metric.startswith("{suite}") and len(strata) == 1
         if not all(other is strata or np.array_equal(other, strata) for _, other in found):
             seeds_draw_units = True
             continue
@@ -165,7 +164,8 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[f
         for stratum, values_SQ in by_stratum.items():
             place = (system.suite, stratum, values_SQ.shape[1])
             drawn[place] = drawn.get(place, 0.0) + weight / len(by_stratum) * values_SQ
-    return values_S, (0.0, np.inf) if seeds_draw_units else shared_variance(drawn.values())
+    shared = (0.0, np.inf) if seeds_draw_units else shared_variance(drawn.values())
+    return values_S, shared, lacks_queries
 
 
 def prior_of(contrast: Contrast, pool: Pool) -> Prior | None:
