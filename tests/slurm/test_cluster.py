@@ -155,7 +155,7 @@ def test_a_run_requeued_too_often_has_failed() -> None:
     subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
     until(lambda: states(run) == ["failed"])
     assert "interrupted 1 times, 0 are allowed" in statuses([run])[0].reason
-    assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled"]
+    assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
 
 
 @pytest.mark.parametrize("with_our_verb", [True, False])
@@ -168,7 +168,7 @@ def test_a_cancelled_run_stays_so_until_it_is_retried(with_our_verb: bool) -> No
     else:
         subprocess.run(["scancel", job_of(run)], check=True)
     until(lambda: states(run) == ["cancelled"])
-    assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled"]
+    assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
     launch(run, retry=True)
     until(recorded(run))
     assert "begin" in traced()[0] or len(owners(item_of_run(run).lease_folder)) == 2
