@@ -18,7 +18,7 @@ from repro.storage.paths import home, local_records, sweeps_folder
 from repro.storage.shards import needless_shards
 from slurm.scheduler import queue
 from slurm.states import item_of_run
-from slurm.sweep import Submission, read_submissions, runs_of
+from slurm.sweep import Submission, read_submissions, run_in
 
 KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 LEFT_ALONE_SECONDS = 3600.0
@@ -31,7 +31,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     Nor a training that another known run, not recorded yet, shares or goes on from.
     """
     submissions = read_submissions()
-    known = {*runs, *(run for one in submissions for run in runs_of(one).values())}
+    known = {*runs, *(run for one in submissions for name in one.runs if (run := run_in(one, name)))}
     recorded = set(split_recorded(known, [local_records()])[0])
     needed = {training_id(phase) for run in known - recorded for phase in phases_of(run)}
     for run in dict.fromkeys(runs):

@@ -25,7 +25,7 @@ from slurm.scheduler import Verdict, max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import item_of_run
 from slurm.status import RunStatus, Snapshot, stage_state
-from slurm.sweep import Task, after_makers, check_code, runs_of, tasks_of
+from slurm.sweep import Task, after_makers, check_code, run_in, tasks_of
 from slurm.trainings import missing_trainings
 
 Progress = Callable[[str], None]
@@ -112,8 +112,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
 def _makers_in_queue(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
     """Return, for each training that runs in the queue need, the first that needs it: training → run."""
-    every = {name: run for one in snapshot.submissions for name, run in runs_of(one).items()}
-    known = [(name, every[name]) for name in live if name in every]
+    known = [(name, run) for name in live if (run := run_in(snapshot.latest[name], name))]
     return {training: name for name, run in reversed(known) for training in missing_trainings(run)}
 
 

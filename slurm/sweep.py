@@ -164,13 +164,11 @@ def _read_submission(path: Path) -> Submission:
     return Submission(**values)
 
 
-def runs_of(submission: Submission) -> dict[str, Run]:
-    """Return the runs of a submission by their ids, but those that today's code no longer knows."""
-    found = {}
-    for name, fields in submission.runs.items():
-        with suppress(ValueError):
-            found[name] = run_from_record(fields, name)
-    return found
+def run_in(submission: Submission, name: str) -> Run | None:
+    """Return a run of a submission by its id; None where it has none, or none that today's code knows."""
+    with suppress(ValueError):
+        return run_from_record(submission.runs[name], name) if name in submission.runs else None
+    return None
 
 
 def submission_of(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.store import readable_record, split_recorded
-from repro.spec import Experiment, Run, base
+from repro.spec import Experiment, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -143,7 +143,7 @@ def _declared(beginning: str) -> Known:
 def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
         scale_named(row["scale"])
-        return base(row["scale"], **{name: value for name, value in row.items() if name not in ("scale", "id")})
+        return run_of_fields({name: value for name, value in row.items() if name != "id"})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
