@@ -40,11 +40,11 @@ def runs(scale: str) -> tuple[Run, ...]:
     found = []
     for num_steps in steps_at(scale):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
-        seeds, is_end = seeds_at(scale), num_steps == STEPS[scale][-1]
-        more = {"desk": fresh.FREQUENCY, "lab": fresh.FREQUENCY_AT_LAB}.get(scale, ()) if is_end else ()
-        reading = fresh.READING if scale == "lab" and is_end else ()
-        rows = [(BATCHES, seeds), (PAPERS, seeds + reading)]
-        rows += [(OURS, seeds + more)] if num_steps in STEPS[scale] else []
+        seeds, is_start, is_end = seeds_at(scale), num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
+        more = fresh.READING if scale == "lab" else ()
+        more_of_ours = {"desk": fresh.FREQUENCY}.get(scale, more) if is_end else ()
+        rows = [(BATCHES, seeds + more * is_end), (PAPERS, seeds + more * (is_start or is_end))]
+        rows += [(OURS, seeds + more_of_ours)] if num_steps in STEPS[scale] else []
         found += [base(scale, **row, **sizes, **budget, seed=seed) for row, seeds in rows for seed in seeds]
     return tuple(found)
 
