@@ -33,6 +33,7 @@ from transformers import (
 from repro.model.config import ModelConfig
 from repro.model.packed import can_pack, packed_states
 from repro.model.texts import Texts
+from repro.model.words import word_vectors
 
 
 class Backbone(nn.Module):
@@ -64,7 +65,7 @@ class Backbone(nn.Module):
 
     def embed(self, ids_NS: Tensor) -> Tensor:
         """Return the vectors under which text enters behind a prefix, (N, S, D): the class adds the rest."""
-        words_NSD = nn.functional.embedding(ids_NS, self.model.get_input_embeddings().weight, sparse=True)
+        words_NSD = word_vectors(ids_NS, self.model.get_input_embeddings().weight)
         return self.model.embeddings(inputs_embeds=words_NSD) if self.text_normalised_twice else words_NSD
 
     def forward(self, texts: Texts) -> Tensor:
@@ -72,7 +73,7 @@ class Backbone(nn.Module):
         self._check_length(texts.ids_NS.shape[1], "a text of so many tokens")
         if self._can_pack(texts):
             return packed_states(self.model, self.kind, texts, torch.arange(texts.ids_NS.shape[1]))
-        words_NSD = nn.functional.embedding(texts.ids_NS, self.model.get_input_embeddings().weight, sparse=True)
+        words_NSD = word_vectors(texts.ids_NS, self.model.get_input_embeddings().weight)
         return self._run(texts.mask_NS, inputs_embeds=words_NSD)
 
     def text_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:

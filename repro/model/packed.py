@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from repro.model.linear import linear
 from repro.model.texts import Texts
+from repro.model.words import word_vectors
 
 KINDS = ("bert", "nomic")
 
@@ -100,7 +101,7 @@ def packed_states(model: Any, kind: str, texts: Texts, positions_L: Tensor, pref
     """
     packing = Packing.of(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1])
     ids_T = texts.ids_NS.flatten()[packing.places_T]
-    rows_TD = nn.functional.embedding(ids_T, model.get_input_embeddings().weight, sparse=True)
+    rows_TD = word_vectors(ids_T, model.get_input_embeddings().weight)
     if prefix_NPD is not None:
         rows_TD = packing.behind(prefix_NPD, rows_TD)
     positions_1T = packing.positions(positions_L)[None]

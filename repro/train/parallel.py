@@ -101,13 +101,11 @@ class _Gathered(torch.autograd.Function):
 
 @torch.no_grad()
 def finish_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
-    """Make every gradient dense (zero where there was none): the sum over processes, over the batches of the step."""
+    """Give every weight a gradient (zero where there was none): the sum over processes, over the batches of the step."""
     weights = [weight for weight in parameters if weight.requires_grad]
     for weight in weights:
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
-        elif weight.grad.is_sparse:
-            weight.grad = weight.grad.to_dense()
     if not _together() and num_batches == 1:
         return
     flat = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])

@@ -35,7 +35,7 @@ def gradients_of(model: Biencoder | ContextualModel) -> dict[str, torch.Tensor]:
     dense = {}
     for name, weight in model.named_parameters():
         assert weight.grad is not None, f"{name} has no gradient"
-        dense[name] = weight.grad.to_dense().clone() if weight.grad.is_sparse else weight.grad.clone()
+        dense[name] = weight.grad.clone()
     model.zero_grad()
     return dense
 
