@@ -101,7 +101,7 @@ class _Gathered(torch.autograd.Function):
 
 @torch.no_grad()
 def finish_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
-    """Give every weight a gradient (zero where there was none): the sum over processes, over the batches of the step."""
+    """Give every weight a gradient, zero where there was none: the sum over processes, over the batches of the step."""
     weights = [weight for weight in parameters if weight.requires_grad]
     for weight in weights:
         if weight.grad is None:

@@ -56,7 +56,7 @@ def test_weights_that_are_computed_are_left_to_torch() -> None:
 
 
 def test_frozen_weights_have_no_gradient() -> None:
-    weight_VD = weights().requires_grad_(requires_grad=False)
+    weight_VD = weights().requires_grad_(False)
     assert not word_vectors(IDS[0], weight_VD).requires_grad
 
 
