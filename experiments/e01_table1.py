@@ -102,7 +102,7 @@ TABLE = Table(
         Row(label="both", of=pick(**BOTH), paper=printed(0.68, 80.9, 63.1, 512, 512)),
         *other_contexts(BOTH),
         Row(label="BM25 (reference)", of=pick(**BM25)),
-        Row(label="surrogate, untrained (reference)", of=pick(**SURROGATE)),
+        Row(label="surrogate (reference)", of=pick(**SURROGATE)),
     ),
 )
 

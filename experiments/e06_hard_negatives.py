@@ -103,7 +103,7 @@ FIGURES = (
         caption=(
             "NDCG@10 after supervised training by the number of mined hard negatives of each pair, after one "
             "pre-training a seed. 'any': those that the surrogate puts above the pair's own document are mined as "
-            "well. A mark is the mean over n seeds, its band the 95 % interval of that mean."
+            "well, from one on. A mark is the mean over n seeds, its band the 95 % interval of that mean."
         ),
         kind="lines",
         x="num_hard_negatives",
@@ -161,7 +161,7 @@ CLAIMS = (
     ),
     falls_with_number(
         "F11.b",
-        "the more hard negatives, wherever the surrogate puts them, the lower the score",
+        "the more hard negatives from one on, wherever the surrogate puts them, the lower the score",
         ANY,
         scales=(*(("desk",) if fresh.SUPERVISED else ()), "lab", "small", "large"),
         **fresh.STATED,

@@ -1,11 +1,11 @@
 """Figure 14: a greedy tour over the clusters, or random order, before clusters are cut into batches."""
 
 from experiments import fresh
+from experiments.e01_table1 import seeds_at
 from experiments.e04_batch_by_cluster import CLUSTERS, EVERYWHERE, GRID, LARGE, SMALL, budget
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 512, "large": 512}
-SEEDS = (0, 1, 2)
 TOUR = {"architecture": "biencoder", **GRID, "filter": "surrogate", "packing": "greedy"}
 RANDOM = TOUR | {"packing": "random"}
 
@@ -18,7 +18,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         **{**TOUR, **length, "test_contexts": "own", "cluster_size": CLUSTERS[scale][0], "batch_size": BATCH[scale]},
     )
     orders = ("greedy", "random")
-    by_size = grid(one, packing=orders, cluster_size=CLUSTERS[scale], seed=SEEDS)
+    by_size = grid(one, packing=orders, cluster_size=CLUSTERS[scale], seed=seeds_at(scale))
     return by_size + (grid(one, packing=orders, seed=fresh.PACKING) if scale == "desk" else ())
 
 

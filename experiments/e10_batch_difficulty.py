@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.e04_batch_by_cluster import PAPER_CLUSTERS
 from experiments.fresh import REPACKED, RESTATED
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
+from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made inside a whole source (§5), so that they can be much larger than a fine domain.
 BATCHES = {
@@ -27,7 +27,7 @@ COMPARED = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
 SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 MEASURED |= {"packing": "random"}
-WHOLE = MEASURED | {"num_pairs": (None, base("desk").num_pairs)}  # as many as a scale trains on
+WHOLE = MEASURED | {"num_pairs": by_scale({scale: base(scale).num_pairs for scale in BATCHES})}  # as in training
 DIFFICULTY = "batches/difficulty"
 LINES: dict[str, Any] = {
     "kind": "lines",

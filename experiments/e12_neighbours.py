@@ -10,7 +10,7 @@ LABELS = ("11 nearest documents", "11 of its own domain", "11 from anywhere")
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Three draws of documents, at desk six."""
+    """Three draws of documents, at desk eight."""
     seeds = SEEDS + (fresh.NEIGHBOURS if scale == "desk" else ())
     return tuple(base(scale, **LOOKED, seed=seed) for seed in seeds)
 

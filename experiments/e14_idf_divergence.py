@@ -47,7 +47,7 @@ FIGURE = Figure(
         Row(label="biencoder", of=pick(**NEITHER, **SCORED)),
         Row(label="contextual batches", of=pick(**BATCHES, **SCORED)),
         Row(label="both", of=pick(**BOTH, **SCORED)),
-        Row(label="surrogate, untrained", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
+        Row(label="surrogate", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
         Row(label="MiniLM, off the shelf", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=READY),
     ),
 )

@@ -39,7 +39,10 @@ FIGURE = Figure(
 
 TABLE = Table(
     name="figure7_means",
-    caption="NDCG@10 under documents of the searched corpus and of others; domains that do better under another.",
+    caption=(
+        "NDCG@10 under documents of the searched corpus and of others, means over all queries (the figure's last row "
+        "is over domains, each counting once); domains that do better under another."
+    ),
     columns=(
         Column(label="own context", value="cross/own/ndcg_at_10", factor=100, decimals=2),
         Column(label="others, mean", value="cross/other/ndcg_at_10", factor=100, decimals=2),

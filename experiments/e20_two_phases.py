@@ -154,7 +154,7 @@ def improves_generally() -> tuple[bool, str]:
 
 
 def gain(metric: str, of: object) -> tuple[Term, Term]:
-    """Claim that the contextual system is above the plain one after a phase."""
+    """Return the contextual system and the plain one after a phase."""
     return term(metric, **CONTEXTUAL, pretraining_corpus=of), term(metric, **PLAIN, pretraining_corpus=of)
 
 

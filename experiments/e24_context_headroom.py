@@ -6,13 +6,12 @@ system that does nothing else with them, and so what a contextual model could ga
 
 from typing import Any
 
-from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH
+from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH, seeds_at
 from experiments.e31_prefixes import IN_FULL
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 UNTRAINED = {"measure": "headroom", "architecture": "none"}
 TRAINED = NEITHER_RANDOM | {"measure": "headroom"}
-SEEDS = (0, 1, 2)
 WEIGHTS = {
     "flat": "all words alike",
     "training": "IDF of the training text",
@@ -28,7 +27,7 @@ COLOURS = {"overlap": "#440154", "words": "#21918c", "repooled": "#b5a000"}
 def runs(scale: str) -> tuple[Run, ...]:
     """One run that trains nothing, and Table 1's plain biencoders looked at otherwise."""
     trained = TRAINED | IN_FULL | {"batch_size": PLAIN_BATCH[scale]}
-    return (base(scale, **UNTRAINED, **IN_FULL), *(base(scale, **trained, seed=seed) for seed in SEEDS))
+    return (base(scale, **UNTRAINED, **IN_FULL), *(base(scale, **trained, seed=seed) for seed in seeds_at(scale)))
 
 
 def of_system(system: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ WIDTHS = {scale: standard_widths(base(scale).hidden_size) for scale in SCALES}
 ALL = {scale: written(widths) for scale, widths in WIDTHS.items()}
 """The paper's widths are 8, 16, … 2048 of an image model; ours are those up to the width of each scale's vectors."""
 JUDGED = (8, 16, 32, 64)
-"""Widths that every scale has and that are narrower than the whole."""
+"""Widths that every judged scale has and that are narrower than the whole."""
 SEEDS = (0, 1, 2)
 PLAIN = NEITHER_RANDOM | {"measure": "widths"}
 IN_FULL: dict[str, Any] = {"protocol": "full", "rerank_depth": None}
@@ -20,7 +20,7 @@ IN_FULL: dict[str, Any] = {"protocol": "full", "rerank_depth": None}
 
 
 def plain(scale: str) -> Run:
-    """The training of whole vectors, a third as long as Table 1's."""
+    """The training of whole vectors, as long as those of the grid of figure 3."""
     return base(scale, **PLAIN, **IN_FULL, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
 
 
@@ -30,7 +30,7 @@ def nested_runs(scale: str, measure: str) -> tuple[Run, ...]:
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One nested training, one of whole vectors, one for each narrower width alone; a third as long as Table 1's."""
+    """One nested training, one of whole vectors, one for each narrower width alone."""
     one = plain(scale)
     alone = tuple(str(width) for width in WIDTHS[scale] if width < one.hidden_size)
     more = fresh.NESTED if scale == "desk" else ()

@@ -33,9 +33,10 @@ def number_of(sources: str | None, scale: str) -> int:
 
 def draw_sources(frame: Any, axes: Any) -> None:
     """A dot for each seed at its number of sources, a line through the means."""
-    named = {one for one in frame["sources"] if isinstance(one, str)}
-    scale = next(scale for scale, each in SOURCES.items() if named <= set(each))
-    places = [number_of(one if isinstance(one, str) else None, scale) for one in frame["sources"]]
+    places = [
+        number_of(one if isinstance(one, str) else None, scale)
+        for one, scale in zip(frame["sources"], frame["scale"], strict=True)
+    ]
     frame = frame.assign(number=places)
     axes.plot(frame["number"], frame["value"], "o", color="#21918c", alpha=0.6)
     means = frame.groupby("number")["value"].mean()
@@ -48,12 +49,13 @@ FIGURE = Figure(
     name="gte_figure3a",
     title="Score by the number of sources",
     caption=(
-        "NDCG@10 after pre-training on the largest source, the four largest, and all nine, mixed with α = 0.5, at an "
+        "NDCG@10 after pre-training on some sources, the largest among them, and on all, mixed with α = 0.5, at an "
         "equal number of steps and pairs seen. A dot is a seed, the line their mean. The paper: 5, 15 and 33 "
         "datasets, MTEB, fine-tuning as well."
     ),
     kind="own",
     points=NDCG,
+    hue="scale",
     x="sources",
     y="value",
     x_label="number of training sources",

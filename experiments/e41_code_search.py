@@ -45,7 +45,7 @@ def table(number: int, name: str, candidates: str, printed: dict[str, Any]) -> T
                 if not label.startswith("GTE")
             ),
             Row(label="pre-trained on text", of=pick(**TRAINED), paper={"Python": printed["GTE base"][0][PYTHON]}),
-            Row(label="surrogate, untrained (reference)", of=pick(**SURROGATE)),
+            Row(label="surrogate (reference)", of=pick(**SURROGATE)),
             Row(label="BM25 (reference)", of=pick(**BM25)),
         ),
     )

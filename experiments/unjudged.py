@@ -277,6 +277,14 @@ DEVIATIONS = tuple(
             "prefixes hand-written for each dataset",
             "of Nomic's sets; those of BGE's, whose names could not be read here, all have the prefixes of search",
         ),
+        (
+            "GTE §3.4, Table 3",
+            "BERT-base; 30,000 (Table 11) or 50,000 steps, at 2·10⁻⁴ and 128 tokens; then one epoch at a tenth of "
+            "that, at 512 tokens and with 15 negatives",
+            "at small and large CDE's model, rate, epochs and tokens, and one negative: a second phase starts from a "
+            "first one of its scale; GTE's are temperature, loss, mixing, the checkpoints of figure 3c and the steps "
+            "of figure 3b",
+        ),
         ("§5", "the model", "with 8 soft prompts and gradients clipped at 1, as in the official code"),
         (
             "§9.9, Table 7",

@@ -35,7 +35,7 @@ class Picture:
     """How rows become a picture: its kind, which columns are its axes, and the words on them.
 
     Columns that are always there: "series", "seed". `hue` splits each series further, and is called `hue_label`. A heat
-    map has `cell` in its cells, named `cell_label`, and frames what is within `mark_within` of the best of a row.
+    map has `cell` in its cells, named `cell_label`, and frames the best of a row.
     `mark` gives dots their shape. `is_panelled` gives each series of a scatter a panel of its own. `own` draws what no
     kind can, from the same rows. A title says what is seen, the small line below it of what.
     """
@@ -51,7 +51,6 @@ class Picture:
     hue_label: str = ""
     cell: str = ""
     cell_label: str = ""
-    mark_within: float | None = None
     x_is_log: bool = False
     mark: str = ""
     is_panelled: bool = False
@@ -180,7 +179,6 @@ def _heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         y=picture.y,
         cell=picture.cell_label or picture.cell,
         group=GROUP,
-        mark_within=picture.mark_within,
     )
     for axes in panels:
         axes.set_xlabel(picture.x_label)

@@ -18,13 +18,11 @@ BRIGHT = 0.179
 """The luminance on which black and white text stand out alike (WCAG's contrast)."""
 
 
-def draw_heatmap(
-    frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cell: str, group: str, mark_within: float | None
-) -> str:
+def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cell: str, group: str) -> str:
     """Draw one panel for each value of `group`, on one scale of colours; return what the numbers are.
 
-    Cells within `mark_within` of the best of their row are framed; None frames the best alone. A cell without a value
-    has a dash. Numbers rise upwards, words go down in the order of the data.
+    The best of a row is framed, and what equals it. A cell without a value has a dash. Numbers rise upwards, words go
+    down in the order of the data.
     """
     columns, rows = in_order(frame[x]), in_order(frame[y])
     if rows and isinstance(rows[0], str):
@@ -33,15 +31,14 @@ def draw_heatmap(
     for axes, name in zip(panels, dict.fromkeys(frame[group]), strict=True):
         members = frame[frame[group] == name]
         values = members.pivot_table(index=y, columns=x, values=cell, aggfunc="mean").reindex(rows, axis=0)
-        mesh = _draw_panel(values.reindex(columns, axis=1), axes, span, 0.0 if mark_within is None else mark_within)
+        mesh = _draw_panel(values.reindex(columns, axis=1), axes, span)
         axes.set_title(str(name))
     panels[0].figure.colorbar(mesh, ax=panels, label=cell)
     counts = frame.groupby([group, x, y])["seed"].nunique()
-    framed = "best of its row" if mark_within is None else f"within {mark_within:g} of the best of its row"
-    return f"cells: mean over seeds, {count_words(counts)}; framed: {framed}"
+    return f"cells: mean over seeds, {count_words(counts)}; framed: best of its row"
 
 
-def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float], within: float) -> QuadMesh:
+def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float]) -> QuadMesh:
     numbers = np.ma.masked_invalid(values.to_numpy(float))
     mesh = axes.pcolormesh(numbers, cmap=COLOURS, vmin=span[0], vmax=span[1])
     best = numbers.max(axis=1)
@@ -49,7 +46,7 @@ def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float], wit
         colour = "black" if np.isnan(number) or luminance(mesh.to_rgba(number)) > BRIGHT else "white"
         text = "–" if np.isnan(number) else f"{number:.{_decimals(span)}f}"
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize="small")
-        if not np.isnan(number) and number >= best[row] - within:
+        if not np.isnan(number) and number >= best[row]:
             axes.add_patch(
                 Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=colour, linewidth=1.6)
             )

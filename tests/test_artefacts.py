@@ -8,6 +8,7 @@ import pytest
 
 from experiments.unjudged import ERRATA, NOT_JUDGED
 from repro.cli.main import open_door
+from repro.report.figure_data import series_at
 from repro.spec import Experiment, Figure, Identity, Value
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
@@ -144,3 +145,13 @@ def test_the_papers_training_data_is_the_same_where_it_is_declared_twice() -> No
     from repro.data.paper.hub import UNSUPERVISED
 
     assert {name: domain.num_rows for name, domain in UNSUPERVISED.items()} == PRETRAINING
+
+
+@pytest.mark.parametrize("scale", ORDER)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_whatever_is_drawn_at_a_scale_has_runs_there(experiment: Experiment, scale: str) -> None:
+    """A series that matches no run would be missing without a word."""
+    runs = experiment.runs(scale)
+    for figure in experiment.shows if runs else ():
+        for series in series_at(figure, runs) if isinstance(figure, Figure) else ():
+            assert any(series.of.matches(run) for run in runs), f"{figure.name} at {scale}: {series.label}"

@@ -23,7 +23,7 @@ class Collection:
     @property
     def document_role(self) -> str:
         """The prompt that documents, and context documents, carry."""
-        return "query" if self.quirks.asks_on_both_sides else "document"
+        return self.quirks.document_role
 
     @property
     def num_extra_hits(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from repro.data.beir import Retrieval
+from repro.data.paper.quirks import quirks_of
 from repro.evaluate.contexts import draw_context
 from repro.model.contextual import ContextualModel, Model
 
@@ -26,17 +27,20 @@ class BeirModel:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.document_role = "document"
 
     def set_context(self, corpus: Corpus | None, *, name: str, seed: int = 0) -> Self:
         """Draw the context from a corpus (None: the null context); a biencoder takes and ignores it.
 
         `name` is the collection's, the name of its folder. A wrong context is drawn from another corpus by its name.
+        Documents have the prompt that `repro evaluate` gives those of a collection of this name: Quora's are questions.
         """
+        self.document_role = quirks_of(name).document_role
         if isinstance(self.model, ContextualModel):
             source = None if corpus is None else _retrieval(corpus, name)
             kind = "null" if source is None else "own"
             drawn = draw_context(kind, source, num_contexts=self.model.config.num_contexts, seed=seed)
-            self.model.set_context(drawn.texts, seed)
+            self.model.set_context(drawn.texts, seed, self.document_role)
         return self
 
     def encode_queries(self, queries: Sequence[str], batch_size: int = 64, **_: Any) -> torch.Tensor:
@@ -45,7 +49,7 @@ class BeirModel:
 
     def encode_corpus(self, corpus: Sequence[Mapping[str, str]], batch_size: int = 64, **_: Any) -> torch.Tensor:
         """Return unit vectors of documents with title and text, float32 (N, D)."""
-        return torch.from_numpy(self.model.encode([_text(one) for one in corpus], "document", batch_size))
+        return torch.from_numpy(self.model.encode([_text(one) for one in corpus], self.document_role, batch_size))
 
 
 def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> EvaluateRetrieval:

@@ -15,6 +15,7 @@ from repro.records.store import Record
 from repro.report.formats import as_markdown
 from repro.report.scores import POINTS, contexts_of, notes_of, records_of_runs, suite_rows
 from repro.report.view import View
+from repro.spec import Run, first_phase_of
 from repro.spec.identity import difference, run_id
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
@@ -73,7 +74,13 @@ def _data(opened: Opened, records: Sequence[Record]) -> str:
     if opened.run is None:
         return "Not known here."
     pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
-    return f"Trained on the corpus `{opened.run.corpus}`, {', '.join(pairs) or 'an unknown number of'} pairs."
+    corpora = [_corpus(one) for one in (first_phase_of(opened.run), opened.run) if one is not None]
+    return f"Trained on {', then on '.join(corpora)}; {', '.join(pairs) or 'an unknown number of'} pairs at the end."
+
+
+def _corpus(run: Run) -> str:
+    of = f" (sources {run.sources})" if run.sources else ""
+    return f"the corpus `{run.corpus}`{of}"
 
 
 def _context(opened: Opened) -> str:

@@ -20,5 +20,5 @@ def load_for_mteb(model_name: str, revision: str | None = None, device: str | No
     if "context" in options:
         options["method"] = options.pop("context")
     name = model_name if model_name in RELEASES else f"cde-repro/{Path(model_name).name}"
-    told = {"name": name, "revision": RELEASES.get(model_name), "loader": load_for_mteb}
+    told = {"name": name, "revision": revision or RELEASES.get(model_name), "loader": load_for_mteb}
     return MtebModel(model.to(device or "cpu"), **(told | options))

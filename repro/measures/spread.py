@@ -1,7 +1,7 @@
 """Vectors of a few documents, each under many contexts: how far they move, and how far apart documents are (fig. 15).
 
-1. From the first dataset of the suite, D documents are drawn. Every dataset of the suite, up to C of them, gives one
-   context: the one that `evaluate/contexts.py` draws for it.
+1. From TREC-COVID (§9.5), or from the first dataset of a suite without it, D documents are drawn. Every dataset of the
+   suite, up to C of them, gives one context: the one that `evaluate/contexts.py` draws for it.
 2. All D documents are embedded under each context. `within`: mean distance between the vectors of one document under
    two contexts. `between`: mean distance to the other documents' vectors. `nearest`: to the nearest other document.
 3. The first few documents are laid out by PCA (two directions of all their vectors) for the picture.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import Suite
+from repro.data.beir import Suite, SuiteDataset
 from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Encoder
@@ -24,18 +24,23 @@ from repro.inputs.inputs import Inputs
 from repro.measures import Measured
 from repro.seeds import generator_for
 
+PAPERS = "trec-covid"
 NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `spread/within`, `between`, `nearest`, a value a document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
-    run, datasets = inputs.run, inputs.suite.datasets[:NUM_CONTEXTS]
-    collections = [one.retrieval for one in read_collections(Suite(inputs.suite.name, datasets)).values()]
-    retrieval = collections[0]
+    run, datasets = inputs.run, looked_at(inputs.suite.datasets)
+    collections = list(read_collections(Suite(inputs.suite.name, datasets)).values())
+    role, retrieval = collections[0].document_role, collections[0].retrieval
     order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
     texts = [retrieval.documents[place] for place in order[:NUM_DOCUMENTS]]
-    contexts = [draw_context("own", one, num_contexts=run.num_contexts, seed=run.context_seed) for one in collections]
-    vectors_CDH = np.stack([_encode(model, context.texts, texts, run.context_seed) for context in contexts])
+    drawn, vectors = [], []
+    for one in collections:
+        drawn.append(draw_context("own", one.retrieval, num_contexts=run.num_contexts, seed=run.context_seed))
+        model.set_context(drawn[-1].texts, run.context_seed, one.document_role)
+        vectors.append(model.encode(texts, role))
+    vectors_CDH = np.stack(vectors)
     arrays = distances(vectors_CDH)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["spread/kept_apart"] = float((arrays["spread/within"] < arrays["spread/nearest"]).mean())
@@ -44,14 +49,14 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         metrics[f"pca/document {document + 1}/{datasets[context].name}/x"] = x
         metrics[f"pca/document {document + 1}/{datasets[context].name}/y"] = y
     shown = [{"document": f"document {place + 1}", "text": text} for place, text in enumerate(texts[:NUM_DRAWN])]
-    found = {"dataset": retrieval.name, "contexts": [context.provenance for context in contexts]}
+    found = {"dataset": retrieval.name, "contexts": [context.provenance for context in drawn]}
     return Measured(metrics, arrays, found, {"documents": shown})
 
 
-def _encode(model: Encoder, context: Sequence[str] | None, texts: list[str], seed: int) -> np.ndarray:
-    model.set_context(context, seed)
-    vectors_DH: np.ndarray = model.encode(texts)
-    return vectors_DH
+def looked_at(datasets: Sequence[SuiteDataset]) -> tuple[SuiteDataset, ...]:
+    """Return the datasets that give contexts, in their order but that of the paper's documents first."""
+    first = [one for one in datasets if one.name == PAPERS]
+    return tuple([*first, *(one for one in datasets if one not in first)][:NUM_CONTEXTS])
 
 
 def _points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, float]]]:

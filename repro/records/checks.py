@@ -42,10 +42,12 @@ def check_types(path: Path, content: Any) -> None:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a record (a {type(content).__name__}); remove it or restore it")
     wrong = [name for name, kind in parts.items() if not isinstance(content.get(name), kind)]
-    if wrong or not isinstance(content.get("exhibits", {}), dict):
+    exhibits = content.get("exhibits", {})
+    if wrong or not (isinstance(exhibits, dict) and all(isinstance(rows, list) for rows in exhibits.values())):
         raise ValueError(f"{path} is not a record ({wrong or ['exhibits']} missing or of another type); restore it")
     kept = {name: content["provenance"].get(name, {}) for name in ("training", "suite", "stages", "machine")}
     odd = [name for name, value in kept.items() if not isinstance(value, dict)]
+    odd += [] if odd or _has_datasets(kept["suite"]) else ["suite.datasets"]
     if odd or not isinstance(content["provenance"].get("arrays_sha256"), str):
         raise ValueError(f"{path} is not a record (provenance: {odd or 'no arrays_sha256'}); restore it")
     for name, value in content["metrics"].items():
@@ -53,6 +55,14 @@ def check_types(path: Path, content: Any) -> None:
             raise ValueError(f"{path}: {name} is {str(value)[:40]!r}, expected a number; restore it")
         if _is_share(name) and not -TOLERANCE <= value <= 1 + TOLERANCE:
             raise ValueError(f"{path}: {name} is {value}, expected at least 0 and at most 1; restore it")
+
+
+def _has_datasets(suite: Mapping[str, Any]) -> bool:
+    """Return whether a record's datasets, if it has any, are rows of name, family and number of queries."""
+    rows, kinds = suite.get("datasets", []), {"name": str, "family": str, "num_queries": int}
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in kinds.items()) for row in rows
+    )
 
 
 @lru_cache(maxsize=2**14)

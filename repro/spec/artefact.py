@@ -78,7 +78,6 @@ class Figure:
     hue: str = ""  # a field of the run that splits each series further
     hue_label: str = ""  # its words; empty: its own name
     cell: str = ""  # heatmap: the metric in the cells; x and y are then fields of the run
-    mark_within: float | None = None  # heatmap: cells within so many points of their row's best are marked
     points: str = ""  # metrics with `*` in the path: a row for each that a record has, `*` in columns part1, part2, …
     x_of: Pick | None = None  # with points: x is of the record that this picks, not of the series' own
     minus: Pick | None = None  # with points: y less the same metric of the record that this picks

@@ -1,5 +1,6 @@
 """Promise of the way into beir: its loader, search and evaluation give our scores."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,14 @@ import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
+from repro.data.paper.quirks import quirks_of
 from repro.evaluate.suites import evaluate_suite
 from repro.interop.beir import BeirModel, beir_retriever
 from tests.interop.test_sentence_transformers import model_of
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Suite:
+def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
     """A collection of random words with graded judgements."""
     rng = np.random.default_rng(4)
     words = np.array(["rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp", "oak"])
@@ -21,22 +23,30 @@ def suite(tmp_path: Path) -> Suite:
     documents, queries = tuple(texts[:150]), tuple(texts[150:])
     judged = {f"q{n}": {f"d{m:03d}": int(rng.integers(1, 3)) for m in rng.choice(150, 5, False)} for n in range(20)}
     found = Retrieval("words", tuple(f"d{n:03d}" for n in range(150)), documents, tuple(judged), queries, judged)
-    write_beir_folder(tmp_path / "words", found)
-    return Suite("given", (SuiteDataset("words", "given", tmp_path / "words"),))
+    name = getattr(request, "param", "words")
+    write_beir_folder(tmp_path / name, replace(found, name=name))
+    return Suite("given", (SuiteDataset(name, "given", tmp_path / name, quirks=quirks_of(name)),))
 
 
 @pytest.mark.parametrize(
-    ("architecture", "context"), [("biencoder", "own"), ("contextual", "own"), ("contextual", "null")]
+    ("architecture", "context", "suite"),
+    [
+        ("biencoder", "own", "words"),
+        ("contextual", "own", "words"),
+        ("contextual", "null", "words"),
+        ("contextual", "own", "quora"),
+    ],
+    indirect=["suite"],
 )
 def test_beir_measures_what_we_measure(suite: Suite, architecture: str, context: str) -> None:
-    model = model_of(architecture)
+    model, (dataset,) = model_of(architecture), suite.datasets
     count = 4 if architecture == "contextual" else 0
     ours = evaluate_suite(model, suite, contexts=(context,), num_contexts=count, seed=3).metrics
-    corpus, queries, judgements = GenericDataLoader(str(suite.datasets[0].path)).load(split="test")
-    wrapped = BeirModel(model).set_context(corpus if context == "own" else None, name="words", seed=3)
+    corpus, queries, judgements = GenericDataLoader(str(dataset.path)).load(split="test")
+    wrapped = BeirModel(model).set_context(corpus if context == "own" else None, name=dataset.name, seed=3)
     retriever = beir_retriever(wrapped)
     ndcg, _, recall, _ = retriever.evaluate(judgements, retriever.retrieve(corpus, queries), [10, 100])
     name = "given" if context == "own" else "given+null"
-    assert ndcg["NDCG@10"] == pytest.approx(ours[f"{name}/words/ndcg_at_10"], abs=2e-5)
-    assert recall["Recall@100"] == pytest.approx(ours[f"{name}/words/recall_at_100"], abs=2e-5)
+    assert ndcg["NDCG@10"] == pytest.approx(ours[f"{name}/{dataset.name}/ndcg_at_10"], abs=2e-5)
+    assert recall["Recall@100"] == pytest.approx(ours[f"{name}/{dataset.name}/recall_at_100"], abs=2e-5)
     assert 0.02 < ndcg["NDCG@10"] < 0.98

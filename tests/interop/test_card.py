@@ -1,5 +1,7 @@
 """A model card has the scores that a record has by query, and says so where there are none, whatever was measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from repro.interop.beside import SHOWN, measures_view
@@ -39,6 +41,13 @@ def test_a_card_speaks_of_contexts_only_where_the_model_has_some() -> None:
         cards[architecture] = model_card(opened, "a model", "sentence-transformers", ["pass"])
     for words in ("own context", "context documents: compare", "no vector without a context"):
         assert words in cards["contextual"] and words not in cards["biencoder"], words
+
+
+def test_a_card_names_the_corpora_of_both_phases_and_what_was_taken_of_them() -> None:
+    record = next(one for one in BY_ARCHITECTURE if one.run.pretraining_corpus)
+    run = replace(record.run, corpus="mine", sources="left+right", pretraining_corpus="all")
+    card = model_card(Opened(model_of(run.architecture), record.id, run), "a model", "sentence-transformers", ["pass"])
+    assert "Trained on the corpus `all`, then on the corpus `mine` (sources left+right); " in card.split("## Data")[1]
 
 
 def test_a_table_of_a_system_without_context_has_no_such_column() -> None:

@@ -24,6 +24,8 @@ from repro.data.beir import Retrieval
 from repro.evaluate.mteb.model import MtebModel, draw_context
 from repro.evaluate.mteb.task import retrieval_task
 from repro.interop.mteb import load_for_mteb
+from repro.interop.official.folder import RELEASES
+from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.measures.mteb import score_task
 from repro.model.biencoder import Biencoder
@@ -207,6 +209,16 @@ def test_a_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
     assert model.mteb_model_meta.name == "cde-repro/m"
     again = model.mteb_model_meta.model_copy(update={"name": str(tmp_path / "m")}).load_model()
     assert again.mteb_model_meta.experiment_kwargs == model.mteb_model_meta.experiment_kwargs
+
+
+@pytest.mark.parametrize(("revision", "told"), [(None, RELEASES["jxm/cde-small-v1"]), ("abc123", "abc123")])
+def test_scores_are_kept_under_the_revision_that_was_opened(
+    revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, opened = [], Opened(model_of("contextual"), "x", None)
+    monkeypatch.setattr("repro.interop.mteb.open_model", lambda _, revision: [asked.append(revision), opened][1])
+    model = load_for_mteb("jxm/cde-small-v1", revision=revision)
+    assert model.mteb_model_meta.revision == told and asked == [revision]
 
 
 def _wide() -> dict[str, torch.Tensor]:

@@ -28,7 +28,7 @@ from repro.measures.cross import chosen_domains
 from repro.measures.divergence import idf_divergence
 from repro.measures.mteb import by_category, evaluate_tasks, moves, tasks_of_mteb
 from repro.measures.neighbours import nearest_rows
-from repro.measures.spread import distances, principal_plane
+from repro.measures.spread import NUM_CONTEXTS, distances, looked_at, principal_plane
 from repro.spec import base, first_phase_of
 
 TEXTS = ["a red apple", "a green apple apple", "the sky is green", "a sky"]
@@ -109,6 +109,13 @@ def test_distances_are_those_of_scipy() -> None:
         others = [cdist(vectors[:, document], vectors[:, other]).mean() for other in range(5) if other != document]
         assert found["spread/between"][document] == pytest.approx(np.mean(others))
         assert found["spread/nearest"][document] == pytest.approx(min(others))
+
+
+def test_documents_are_trec_covids_where_it_is_among_the_datasets(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    names = ["arguana", *(f"c{number}" for number in range(20)), "trec-covid"]
+    datasets = [SuiteDataset(name, "beir", tmp_path) for name in names]
+    assert [one.name for one in looked_at(datasets)] == ["trec-covid", *names[: NUM_CONTEXTS - 1]]
+    assert looked_at(datasets[:3]) == tuple(datasets[:3])
 
 
 def test_the_principal_plane_keeps_what_spreads_most() -> None:

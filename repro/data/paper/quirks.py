@@ -23,6 +23,11 @@ class Quirks:
             if type(getattr(self, field.name)) is not type(field.default):
                 raise TypeError(f"{field.name}={getattr(self, field.name)!r} is no {type(field.default).__name__}")
 
+    @property
+    def document_role(self) -> str:
+        """The prompt that documents, and context documents, carry."""
+        return "query" if self.asks_on_both_sides else "document"
+
     def told_of(self, num_queries: int) -> str:
         """Return the note for a reader of the scores of so many queries."""
         return self.says.replace("{num_queries}", f"{num_queries:,}")
