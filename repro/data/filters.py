@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -37,10 +37,12 @@ class EvaluatedTexts:
         return normalised in self.documents or normalised in self.queries
 
 
-def without_evaluated(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and count, the rows whose document or query is in an evaluation collection."""
+def without_evaluated(
+    rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str], *, cut: Callable[[Row], Row] | None = None
+) -> Iterator[Row]:
+    """Leave out, and count, the rows whose document or query is in an evaluation collection, as it is or once `cut`."""
     for row in rows:
-        if evaluated.has_text_of(row):
+        if evaluated.has_text_of(row) or (cut is not None and evaluated.has_text_of(cut(row))):
             removed["evaluated"] += 1
         else:
             yield row

@@ -29,6 +29,17 @@ def test_evaluated_text_is_left_out_whichever_side_it_is_on() -> None:
     assert removed == {"evaluated": 3}
 
 
+def test_what_is_evaluated_once_it_is_cut_is_left_out_where_it_is_told_how() -> None:
+    """Views are made of whole documents, and those that are evaluated are cut."""
+    rows, removed = [row("1", "any", "Held out document. And more of it."), row("2", "any", "fine")], Counter[str]()
+    assert [kept.id for kept in without_evaluated(rows, EVALUATED, removed)] == ["1", "2"] and not removed
+
+    def cut(one: Row) -> Row:
+        return one._replace(document=" ".join(one.document.split()[:3]))
+
+    assert list(without_evaluated(rows, EVALUATED, removed, cut=cut)) == rows[1:] and removed == {"evaluated": 1}
+
+
 def test_a_document_is_trained_on_once_and_a_query_once_per_domain() -> None:
     rows = [
         row("1", "tag it", "Adds a tag."),

@@ -54,8 +54,9 @@ def build_views(folder: Path, progress: Progress | None = None) -> None:
     removed: Counter[str] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     evaluated = _evaluated(suites)
-    # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away.
-    rows = without_evaluated(_training_rows(mined), evaluated, removed)
+    # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away. Those
+    # are cut, what views are made of is not.
+    rows = without_evaluated(_training_rows(mined), evaluated, removed, cut=_cut)
     every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     kept = distinct_pairs(without_evaluated(every_view, evaluated, removed), removed)
     write_pairs(folder / "train.arrow", _counted(kept, sizes))
