@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -147,8 +147,9 @@ def check_available(runs: Iterable[Run]) -> None:
 
 
 def suite_of(run: Run) -> Suite:
-    """Return the evaluation suite of a run, from its built corpus."""
-    return load_suite(searched_stage(run).path / "suites" / run.suite)
+    """Return the evaluation suite of a run, from its built corpus, under the name that the run has for it."""
+    found = load_suite(searched_stage(run).path / "suites" / run.suite.partition("@")[0])
+    return replace(found, name=run.suite)
 
 
 def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def experiments_asked(what: Sequence[str] | None) -> list[Experiment]:
 def read_runs(path: Path) -> list[Run]:
     """Read a file of runs: a list of objects that each name a scale and the fields that differ from it.
 
-    What `plan --json` prints is such a file too: its missing runs are meant.
+    What `plan --json` prints is such a file too: its missing runs are meant. An imported corpus or evaluation set that
+    is named without its content is the content it has today: other text under the name is another run.
     """
     content = read_json(path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
@@ -140,10 +142,22 @@ def _declared(beginning: str) -> Known:
             yield from ((run_id(run), run) for run in experiment.runs(scale))
 
 
+def _of_todays_content(run: Run) -> Run:
+    """Return a run that names the content of what was imported here; a corpus that names it speaks for its suite."""
+    from repro.data.own.imported import imported_named, is_imported  # numpy and pyarrow, which a list does without
+
+    named = {name: getattr(run, name) for name in ("corpus", "pretraining_corpus", "suite")}
+    bare = {name: value for name, value in named.items() if value and "@" not in value and is_imported(value)}
+    if bare.get("suite") == run.corpus.partition("@")[0]:
+        del bare["suite"]
+    today: dict[str, Any] = {name: imported_named(value).corpus for name, value in bare.items()}
+    return replace(run, **today) if bare else run
+
+
 def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
         scale_named(row["scale"])
-        return run_of_fields({name: value for name, value in row.items() if name != "id"})
+        return _of_todays_content(run_of_fields({name: value for name, value in row.items() if name != "id"}))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 

@@ -9,10 +9,12 @@ import pytest
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own.imported import ImportedCorpus, bring, imported_corpora, imported_named, is_imported
 from repro.data.pairs import read_pairs
+from repro.execute import execute
 from repro.inputs.corpora import check_available, corpus_stage, describe_corpus, suite_of
 from repro.planning.imported import held_out_line, plan_imported
 from repro.records.lookup import read_runs
 from repro.spec import base
+from repro.spec.identity import run_id
 from repro.spec.scales import scale_named
 from repro.storage.paths import corpora_folder
 
@@ -61,6 +63,37 @@ def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path: Pa
     shutil.rmtree(again.folder)
     with_domain = bring(tmp_path / "x.jsonl", name="mine", hold_out=["a"])
     assert with_domain.corpus != first.corpus
+
+
+def collection(number: int) -> Retrieval:
+    """Two documents, of which the second search finds another first."""
+    documents = ("red apples grow here", "green pears grow there")
+    return Retrieval("c", ("0", "1"), documents, ("q",), ("where do apples grow",), {"q": {str(number): 1}})
+
+
+def test_a_run_of_a_file_is_another_one_once_the_text_under_a_name_is_another(tmp_path: Path) -> None:
+    """Else the score of the old text would be shown for the new."""
+    path, found = tmp_path / "runs.json", []
+    path.write_text('[{"scale": "smoke", "architecture": "bm25", "suite": "exam"}]')
+    for number in range(2):
+        write_beir_folder(tmp_path / str(number) / "c", collection(number))
+        corpus = bring(tmp_path / str(number), name="exam")
+        (run,) = read_runs(path)
+        assert run.suite == corpus.corpus
+        found.append((run_id(run), execute(run, progress=quiet).metrics[f"{run.suite}/mean/ndcg_at_10"]))
+        shutil.rmtree(corpus.folder)
+    (first, best), (second, worse) = found
+    assert first != second and best == 1 > worse
+
+
+def test_a_file_of_runs_names_the_content_of_a_corpus_and_by_it_of_its_suite(tmp_path: Path) -> None:
+    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    path = tmp_path / "runs.json"
+    path.write_text('[{"scale": "smoke", "corpus": "mine", "suite": "mine", "num_pairs": null}]')
+    (run,) = read_runs(path)
+    assert (run.corpus, run.suite) == (corpus.corpus, "mine")
+    corpus_stage(run.corpus).build()
+    assert [one.name for one in suite_of(run).datasets] == ["a", "b"] and suite_of(run).name == "mine"
 
 
 def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path: Path) -> None:
