@@ -95,8 +95,8 @@ def neighbours(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
 
 
 def negatives(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
-    """Return hard negatives of as many pairs as there are queries, in one domain, likely positives among them."""
-    queries, documents = drawn(asked.num_queries, asked.width, 1), drawn(asked.num_queries, asked.width, 2)
+    """Return hard negatives of as many pairs as there are points, in one domain, likely positives among them."""
+    queries, documents = drawn(asked.num_points, asked.width, 1), drawn(asked.num_points, asked.width, 2)
     keys, codes = np.arange(len(queries)), np.zeros(len(queries), np.int32)
 
     def ours() -> Found:

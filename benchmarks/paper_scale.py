@@ -37,12 +37,17 @@ def import_(asked: argparse.Namespace) -> None:
 
 
 def stage(name: str) -> Callable[[argparse.Namespace], None]:
-    """Return what builds one stage."""
+    """Return what builds one stage; it ends when that is there, or would build another with it."""
 
     def build(asked: argparse.Namespace) -> None:
         from repro.inputs.stages import StageGraph
 
-        getattr(StageGraph(run_of(asked)), name).build()
+        own = getattr(StageGraph(run_of(asked)), name)
+        if own.is_built:
+            raise SystemExit(f"{name} is built: remove {own.path}, or give another --home, to measure it")
+        if lacking := [need.title for need in own.needs if not need.is_built]:
+            raise SystemExit(f"{name} needs {', '.join(lacking)}, measured with it: name its step before")
+        own.build()
 
     return build
 
@@ -178,7 +183,9 @@ def main() -> None:
     if asked.blank:
         measured("blank", asked)
     elif not source_of(asked).is_file():
-        write_generated_apart(source_of(asked), asked.num_pairs)
+        part = source_of(asked).with_name(f"part-{source_of(asked).name}")  # what was cut off is not taken for whole
+        write_generated_apart(part, asked.num_pairs)
+        part.rename(source_of(asked))
     for name in asked.steps:
         if asked.blank and name in NOT_ON_BLANK:
             continue

@@ -13,9 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from repro.seeds import generator_for
-from repro.storage.arrays import rows_by_code, taken
+from repro.storage.arrays import blocks_of, rows_by_code, taken
 
 ROWS_AT_ONCE = 512
+GROUPS = 16
+"""Groups of columns for each hard negative: with more, fewer keys are sorted, and more of their minima."""
 
 
 def mine_negatives(
@@ -43,31 +45,53 @@ def mine_negatives(
                 "different documents; ask for fewer, or leave small domains out"
             )
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
-        for start in range(0, len(members_M), ROWS_AT_ONCE):
-            rows = members_M[start : start + ROWS_AT_ONCE]
+        by_key_M = np.argsort(keys_N[pool_M], kind="stable")
+        for part in blocks_of(len(members_M), ROWS_AT_ONCE):
+            rows = members_M[part]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
-            if not with_near:
-                own_R = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
-                scores_RM[scores_RM >= own_R[:, None]] = np.nan
-            scores_RM[keys_N[pool_M][None] == keys_N[rows][:, None]] = -np.inf
-            negatives_NH[rows] = pool_M[_first(_falling(scores_RM, seed), num_hard_negatives)]
+            own_R = by_key_M[np.searchsorted(keys_N[pool_M], keys_N[rows], sorter=by_key_M)]
+            near_RM = None if with_near else scores_RM >= _positive(queries_ND, documents_ND, rows)[:, None]
+            negatives_NH[rows] = pool_M[_nearest(scores_RM, own_R, near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
 
-def _falling(scores_RM: np.ndarray, seed: int) -> np.ndarray:
-    """Return what to sort by: falling score; those that are NaN (too near) late, by lot; -inf (the same text) last."""
-    lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
-    return np.where(np.isnan(scores_RM), 10.0 + lot_M[None], -scores_RM)
+def _positive(queries_ND: np.ndarray, documents_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    found_R: np.ndarray = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
+    return found_R
+
+
+def _nearest(scores_RM: np.ndarray, own_R: np.ndarray, near_RM: np.ndarray | None, num: int, seed: int) -> np.ndarray:
+    """Return the columns of each row's hard negatives: by falling score; what is too near by lot, after all others."""
+    keys_RM, num_left = np.negative(scores_RM, out=scores_RM), scores_RM.shape[1] - 1
+    own = (np.arange(len(own_R)), own_R)
+    if near_RM is None:
+        keys_RM[own] = np.inf
+        return _first(keys_RM, num)
+    near_RM[own] = False
+    keys_RM[own] = np.inf
+    np.copyto(keys_RM, np.inf, where=near_RM)
+    columns_RN = np.empty((len(own_R), num), np.int64)
+    has_few_R = num_left - np.count_nonzero(near_RM, axis=1) < num
+    columns_RN[~has_few_R] = _first(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
+    if has_few_R.any():
+        lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
+        columns_RN[has_few_R] = _first(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_RM[has_few_R]), num)
+    return columns_RN
 
 
 def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
-    """Return the columns of the `num` smallest of each row, in order, of equal ones the leftmost; sorts no more."""
-    columns_RN = np.empty((len(keys_RM), num), np.int64)
-    last_R = np.partition(keys_RM, num - 1, axis=1)[:, num - 1]
-    for row, (keys_M, last) in enumerate(zip(keys_RM, last_R, strict=True)):
-        near = np.flatnonzero(keys_M <= last)
-        columns_RN[row] = near[np.argsort(keys_M[near], kind="stable")][:num]
-    return columns_RN
+    """Return the columns of the `num` smallest of each row, in order, of equal ones the leftmost.
+
+    At least `num` columns are not above the `num`-th smallest of the least keys of groups of columns: those are sorted.
+    """
+    width = keys_RM.shape[1] // (GROUPS * num)
+    least_RG = np.minimum.reduceat(keys_RM, np.arange(0, keys_RM.shape[1], width), axis=1) if width > 1 else keys_RM
+    bound_R = np.partition(least_RG, num - 1, axis=1)[:, num - 1]
+    rows, columns = np.divmod(np.flatnonzero(keys_RM <= bound_R[:, None]), keys_RM.shape[1])
+    order = np.lexsort((columns, keys_RM[rows, columns], rows))
+    starts_R = np.searchsorted(rows, np.arange(len(keys_RM)))
+    found_RN: np.ndarray = columns[order][starts_R[:, None] + np.arange(num)]
+    return found_RN
 
 
 def document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:

@@ -63,6 +63,31 @@ def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
     assert found[0].tolist() == by_score[:30]
 
 
+@pytest.mark.parametrize("with_near", [True, False])
+@pytest.mark.parametrize("grain", [1.0, 100.0], ids=["ties", "no ties"])
+@pytest.mark.parametrize(("num_pairs", "num"), [(700, 1), (700, 7), (90, 7), (13, 12)])
+def test_negatives_of_many_documents_are_those_of_sorting_them_all(
+    num_pairs: int, num: int, grain: float, with_near: bool
+) -> None:
+    """Minima of groups say which are sorted; a pair with few documents below its own takes others by lot."""
+    rng = generator_for(num, "test negatives")
+    queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
+    queries, documents = ((one / 1024).astype(np.float32) for one in (queries, documents))  # exact, and short vectors
+    lot = generator_for(5, "hard negatives").random(num_pairs)
+    kept = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
+    found = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **kept)
+    scores, by_lot = queries @ documents.T, 0
+    for row in range(num_pairs):
+        is_near = (scores[row] >= scores[row, row]) & (not with_near)
+        order = [
+            (is_near[other], lot[other] if is_near[other] else -scores[row, other], other) for other in range(num_pairs)
+        ]
+        expected = [other for _, _, other in sorted(order) if other != row][:num]
+        by_lot += any(is_near[other] for other in expected)
+        assert found[row].tolist() == expected
+    assert bool(by_lot) != with_near
+
+
 def test_a_domain_with_too_few_texts_is_named_with_its_size() -> None:
     vectors = np.eye(3, dtype=np.float32)
     with pytest.raises(ValueError, match="domain of 3 pairs has 3 different documents"):
