@@ -3,10 +3,12 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
+from repro.data.own import imported
 from repro.data.own.imported import ImportedCorpus, bring, imported_corpora, imported_named, is_imported
 from repro.data.pairs import read_pairs
 from repro.inputs.corpora import check_available, corpus_stage, describe_corpus, suite_of
@@ -121,6 +123,34 @@ def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> No
     bring(source, name="mine")
     with pytest.raises(ValueError, match="there already"):
         bring(source, name="mine")
+
+
+@pytest.mark.parametrize("slower_is_evaluation", [False, True])
+def test_of_two_imports_under_one_name_the_slower_is_refused_and_the_other_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower_is_evaluation: bool
+) -> None:
+    from typer.testing import CliRunner
+
+    from repro.cli.main import app
+
+    winner, slower = write_pairs_file(tmp_path / "winner.jsonl"), write_pairs_file(tmp_path / "x.jsonl", num=60)
+    if slower_is_evaluation:
+        slower = tmp_path / "exam"
+        write_beir_folder(slower, Retrieval("exam", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    step, first = "write_given" if slower_is_evaluation else "import_corpus", []
+    real = getattr(imported, step)
+
+    def overtaken(*args: Any, **options: Any) -> Any:
+        if not first:
+            first.append(None)
+            first[0] = bring(winner, name="mine")
+        return real(*args, **options)
+
+    monkeypatch.setattr(imported, step, overtaken)
+    result = CliRunner().invoke(app, ["data", "import", str(slower), "--name", "mine", "--scale", "smoke"])
+    assert "was made by another process meanwhile and is left as it is" in str(result.exception)
+    assert imported_named("mine") == first[0] and first[0].found.num_kept == 400
+    assert [path.name for path in corpora_folder().iterdir()] == ["mine"]
 
 
 def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:

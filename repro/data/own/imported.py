@@ -76,7 +76,8 @@ def bring(
     """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
 
     Evaluated is: a BEIR folder that is given, the test (or dev) split of a BEIR folder that is imported, or else what
-    is held out. ValueError for a name that is taken or no name, and for whatever is wrong with the files.
+    is held out. ValueError for a name that is taken, also by another process meanwhile, or no name, and for whatever is
+    wrong with the files.
     """
     target = _target(name, set(reserved))
     with ExitStack() as stack:
@@ -87,7 +88,7 @@ def bring(
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             return _bring_evaluation(read_given(inside), target, name)
         given = _given(inside, exam, hold_out)
-        part = stack.enter_context(whole_folder(target))
+        part = stack.enter_context(whole_folder(target, must_be_first=True))
         judged = [only_judged(one) for one, _ in given]
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
         if given:
@@ -99,7 +100,7 @@ def bring(
 
 
 def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> ImportedCorpus:
-    with whole_folder(target) as part:
+    with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given)
         digest = _digest(sorted((part / GIVEN_FOLDER).rglob("*.*")), ())
         content = {"name": name, "digest": digest, "held_out_domains": []}

@@ -95,7 +95,7 @@ def import_corpus(
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
-        part = stack.enter_context(whole_folder(folder))
+        part = stack.enter_context(whole_folder(folder, must_be_first=True))
         blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
