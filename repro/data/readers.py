@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row
+from repro.data.folders import ARCHIVES, ENDINGS, ending_of, entries, files_read, is_beir, splits_of
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, json_rows
 from repro.storage.json_files import short
 
@@ -31,8 +32,6 @@ ROWS_PER_READ = 8_192
 MOST_LAYOUTS = 256
 MOST_UNPACKED_BYTES = 64 * 2**30
 """Of one archive; the largest collection of BEIR has a quarter of it."""
-ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
 class Found(NamedTuple):
@@ -50,30 +49,28 @@ class Found(NamedTuple):
 def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found]:
     """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names."""
     columns = columns or Columns()
-    if source.is_dir():
-        if (source / "corpus.jsonl").is_file():
-            yield from _read_beir(source)
-            return
-        files = sorted(path for path in source.iterdir() if path.suffix in ENDINGS)
-        if not files:
-            raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
-        for path in files:
-            yield from read_foreign(path, columns)
+    if is_beir(source):
+        yield from _read_beir(source)
         return
-    if not source.is_file():
-        kind = "a FIFO, socket or device, expected a file or a folder" if source.exists() else "not there"
-        raise ValueError(f"{source} is {kind}")
+    if not (files := files_read(source)):
+        raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
     readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
-    if source.suffix not in readers:
-        raise ValueError(f"{source} ends in {source.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
-    yield from readers[source.suffix](source, columns)
+    for path in files:
+        if not path.is_file():
+            kind = "a FIFO, socket or device, expected a file or a folder" if path.exists() else "not there"
+            raise ValueError(f"{path} is {kind}")
+        if not (ending := ending_of(path)):
+            raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
+        yield from readers[ending](path, columns)
 
 
 def size_when_read(source: Path) -> int:
-    """Return about how many bytes the texts of a file or of all files of a folder take; a broken one, as it stands."""
-    if source.is_dir():
-        return sum(size_when_read(path) for path in source.rglob("*") if path.is_file())
-    if source.suffix != ".parquet":
+    """Return about how many bytes the texts take that `read_foreign` would read; of a broken file, as it stands."""
+    return sum(map(_size, files_read(source)))
+
+
+def _size(source: Path) -> int:
+    if ending_of(source) != ".parquet":
         return source.stat().st_size if source.is_file() else 0
     try:
         found = pq.read_metadata(source)
@@ -110,7 +107,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
             members.extractall(folder, filter="data")
     else:
         raise ValueError(f"{archive} is neither a zip nor a tar")
-    inside = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
+    inside = entries(folder)
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
@@ -181,9 +178,10 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
-            is_bare = path.suffix == ".tsv" and file.read(1) != '"'
+            has_tabs = ending_of(path) == ".tsv"
+            is_bare = has_tabs and file.read(1) != '"'
             file.seek(0)
-            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if path.suffix == ".tsv" else csv.excel
+            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if has_tabs else csv.excel
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
             layout = layout_of(columns, header, f"{path}, line 1").by_place(header)
@@ -233,14 +231,11 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
 
 
 def _read_beir(folder: Path) -> Iterator[Found]:
-    splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    splits, path = splits_of(folder), folder / "qrels" / "train.tsv"
     if not splits:
         raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
     if "train" not in splits:
-        raise ValueError(
-            f"{folder / 'qrels'} has {sorted(splits)} and no train.tsv: only `train` is imported to train on"
-        )
-    path = splits["train"]
+        raise ValueError(f"{folder / 'qrels'} has {splits} and no train.tsv: only `train` is imported to train on")
     judged = [(number, row) for number, row in read_qrels(path) if row[2] > 0]
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {row[1] for _, row in judged})
     queries = read_texts(folder / "queries.jsonl", QUERY, {row[0] for _, row in judged})

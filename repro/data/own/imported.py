@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.data.beir import Retrieval, load_dataset, load_suite, splits_of, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, load_dataset, load_suite, write_beir_folder, write_suite
 from repro.data.columns import Columns
+from repro.data.folders import is_beir, splits_of
 from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
@@ -93,7 +94,7 @@ def bring(
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
         if given:
             write_given(part / GIVEN_FOLDER, name, given)
-        digest = _digest([part / IMPORT_FOLDER / PAIRS_FILE, *sorted((part / GIVEN_FOLDER).rglob("*.*"))], hold_out)
+        digest = _digest(content_files(part), hold_out)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
@@ -102,7 +103,7 @@ def bring(
 def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> ImportedCorpus:
     with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given)
-        digest = _digest(sorted((part / GIVEN_FOLDER).rglob("*.*")), ())
+        digest = _digest(content_files(part), ())
         content = {"name": name, "digest": digest, "held_out_domains": []}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
@@ -193,6 +194,12 @@ def check_trainable(name: str) -> None:
         )
 
 
+def content_files(folder: Path) -> list[Path]:
+    """Return the files that an imported corpus consists of: its pairs, then what it is evaluated on."""
+    found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
+    return [path for path in found if path.is_file()]
+
+
 def only_judged(retrieval: Retrieval) -> Retrieval:
     """Return the queries of a collection and the documents that answer them: what must not be trained on as pairs."""
     right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
@@ -225,8 +232,8 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
         if not found:
             raise ValueError(f"{evaluate_on} is no BEIR folder to evaluate on (corpus.jsonl), and holds none")
     else:
-        is_beir = (source / "corpus.jsonl").is_file() and set(splits_of(source)) & set(TEST_SPLITS)
-        found = read_given(source) if is_beir else []
+        is_judged = is_beir(source) and set(splits_of(source)) & set(TEST_SPLITS)
+        found = read_given(source) if is_judged else []
     if found and hold_out:
         names = ", ".join(one.name for one, _ in found)
         raise ValueError(f"domains {list(hold_out)} cannot be held out: this corpus is evaluated on {names}")
@@ -236,9 +243,8 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
 def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(words)).encode())
     for path in files:
-        if path.is_file():
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 

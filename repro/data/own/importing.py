@@ -23,18 +23,20 @@ from typing import Any
 from repro.data.beir import Retrieval
 from repro.data.columns import Columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
+from repro.data.folders import passed_over, say_passed_over
 from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
 from repro.data.readers import Found, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
+from repro.storage.json_files import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
 NAMED = 3
-"""So many of the rows that are no pairs are named."""
+"""So many of the rows that are no pairs, and of the files that are passed over, are named."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
@@ -51,6 +53,8 @@ class Imported:
     num_domains: int
     counts: Mapping[str, int]
     malformed: tuple[str, ...] = ()  # the first rows that are no pairs: where, and why
+    num_passed_over: int = 0  # of a folder: files and folders that were not read
+    passed_over: tuple[str, ...] = ()  # the first of them
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -60,6 +64,8 @@ class Imported:
         found = []
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
+        if self.num_passed_over:
+            found.append(say_passed_over(self.num_passed_over, self.passed_over))
         if self.malformed:
             more = self.counts["malformed"] - len(self.malformed)
             found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
@@ -101,7 +107,9 @@ def import_corpus(
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
-        imported = Imported(folder, name, num_read, num_kept, len(told.domains), counts, tuple(told.malformed))
+        unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
+        found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]))
+        imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found)
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -114,7 +122,8 @@ def load_import(folder: Path) -> Imported:
     if not path.is_file() or not (folder / PAIRS_FILE).is_file():
         raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
     told = json.loads(path.read_text(encoding="utf-8"))
-    return Imported(folder=folder, **told | {"malformed": tuple(told.get("malformed", ()))})
+    lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
+    return Imported(folder=folder, **told | lists)
 
 
 def plan_runs(
