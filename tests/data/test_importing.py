@@ -420,6 +420,13 @@ def test_unknown_columns_are_refused() -> None:
             "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8",
         ),
         ("a.jsonl", b'{"query": "caf\xe9"}\n', "line 1: not UTF-8 at byte .*iconv -f LATIN1 -t UTF-8 a.jsonl"),
+        (
+            "a b.jsonl",
+            '{"query": "a", "document": "b"}\n'.encode("utf-16"),
+            "line 1: not UTF-8 at byte 0; it is UTF-16: iconv -f UTF-16 -t UTF-8 'a b.jsonl' > 'utf8-a b.jsonl'$",
+        ),
+        ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
+        ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
         ("a.jsonl", b"", "the file is empty"),
         ("a.csv", b"", "the file is empty"),
     ],
