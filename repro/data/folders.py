@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from repro.spec.values import counted
+
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -51,7 +53,7 @@ def passed_over(source: Path) -> list[Path]:
 def say_passed_over(num: int, first: Sequence[str]) -> str:
     """Say how many files and folders of a folder were not read, the first of them, and which are."""
     named = ", ".join(first) + (f" and {num - len(first)} more" if num > len(first) else "")
-    were = "1 file or folder was" if num == 1 else f"{num} files or folders were"
+    were = counted(num, "file or folder was", "files or folders were")
     return f"{were} not read: {named}; read is what ends in {', '.join(ENDINGS)}, hidden files apart"
 
 

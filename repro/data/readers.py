@@ -14,7 +14,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
-from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row
+from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row, taken_words
 from repro.data.folders import ARCHIVES, ENDINGS, ending_of, entries, files_read, is_beir, splits_of
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, json_rows
 from repro.storage.json_files import short
@@ -46,9 +46,16 @@ class Found(NamedTuple):
     flaw: str = ""  # why the row is no pair: then its texts are empty
 
 
-def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found]:
-    """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names."""
-    columns = columns or Columns()
+Taken = dict[str, str]
+"""In words, from which columns the parts of pairs were taken; and the first place where they were taken so."""
+
+
+def read_foreign(source: Path, columns: Columns | None = None, taken: Taken | None = None) -> Iterator[Found]:
+    """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
+
+    `taken` is filled with which columns were taken, at most `MOST_LAYOUTS` ways; a BEIR folder has none.
+    """
+    columns, taken = columns or Columns(), {} if taken is None else taken
     if is_beir(source):
         yield from _read_beir(source)
         return
@@ -61,7 +68,7 @@ def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found
             raise ValueError(f"{path} is {kind}")
         if not (ending := ending_of(path)):
             raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
-        yield from readers[ending](path, columns)
+        yield from readers[ending](path, columns, taken)
 
 
 def size_when_read(source: Path) -> int:
@@ -126,7 +133,12 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
         )
 
 
-def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
+def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: Layout, where: str) -> None:
+    if not layout.flaw and len(taken) < MOST_LAYOUTS:
+        taken.setdefault(taken_words(columns, names, layout), where)
+
+
+def _read_jsonl(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     layouts: dict[tuple[str, ...], Layout] = {}
     first: tuple[str, ...] = ()
     unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path), 0
@@ -136,8 +148,9 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
         if names not in layouts:
             if len(layouts) == MOST_LAYOUTS:  # a file whose every line names other columns
                 layouts.clear()
-            layouts[names] = layout_of_row(columns, names, where)
-            unseen -= layouts[names].chosen.keys()
+            layouts[names] = layout = layout_of_row(columns, names)
+            _note_taken(taken, columns, names, layout, where)
+            unseen -= layout.chosen.keys()
             first = first or names
         found = _found(row, layouts[names], where)
         if found.flaw:
@@ -173,7 +186,7 @@ class _Bare(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
+def _read_table(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -184,7 +197,9 @@ def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
             dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if has_tabs else csv.excel
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
-            layout = layout_of(columns, header, f"{path}, line 1").by_place(header)
+            named = layout_of(columns, header, f"{path}, line 1")
+            _note_taken(taken, columns, header, named, f"{path}, line 1")
+            layout = named.by_place(header)
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
@@ -210,10 +225,11 @@ def _first_bad_line(path: Path) -> int:
     return 1
 
 
-def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
+def _read_parquet(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     try:
         file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
         layout = layout_of(columns, file.schema_arrow.names, str(path))
+        _note_taken(taken, columns, file.schema_arrow.names, layout, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
         num_before, words, flaws = 0, f"{path}, row ", Flaws(path)
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):

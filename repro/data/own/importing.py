@@ -26,7 +26,7 @@ from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
 from repro.data.folders import passed_over, say_passed_over
 from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
-from repro.data.readers import Found, read_foreign, size_when_read
+from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
@@ -36,7 +36,7 @@ PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
 NAMED = 3
-"""So many of the rows that are no pairs, and of the files that are passed over, are named."""
+"""So many are named: rows that are no pairs, files that are passed over, ways in which columns are taken."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
@@ -55,6 +55,7 @@ class Imported:
     malformed: tuple[str, ...] = ()  # the first rows that are no pairs: where, and why
     num_passed_over: int = 0  # of a folder: files and folders that were not read
     passed_over: tuple[str, ...] = ()  # the first of them
+    columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -102,13 +103,13 @@ def import_corpus(
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
-        blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), told)
+        blocks = _kept_columns(_read_blocks(source, columns, told), name, EvaluatedTexts(evaluated), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
         unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
-        found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]))
+        found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
         imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found)
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
@@ -163,8 +164,8 @@ def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
 
-def _read_blocks(source: Path, columns: Columns | None) -> Iterator[list[Found]]:
-    found = read_foreign(source, columns)
+def _read_blocks(source: Path, columns: Columns | None, told: Tally) -> Iterator[list[Found]]:
+    found = read_foreign(source, columns, told.taken)
     return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
 
 
@@ -175,6 +176,13 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     domains: set[str] = field(default_factory=set)
     malformed: list[str] = field(default_factory=list)
+    taken: Taken = field(default_factory=dict)
+
+    def columns(self) -> tuple[str, ...]:
+        """Say which columns were taken: the first ways, and how many more there are."""
+        words = [f"{PurePath(place).name}: {columns}" for columns, place in self.taken.items()]
+        more = [f"… and {len(words) - NAMED} more"] * (len(words) > NAMED)
+        return (*words[:NAMED], *more)
 
     def note_flaws(self, block: Sequence[Found]) -> None:
         """Of the pairs that were counted as empty, count those that are none apart, and name the first."""
