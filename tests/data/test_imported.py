@@ -49,6 +49,16 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
+def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) -> None:
+    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    for name in (".mine.0123.part", "mine.BAK", "a b"):
+        shutil.copytree(corpus.folder, corpora_folder() / name)
+    (corpora_folder() / "notes.txt").write_text("x")
+    assert imported_corpora() == {"mine": corpus}
+    with pytest.raises(ValueError, match=r"unknown corpus 'desl'; choose one of \['planted-tiny'.*'mine'\]"):
+        corpus_stage("desl")
+
+
 def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path: Path) -> None:
     first = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     old = corpus_stage(first.corpus).path

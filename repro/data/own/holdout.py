@@ -174,8 +174,8 @@ def _too_few(pairs: Pairs, groups: dict[str, str]) -> str:
     documents = counted(len(keys), "different document")
     return (
         f"{counted(num_pairs, 'pair')} of {_some(list(groups))} with {documents}: a hash of the text "
-        f"holds out one document in {SHARE}, here none; --hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER "
-        "takes a collection"
+        f"holds out one document in {SHARE}, here none; --hold-out DOMAIN holds out a domain whole, "
+        "--evaluate-on FOLDER takes a collection"
     )
 
 

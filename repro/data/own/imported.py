@@ -110,9 +110,9 @@ def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> Import
 
 
 def imported_corpora() -> dict[str, ImportedCorpus]:
-    """Return all imported corpora by their names."""
-    found = sorted(corpora_folder().glob(f"*/{CORPUS_FILE}"))
-    return {path.parent.name: imported_named(path.parent.name) for path in found}
+    """Return all imported corpora by their names; a folder whose name is none of an import is passed over."""
+    names = (path.parent.name for path in sorted(corpora_folder().glob(f"*/{CORPUS_FILE}")))
+    return {name: imported_named(name) for name in names if NAME.fullmatch(name)}
 
 
 def imported_named(name: str) -> ImportedCorpus:
