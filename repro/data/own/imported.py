@@ -216,12 +216,18 @@ def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 def _target(name: str, reserved: set[str]) -> Path:
     if not NAME.fullmatch(name):
-        raise ValueError(f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', and starts with a letter")
+        raise ValueError(
+            f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
+        )
     if name in reserved:
         raise ValueError(f"name={name!r} is one of the project's own: choose another")
     target = corpora_folder() / name
     if target.exists():
-        raise ValueError(f"a corpus {name!r} is there already, in {target}: choose another name or remove the folder")
+        whole = is_imported(name) and not imported_named(name).only_evaluates
+        go_on = f"`repro data plan {name}` goes on with it, or else " if whole else ""
+        raise ValueError(
+            f"a corpus {name!r} is there already, in {target}: {go_on}choose another name or remove the folder"
+        )
     return target
 
 

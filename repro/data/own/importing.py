@@ -5,7 +5,8 @@ and ones with evaluated text are left out and counted; negatives that are the po
 3. What stays is written to pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual
 model for that size.
 
-Memory: eight bytes a pair for finding repeats (sixteen while they are merged), and one batch of rows.
+Memory: eight bytes a pair for finding repeats (sixteen while they are merged), one batch of rows, the name of every
+domain, and the texts that are evaluated.
 """
 
 from __future__ import annotations
