@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.planning.plan import make_plan
+from repro.records import lookup
 from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
 from repro.records.store import write_record
 from repro.spec import base, is_random
@@ -117,6 +118,31 @@ def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, mes
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         runs_asked([str(path)], "smoke")
+
+
+def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_for_a_recorded_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    recorded, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 103))
+    write_record(local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
+    written = json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}])
+    stray = {
+        "mine/mine-smoke-edited.json": "[]",
+        "mine/mine-desk.json": "{",
+        "mine/mine-lab.json": '[{"scale": []}]',
+        "mine.BAK/mine-smoke.json": "[]",
+        ".mine.0f.part/mine-smoke.json": "",
+        "notes": "",
+        "b/b-desk.json": "3",
+    }
+    for name, text in (stray | {"mine/mine-smoke.json": written}).items():
+        (corpora_folder() / name).parent.mkdir(parents=True, exist_ok=True)
+        (corpora_folder() / name).write_text(text)
+    assert run_of_id(run_id(planned)) == planned
+    read: list[Path] = []
+    monkeypatch.setattr(lookup, "read_runs", read.append)
+    assert run_of_id(run_id(recorded)) == recorded and not read
 
 
 def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

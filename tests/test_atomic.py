@@ -59,3 +59,21 @@ def test_a_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, events: list
     with whole_folder(tmp_path / "made") as part:
         (part / "a").write_text("a")
     assert events == ["sync file", "sync folder", "rename", "sync folder"]
+
+
+@pytest.mark.parametrize("must_be_first", [False, True])
+def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
+    tmp_path: Path, must_be_first: bool
+) -> None:
+    def make() -> None:
+        with whole_folder(tmp_path / "made", must_be_first=must_be_first) as part:
+            (part / "ours").write_text("x")
+            (tmp_path / "made").mkdir()
+            (tmp_path / "made" / "theirs").write_text("x")
+
+    if must_be_first:
+        with pytest.raises(ValueError, match=r"made was made by another process meanwhile .* choose another name"):
+            make()
+    else:
+        make()
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["made", "made/theirs"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
@@ -62,11 +63,16 @@ def _renew_manifests(corpus: str) -> None:
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
     from repro.data.mined.mining import mine_added, mine_all
 
-    if corpus == "functions":
-        return write_manifests([mine_functions()], FUNCTIONS_FOLDER)
-    if corpus == "wide":
-        return write_manifests(mine_added(), WIDE_FOLDER)
-    write_manifests(mine_all())
+    mine: dict[str, Callable[[], None]] = {
+        "desk": lambda: write_manifests(mine_all()),
+        "functions": lambda: write_manifests([mine_functions()], FUNCTIONS_FOLDER),
+        "wide": lambda: write_manifests(mine_added(), WIDE_FOLDER),
+    }
+    if corpus not in mine:
+        raise ValueError(
+            f"corpus {corpus!r} has no manifests of its own to write: --write-manifests goes with {[*mine]}"
+        )
+    mine[corpus]()
 
 
 @data.command("import")
@@ -91,6 +97,7 @@ def import_(
     from repro.data.own.imported import bring
     from repro.data.paper.local_copies import declared
     from repro.inputs.corpora import CORPORA
+    from repro.spec import MTEB_SUITES
     from repro.spec.scales import scale_named
     from repro.storage.paths import check_home
 
@@ -98,7 +105,7 @@ def import_(
     check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
     columns = Columns({part: column for part, column in named.items() if column is not None})
-    own = {*CORPORA, *declared(), "mteb", *(suite for one in CORPORA.values() for suite in one.suites)}
+    own = {*CORPORA, *declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
     corpus = bring(path, name=name, columns=columns, hold_out=hold_out or (), evaluate_on=evaluate_on, reserved=own)
     _show(_unless_undone(corpus, scale, as_json), as_json)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from repro.data.folders import entries, is_beir, splits_of
 from repro.data.lines import json_rows, lines_of
 from repro.data.paper.quirks import Quirks, quirks_of
 from repro.storage.json_files import read_json, short
@@ -145,18 +146,13 @@ def beir_folders(folder: Path) -> list[tuple[str, Path]]:
 
     ValueError when two would have one name.
     """
-    is_one = (folder / "corpus.jsonl").is_file()
-    found = [folder] if is_one else sorted(path.parent for path in folder.glob("*/corpus.jsonl"))
+    is_one = is_beir(folder)
+    found = [folder] if is_one else [path for path in entries(folder) if is_beir(path)]
     named = [(legal_name((folder.resolve() if is_one else path).name), path) for path in found]
     if len(dict(named)) < len(named):
         names = sorted(name for name, _ in named)
         raise ValueError(f"{folder}: two of its folders would have one name, among {names}: rename one")
     return named
-
-
-def splits_of(folder: Path) -> list[str]:
-    """Return the names of the splits that a BEIR folder judges."""
-    return sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
 
 
 def write_suite(
@@ -281,8 +277,7 @@ def _read_judgements(
 def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     """Return line number, and query id, document id and grade, of each judgement; ValueError names a malformed line."""
     if not path.is_file():
-        found = sorted(other.stem for other in path.parent.glob("*.tsv"))
-        raise ValueError(f"{path} is missing: the splits there are {found or 'none'}")
+        raise ValueError(f"{path} is missing: the splits there are {splits_of(path.parent.parent) or 'none'}")
     for number, line in lines_of(path):
         parts = line.split("\t")
         if number == 1 and parts[0] == QRELS_HEADER[0]:
@@ -303,9 +298,8 @@ def _check_every_query_is_judged(
     unjudged = [query_id for query_id in queries if query_id not in judgements]
     if not unjudged:
         return
-    elsewhere = {
-        row[0] for other in (folder / "qrels").glob("*.tsv") if other.stem != split for _, row in read_qrels(other)
-    }
+    others = (folder / "qrels" / f"{other}.tsv" for other in splits_of(folder) if other != split)
+    elsewhere = {row[0] for other in others for _, row in read_qrels(other)}
     orphans = [query_id for query_id in unjudged if query_id not in elsewhere]
     if orphans:
         raise ValueError(

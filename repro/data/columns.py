@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ class Columns:
 
     def present(self, found: Sequence[str]) -> dict[str, str]:
         """Return the column of each part that is among `found`."""
-        accepted = ((part, self._accepted(part)) for part in ACCEPTED)
+        accepted = ((part, self.accepted(part)) for part in ACCEPTED)
         columns = ((part, next((name for name in names if name in found), None)) for part, names in accepted)
         return {part: name for part, name in columns if name is not None}
 
@@ -52,9 +53,10 @@ class Columns:
         names = short([short(name, 40) for name in sorted(found)], 400)
         taken = self.present(found).values()
         hint = _remedy(part, [name for name in found if name not in taken])
-        return f"no column for the {part}: found {names}, accepted {list(self._accepted(part))}{hint}"
+        return f"no column for the {part}: found {names}, accepted {list(self.accepted(part))}{hint}"
 
-    def _accepted(self, part: str) -> tuple[str, ...]:
+    def accepted(self, part: str) -> tuple[str, ...]:
+        """Return what the column of a part may be called, the first choice first."""
         return (self.names[part],) if part in self.names else ACCEPTED[part]
 
 
@@ -64,7 +66,7 @@ def _remedy(part: str, left: Sequence[str]) -> str:
         for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
             if separator in left[0]:
                 return f"; the separator looks like {called}: a .csv has commas, a .tsv tabs"
-    return f"; name it: --{part} {short(left[0], 40)}" if left else ""
+    return f"; name it: --{part} {shlex.quote(short(left[0], 40))}" if left else ""
 
 
 class Layout(NamedTuple):
@@ -81,7 +83,7 @@ class Layout(NamedTuple):
         return Layout(chosen, tuple(place_of[name] for name in self.numbered))
 
 
-def layout_of_row(columns: Columns, names: tuple[str, ...], where: str) -> Layout:
+def layout_of_row(columns: Columns, names: tuple[str, ...]) -> Layout:
     """Return the layout of rows that name their own columns: one that lacks a side says so, and others may have it."""
     chosen = columns.present(names)
     lacking = [part for part in SIDES if part not in chosen]
@@ -98,6 +100,19 @@ def layout_of(columns: Columns, names: Sequence[str], where: str) -> Layout:
     if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
         raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
     return layout
+
+
+def taken_words(columns: Columns, names: Sequence[str], layout: Layout) -> str:
+    """Say where each part is taken from, and what else could be meant: "document <- answer (also there: text)"."""
+    used = {part: [name] for part, name in layout.chosen.items()}
+    if layout.numbered:
+        used.setdefault("negatives", []).extend(layout.numbered)
+    words = []
+    for part in (one for one in ACCEPTED if one in used):
+        left = [name for name in columns.accepted(part) if name in names and name not in layout.chosen.values()]
+        also = f" (also there: {', '.join(left)})" if left else ""
+        words.append(f"{part} <- {short(', '.join(used[part]))}{also}")
+    return ", ".join(words)
 
 
 def _is_numbered(name: str) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.own.imported import imported_corpora, imported_named, is_imported, maker_of
+from repro.data.own.imported import content_files, imported_corpora, imported_named, is_imported, maker_of
 from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
-from repro.data.paper.hub import SOURCES, load_source, local_copy
+from repro.data.paper.hub import SOURCES, load_source, local_copy, pair_files
 from repro.data.paper.local_copies import origin_of, parts_of
 from repro.data.readers import size_when_read
 from repro.spec import MTEB_SUITES
@@ -33,10 +33,12 @@ def external_corpus(name: str) -> ExternalCorpus | None:
     """Return a corpus by name; None when nobody knows it. ValueError when it is known and not here: how to get it."""
     if is_imported(name):
         corpus = imported_named(name)
-        return ExternalCorpus(maker_of(corpus), corpus.origin, (corpus.name,), lambda: size_when_read(corpus.folder))
+        return ExternalCorpus(
+            maker_of(corpus), corpus.origin, (corpus.name,), lambda: _size(content_files(corpus.folder))
+        )
     if name in SOURCES:
         copy = local_copy(name, data_folder())
-        return ExternalCorpus(_pairs_of(name), _origin(name), (), lambda: size_when_read(copy))
+        return ExternalCorpus(_pairs_of(name), _origin(name), (), lambda: _size(pair_files(copy)))
     if name in SUITES:
         check_suite(name, data_folder())
         return ExternalCorpus(_suite_of(name), _origin(name), (name,), lambda: 0)
@@ -59,6 +61,10 @@ def external_corpora() -> list[str]:
 def external_suites() -> list[str]:
     """Return the suites that could be meant."""
     return [*SUITES, *MTEB_SUITES, *imported_corpora()]
+
+
+def _size(files: Iterable[Path]) -> int:
+    return sum(map(size_when_read, files))
 
 
 def _pairs_of(name: str) -> Callable[[Path], None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,12 @@ MAX_LINE_BYTES = 16 * 2**20
 
 
 def convert_hint(path: Path) -> str:
-    """Return the command that makes UTF-8 of the encoding it most often is."""
-    return f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {path.name} > utf8-{path.name}"
+    """Return the command that makes UTF-8 of a file: of UTF-16 where it begins so, else of what it most often is."""
+    with path.open("rb") as file:
+        is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    called, code = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")
+    name, made = shlex.quote(path.name), shlex.quote(f"utf8-{path.name}")
+    return f"{called}: iconv -f {code} -t UTF-8 {name} > {made}"
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -17,6 +17,9 @@ from repro.storage.arrays import give_back
 from repro.storage.atomic import whole_file
 
 ROWS_PER_BATCH = 65_536
+ROWS_PER_BLOCK = 4_096
+MOST_LETTERS = 2**28
+"""Of the texts of one batch: UTF-8 takes at most four bytes for each, and a column of Arrow's texts holds 2 GiB."""
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
 
 Side = Literal["query", "document"]
@@ -164,7 +167,8 @@ def write_pairs(
 ) -> int:
     """Write rows as an Arrow stream (what `datasets.Dataset.from_file` opens), by rename; return their number.
 
-    There is a column `negatives` as `with_negatives` says, else when the first row has some. Memory holds one batch.
+    There is a column `negatives` as `with_negatives` says, else when the first row has some. Memory holds one batch:
+    `rows_per_batch` rows, or fewer that are long.
     """
     iterator = iter(rows)
     first = next(iterator, None)
@@ -172,7 +176,7 @@ def write_pairs(
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
     schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
     every = itertools.chain([first], iterator)
-    blocks = iter(lambda: list(itertools.islice(every, rows_per_batch)), [])
+    blocks = iter(lambda: list(itertools.islice(every, min(rows_per_batch, ROWS_PER_BLOCK))), [])
     columns = ({name: [getattr(row, name) for row in block] for name in schema.names} for block in blocks)
     return _write(path, schema, columns, rows_per_batch)
 
@@ -217,22 +221,42 @@ def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence
 def _batches(
     schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of all blocks in batches of equal length but for the last, whatever the lengths of the blocks."""
+    """Return the rows of all blocks in batches of equal length but for the last, whatever the lengths of the blocks.
+
+    Where so many rows would have more than `MOST_LETTERS`, a batch has those that have not, or one row.
+    """
     waiting: dict[str, list] = {name: [] for name in schema.names}
+    lengths: list[int] = []
 
     def first(size: int) -> pa.RecordBatch:
         columns = [pa.array(waiting[field.name][:size], field.type) for field in schema]
-        for values in waiting.values():
+        for values in (*waiting.values(), lengths):
             del values[:size]
         return pa.record_batch(columns, schema=schema)
 
     for block in blocks:
         for name, values in waiting.items():
             values += block[name]
-        while len(waiting["id"]) >= rows_per_batch:
-            yield first(rows_per_batch)
-    if waiting["id"]:
-        yield first(rows_per_batch)
+        lengths += _lengths(block)
+        while size := _full_batch(lengths, rows_per_batch):
+            yield first(size)
+    if lengths:
+        yield first(len(lengths))
+
+
+def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
+    """Return how many letters the texts of each row have, its negatives among them."""
+    plain = sum(np.fromiter(map(len, block[name]), np.int64, len(block[name])) for name in TEXT_COLUMNS)
+    negatives = block.get("negatives") or ()
+    more = [sum(map(len, texts or ())) for texts in negatives] or 0
+    return np.add(plain, more).tolist()
+
+
+def _full_batch(lengths: Sequence[int], rows_per_batch: int) -> int:
+    """Return how many of the rows that wait, by their lengths, fill a batch; 0 when more rows fit into it."""
+    letters = np.cumsum(lengths[:rows_per_batch])
+    fitting = int(np.searchsorted(letters, MOST_LETTERS, side="right"))
+    return max(fitting, 1) if fitting < len(letters) else rows_per_batch * (len(letters) == rows_per_batch)
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -14,7 +14,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
-from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row
+from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row, taken_words
+from repro.data.folders import ARCHIVES, ENDINGS, ending_of, entries, files_read, is_beir, splits_of
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, json_rows
 from repro.storage.json_files import short
 
@@ -31,8 +32,6 @@ ROWS_PER_READ = 8_192
 MOST_LAYOUTS = 256
 MOST_UNPACKED_BYTES = 64 * 2**30
 """Of one archive; the largest collection of BEIR has a quarter of it."""
-ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
 class Found(NamedTuple):
@@ -47,33 +46,38 @@ class Found(NamedTuple):
     flaw: str = ""  # why the row is no pair: then its texts are empty
 
 
-def read_foreign(source: Path, columns: Columns | None = None) -> Iterator[Found]:
-    """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names."""
-    columns = columns or Columns()
-    if source.is_dir():
-        if (source / "corpus.jsonl").is_file():
-            yield from _read_beir(source)
-            return
-        files = sorted(path for path in source.iterdir() if path.suffix in ENDINGS)
-        if not files:
-            raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
-        for path in files:
-            yield from read_foreign(path, columns)
+Taken = dict[str, str]
+"""In words, from which columns the parts of pairs were taken; and the first place where they were taken so."""
+
+
+def read_foreign(source: Path, columns: Columns | None = None, taken: Taken | None = None) -> Iterator[Found]:
+    """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
+
+    `taken` is filled with which columns were taken, at most `MOST_LAYOUTS` ways; a BEIR folder has none.
+    """
+    columns, taken = columns or Columns(), {} if taken is None else taken
+    if is_beir(source):
+        yield from _read_beir(source)
         return
-    if not source.is_file():
-        kind = "a FIFO, socket or device, expected a file or a folder" if source.exists() else "not there"
-        raise ValueError(f"{source} is {kind}")
+    if not (files := files_read(source)):
+        raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
     readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
-    if source.suffix not in readers:
-        raise ValueError(f"{source} ends in {source.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
-    yield from readers[source.suffix](source, columns)
+    for path in files:
+        if not path.is_file():
+            kind = "a FIFO, socket or device, expected a file or a folder" if path.exists() else "not there"
+            raise ValueError(f"{path} is {kind}")
+        if not (ending := ending_of(path)):
+            raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
+        yield from readers[ending](path, columns, taken)
 
 
 def size_when_read(source: Path) -> int:
-    """Return about how many bytes the texts of a file or of all files of a folder take; a broken one, as it stands."""
-    if source.is_dir():
-        return sum(size_when_read(path) for path in source.rglob("*") if path.is_file())
-    if source.suffix != ".parquet":
+    """Return about how many bytes the texts take that `read_foreign` would read; of a broken file, as it stands."""
+    return sum(map(_size, files_read(source)))
+
+
+def _size(source: Path) -> int:
+    if ending_of(source) != ".parquet":
         return source.stat().st_size if source.is_file() else 0
     try:
         found = pq.read_metadata(source)
@@ -110,7 +114,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
             members.extractall(folder, filter="data")
     else:
         raise ValueError(f"{archive} is neither a zip nor a tar")
-    inside = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
+    inside = entries(folder)
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
@@ -129,7 +133,12 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
         )
 
 
-def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
+def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: Layout, where: str) -> None:
+    if not layout.flaw and len(taken) < MOST_LAYOUTS:
+        taken.setdefault(taken_words(columns, names, layout), where)
+
+
+def _read_jsonl(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     layouts: dict[tuple[str, ...], Layout] = {}
     first: tuple[str, ...] = ()
     unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path), 0
@@ -139,8 +148,9 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[Found]:
         if names not in layouts:
             if len(layouts) == MOST_LAYOUTS:  # a file whose every line names other columns
                 layouts.clear()
-            layouts[names] = layout_of_row(columns, names, where)
-            unseen -= layouts[names].chosen.keys()
+            layouts[names] = layout = layout_of_row(columns, names)
+            _note_taken(taken, columns, names, layout, where)
+            unseen -= layout.chosen.keys()
             first = first or names
         found = _found(row, layouts[names], where)
         if found.flaw:
@@ -176,17 +186,20 @@ class _Bare(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-def _read_table(path: Path, columns: Columns) -> Iterator[Found]:
+def _read_table(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
-            is_bare = path.suffix == ".tsv" and file.read(1) != '"'
+            has_tabs = ending_of(path) == ".tsv"
+            is_bare = has_tabs and file.read(1) != '"'
             file.seek(0)
-            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if path.suffix == ".tsv" else csv.excel
+            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if has_tabs else csv.excel
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
-            layout = layout_of(columns, header, f"{path}, line 1").by_place(header)
+            named = layout_of(columns, header, f"{path}, line 1")
+            _note_taken(taken, columns, header, named, f"{path}, line 1")
+            layout = named.by_place(header)
             for cells in reader:
                 where = f"{path}, line {reader.line_num}"
                 if cells and len(cells) != len(header):
@@ -212,10 +225,11 @@ def _first_bad_line(path: Path) -> int:
     return 1
 
 
-def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
+def _read_parquet(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     try:
         file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
         layout = layout_of(columns, file.schema_arrow.names, str(path))
+        _note_taken(taken, columns, file.schema_arrow.names, layout, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
         num_before, words, flaws = 0, f"{path}, row ", Flaws(path)
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
@@ -233,14 +247,11 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[Found]:
 
 
 def _read_beir(folder: Path) -> Iterator[Found]:
-    splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    splits, path = splits_of(folder), folder / "qrels" / "train.tsv"
     if not splits:
         raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
     if "train" not in splits:
-        raise ValueError(
-            f"{folder / 'qrels'} has {sorted(splits)} and no train.tsv: only `train` is imported to train on"
-        )
-    path = splits["train"]
+        raise ValueError(f"{folder / 'qrels'} has {splits} and no train.tsv: only `train` is imported to train on")
     judged = [(number, row) for number, row in read_qrels(path) if row[2] > 0]
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {row[1] for _, row in judged})
     queries = read_texts(folder / "queries.jsonl", QUERY, {row[0] for _, row in judged})

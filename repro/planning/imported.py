@@ -61,6 +61,7 @@ class Planned:
             f"{self.corpus.corpus}: {counted(found.num_read, 'pair')} read, {found.num_kept} kept, "
             f"{counted(found.num_domains, 'domain')}"
         ]
+        lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / "evaluation").is_dir()
@@ -68,8 +69,7 @@ class Planned:
         kind = "given" if is_given else "held out"
         lines.append(
             f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
-            f"{counted(len(suite), f'{kind} collection')}: "
-            f"{', '.join(suite)}"
+            f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
         if not is_given:
             is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())

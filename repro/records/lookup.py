@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,15 @@ def read_runs(path: Path) -> list[Run]:
 def run_of_id(beginning: str) -> Run:
     """Return a run by the beginning of its id, wherever it is known.
 
-    That is: recorded here or published, launched in a sweep, planned for an imported corpus, or declared at any scale.
+    That is: recorded here or published, launched in a sweep, declared at any scale, or, where none is recorded, planned
+    for an imported corpus.
 
     ValueError when there is none, or more than one.
     """
     found: dict[str, Run] = {}
-    for known in (_recorded, _launched, _planned, _declared):
-        found |= {identifier: run for identifier, run in known(beginning) if identifier.startswith(beginning)}
+    for known in (_recorded, _planned, _launched, _declared):
+        if known is not _planned or not found:
+            found |= {identifier: run for identifier, run in known(beginning) if identifier.startswith(beginning)}
     if len(found) != 1:
         why = f"it begins the ids of {sorted(found)[:5]}" if found else "no run is known by it"
         raise ValueError(f"run {beginning!r}: {why}; `repro plan` and `repro status` show the ids")
@@ -132,8 +135,11 @@ def _launched(beginning: str) -> Known:
 
 
 def _planned(beginning: str) -> Known:
-    for path in sorted(corpora_folder().glob("*/*-*.json")):
-        yield from ((run_id(run), run) for run in read_runs(path))
+    """Return the runs in the files that `data import` and `data plan` write; one that cannot be read holds none."""
+    for folder in sorted(corpora_folder().glob("*")):
+        for path in (folder / f"{folder.name}-{scale}.json" for scale in ORDER):
+            with suppress(ValueError):
+                yield from [(run_id(run), run) for run in read_runs(path)]
 
 
 def _declared(beginning: str) -> Known:

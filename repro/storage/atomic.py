@@ -34,8 +34,11 @@ def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder, always synced; when another process was first, its folder stays and ours is removed."""
+def whole_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
+    """The same for a folder, always synced; when another process was first, its folder stays and ours is removed.
+
+    `must_be_first`: that is a ValueError, for what is not the same whoever makes it; else nothing is said.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     part.mkdir()
@@ -48,6 +51,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
         except OSError:
             if not path.is_dir():
                 raise
+            if must_be_first:
+                raise ValueError(
+                    f"{path} was made by another process meanwhile and is left as it is; nothing else was written: "
+                    "choose another name, or remove it first"
+                ) from None
         sync(path.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -7,6 +7,7 @@ import pytest
 
 from repro.data.audit import overlap
 from repro.data.beir import write_beir_folder, write_suite
+from repro.data.own import holdout
 from repro.data.own.holdout import FAMILY, LEAST_PAIRS, collection_name, hold_out, rows_of, training_rows
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
@@ -118,6 +119,33 @@ def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
         hold_out(read_pairs(tmp_path / "both.arrow"), ["a", "b"])
     with pytest.raises(ValueError, match="nothing can be held out"):
         hold_out(read_pairs(tmp_path / "same.arrow"), ["a"])
+
+
+def test_what_was_too_few_to_hold_out_is_the_documents_where_it_is_not_the_pairs(tmp_path: Path) -> None:
+    labels = [text for text in map("label {}".format, range(40)) if holdout._hash(normalise(text)) % 10][:4]
+    rows = [Row(f"{n}", f"question {n}", labels[n % 4], "ab"[n % 2], "mine") for n in range(1000)]
+    rows += [Row(f"s{n}", f"ask {n}", f"answer {n}", "small", "mine") for n in range(50)]
+    write_pairs(tmp_path / "labels.arrow", rows)
+    with pytest.raises(ValueError, match=r"1000 pairs of \['a', 'b'\] with 4 different documents: a hash of the text"):
+        hold_out(read_pairs(tmp_path / "labels.arrow"))
+    write_pairs(tmp_path / "one.arrow", rows[:1])
+    with pytest.raises(ValueError, match=r"1 pair of \['a'\] with 1 different document: "):
+        hold_out(read_pairs(tmp_path / "one.arrow"))
+
+
+def test_holding_out_everything_says_that_nothing_is_left_and_of_which_domains(tmp_path: Path) -> None:
+    pairs = pairs_of(tmp_path, {"a": 30, "b": 30})
+    rows = [*rows_of(pairs), *(row._replace(id=f"c{row.id}", domain="c") for row in rows_of(pairs))]
+    for more, says in (([], ""), (rows, "; 60 with a text that is evaluated")):
+        write_pairs(tmp_path / "x.arrow", more or rows_of(pairs), with_negatives=True)
+        every = read_pairs(tmp_path / "x.arrow")
+        left = training_rows(every, hold_out(every, ["a", "b"]), ["a", "b"], Counter())
+        with pytest.raises(ValueError) as caught:
+            write_pairs(tmp_path / "train.arrow", left)
+        assert str(caught.value) == (
+            f"nothing is left to train on of {len(every)} pairs (60 of ['a', 'b'], held out whole{says}): "
+            "hold out fewer domains, or import more pairs"
+        )
 
 
 def test_names_of_domains_become_names_of_folders_that_differ() -> None:

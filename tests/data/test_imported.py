@@ -1,19 +1,26 @@
 """Promises of imported corpora: known by name and content, evaluated on what was asked, never half there."""
 
 import json
+import re
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
+from repro.data.own import imported
 from repro.data.own.imported import ImportedCorpus, bring, imported_corpora, imported_named, is_imported
 from repro.data.pairs import read_pairs
 from repro.execute import execute
 from repro.inputs.corpora import check_available, corpus_stage, describe_corpus, suite_of
 from repro.planning.imported import held_out_line, plan_imported
 from repro.records.lookup import read_runs
-from repro.spec import base
+from repro.spec import MTEB_SUITES, base
 from repro.spec.identity import run_id
 from repro.spec.scales import scale_named
 from repro.storage.paths import corpora_folder
@@ -47,6 +54,16 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
     assert {dataset.name for dataset in suite_of(run).datasets} == {"a", "b"} == set(told["suite"])
     assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
+
+
+def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) -> None:
+    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    for name in (".mine.0123.part", "mine.BAK", "a b"):
+        shutil.copytree(corpus.folder, corpora_folder() / name)
+    (corpora_folder() / "notes.txt").write_text("x")
+    assert imported_corpora() == {"mine": corpus}
+    with pytest.raises(ValueError, match=r"unknown corpus 'desl'; choose one of \['planted-tiny'.*'mine'\]"):
+        corpus_stage("desl")
 
 
 def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path: Path) -> None:
@@ -143,7 +160,7 @@ def suite_of_built(corpus: ImportedCorpus) -> Suite:
 
 @pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
 def test_a_name_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="name="):
+    with pytest.raises(ValueError, match=r"name=.* '\.', '_' and '-', the first a letter or a digit$"):
         bring(write_pairs_file(tmp_path / "x.jsonl"), name=name)
 
 
@@ -152,8 +169,75 @@ def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="one of the project's own"):
         bring(source, name="desk", reserved=["desk"])
     bring(source, name="mine")
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(
+        ValueError, match=r"there already, in .*mine: `repro data plan mine` goes on with it, or else cho"
+    ):
         bring(source, name="mine")
+    write_beir_folder(tmp_path / "exam", Retrieval("exam", ("d",), ("a",), ("q",), ("b",), {"q": {"d": 1}}))
+    (corpora_folder() / "empty").mkdir()
+    for name in (bring(tmp_path / "exam", name="exam").name, "empty"):
+        with pytest.raises(ValueError, match=r"there already, in .*: choose another name"):
+            bring(source, name=name)
+
+
+def typed(*words: str) -> Result:
+    return CliRunner().invoke(app, ["data", *words])
+
+
+@pytest.mark.parametrize("name", ["desk", "planted-validation", "nomic-unsupervised", "beir", *MTEB_SUITES])
+def test_no_import_is_called_as_a_corpus_or_suite_of_the_project(tmp_path: Path, name: str) -> None:
+    result = typed("import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", name)
+    assert f"name='{name}' is one of the project's own: choose another" in str(result.exception)
+
+
+def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", "mine", "--scale", "smoke"]
+    with monkeypatch.context() as patch:
+        patch.setattr("repro.cli.data._unless_undone", lambda *of: sys.exit(137))
+        assert typed(*words).exit_code == 137
+    [command] = re.findall("`repro data (.*?)`", str(typed(*words).exception))
+    done = typed(*command.split(), "--scale", "smoke")
+    assert done.exit_code == 0 and "the runs are in" in done.output
+
+
+def test_manifests_are_written_for_corpora_that_have_some_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *of: written.append(of))
+    for miner in ("mining.mine_all", "mining.mine_added", "functions.mine_functions"):
+        monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
+    for name in ("dsek", "mine", "planted", "desk-views"):
+        result = typed(name, "--write-manifests")
+        assert f"corpus '{name}' has no manifests of its own to write" in str(result.exception)
+    assert not written
+    for name in ("desk", "wide", "functions"):
+        assert typed(name, "--write-manifests").exit_code == 0, name
+    assert [of[0] for of in written] == ["mined", "mined", ["mined"]] and len({of[1:] for of in written}) == 3
+
+
+@pytest.mark.parametrize("slower_is_evaluation", [False, True])
+def test_of_two_imports_under_one_name_the_slower_is_refused_and_the_other_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower_is_evaluation: bool
+) -> None:
+    winner, slower = write_pairs_file(tmp_path / "winner.jsonl"), write_pairs_file(tmp_path / "x.jsonl", num=60)
+    if slower_is_evaluation:
+        slower = tmp_path / "exam"
+        write_beir_folder(slower, Retrieval("exam", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    step, first = "write_given" if slower_is_evaluation else "import_corpus", []
+    real = getattr(imported, step)
+
+    def overtaken(*args: Any, **options: Any) -> Any:
+        if not first:
+            first.append(None)
+            first[0] = bring(winner, name="mine")
+        return real(*args, **options)
+
+    monkeypatch.setattr(imported, step, overtaken)
+    result = CliRunner().invoke(app, ["data", "import", str(slower), "--name", "mine", "--scale", "smoke"])
+    assert "was made by another process meanwhile and is left as it is" in str(result.exception)
+    assert imported_named("mine") == first[0] and first[0].found.num_kept == 400
+    assert [path.name for path in corpora_folder().iterdir()] == ["mine"]
 
 
 def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -171,6 +255,7 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     planned = plan_imported("mine", scale, quiet)
     runs = read_runs(planned.path)
     assert list(planned.runs) == runs
+    assert "  columns: x.jsonl, line 1: query <- query, document <- document, domain <- domain" in planned.lines()
     assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25"]
     assert all(run.scale == scale and run.suite == "mine" for run in runs)
     assert runs[0].batch_size <= scale_named(scale).fields["batch_size"]
@@ -244,10 +329,6 @@ def test_a_file_of_runs_that_was_edited_is_left_and_read(tmp_path: Path) -> None
 def test_an_import_stays_when_nobody_reads_what_it_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_lines: int
 ) -> None:
-    from typer.testing import CliRunner
-
-    from repro.cli.main import app
-
     printed: list[str] = []
 
     def head(line: str) -> None:
@@ -270,10 +351,6 @@ def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path: P
 
 @pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"]])
 def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: list[str]) -> None:
-    from typer.testing import CliRunner
-
-    from repro.cli.main import app
-
     source = write_pairs_file(tmp_path / "x.jsonl", num=60 if "--scale" in words else 400)
     result = CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine", *words])
     assert isinstance(result.exception, ValueError), result.output

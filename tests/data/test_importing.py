@@ -419,6 +419,7 @@ def test_unknown_columns_are_refused() -> None:
     [
         ("a.csv", b"q,positive_ctx\nx,y\n", r"no column for the query: .*; name it: --query q"),
         ("a.csv", b"query,positive_ctx\nx,y\n", r"no column for the document: .*; name it: --document positive_ctx"),
+        ("a.csv", b"it's asked,document\nx,y\n", "; name it: --query 'it'\"'\"'s asked'$"),
         ("a.csv", b"query;document\nx;y\n", "the separator looks like ';': a .csv has commas"),
         ("a.csv", b"query\tdocument\nx\ty\n", "the separator looks like a tab"),
         (
@@ -427,6 +428,13 @@ def test_unknown_columns_are_refused() -> None:
             "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8",
         ),
         ("a.jsonl", b'{"query": "caf\xe9"}\n', "line 1: not UTF-8 at byte .*iconv -f LATIN1 -t UTF-8 a.jsonl"),
+        (
+            "a b.jsonl",
+            '{"query": "a", "document": "b"}\n'.encode("utf-16"),
+            "line 1: not UTF-8 at byte 0; it is UTF-16: iconv -f UTF-16 -t UTF-8 'a b.jsonl' > 'utf8-a b.jsonl'$",
+        ),
+        ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
+        ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
         ("a.jsonl", b"", "the file is empty"),
         ("a.csv", b"", "the file is empty"),
     ],
@@ -436,6 +444,30 @@ def test_a_file_that_is_not_understood_says_what_to_do(tmp_path: Path, name: str
     with pytest.raises(ValueError, match=says):
         import_corpus(tmp_path / name, tmp_path / "out", name="mine")
     assert not (tmp_path / "out").exists()
+
+
+def test_which_columns_were_taken_is_kept_and_what_else_was_there(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [{"question": "a", "text": "t", "passage": "p", "answer": "b", "source": "s", "title": "none of ours"}]
+    write(tmp_path / "in" / "1.jsonl", [*rows, {"query": "c", "document": "d"}, *rows, {"title": "no pair"}])
+    write(tmp_path / "in" / "2.csv", rows)
+    write(tmp_path / "in" / "3.parquet", [{"anchor": "e", "pos": "f", "negative_1": "g", "negative_2": "h"}])
+    found = imported(tmp_path, tmp_path / "in")
+    assert found.columns == (
+        "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source",
+        "1.jsonl, line 2: query <- query, document <- document",
+        "3.parquet: query <- anchor, document <- pos, negatives <- negative_1, negative_2",
+    )
+    assert load_import(found.folder) == found
+    write(tmp_path / "in" / "4.csv", [{"query": "i", "text": "j"}])
+    more = import_corpus(tmp_path / "in", tmp_path / "more", name="mine")
+    assert more.columns == (*found.columns, "… and 1 more")
+    named = import_corpus(
+        tmp_path / "in" / "2.csv", tmp_path / "named", name="mine", columns=Columns({"query": "text"})
+    )
+    assert named.columns == (
+        "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source",
+    )
 
 
 def test_questions_and_passages_are_known_by_these_names(tmp_path: Path) -> None:

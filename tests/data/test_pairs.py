@@ -5,8 +5,10 @@ from pathlib import Path
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from repro.data import pairs as pairs_module
 from repro.data.pairs import Row, read_pairs, write_pairs
 
 ROWS = [Row(f"id-{i}", f"query {i}", f"document {i} é", f"domain-{i % 7}", f"source-{i % 2}") for i in range(53)]
@@ -59,6 +61,40 @@ def test_hard_negatives_are_kept_and_their_absence_is_empty(path: Path, tmp_path
     rows = [row._replace(negatives=("n1", f"n-{row.id}")) for row in ROWS]
     write_pairs(tmp_path / "negatives.arrow", rows)
     assert read_pairs(tmp_path / "negatives.arrow").negatives([5, 2]) == [["n1", "n-id-5"], ["n1", "n-id-2"]]
+
+
+def batch_sizes(path: Path) -> list[int]:
+    with pa.OSFile(str(path)) as file:
+        return [len(batch) for batch in pa.ipc.open_stream(file)]
+
+
+@pytest.mark.parametrize("in_negatives", [False, True])
+def test_a_batch_of_long_texts_has_fewer_rows_than_would_be_too_many_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_negatives: bool
+) -> None:
+    monkeypatch.setattr(pairs_module, "MOST_LETTERS", 1000)
+    sizes = [10, 380, 380, 380, 5000, 10, 20, 10]  # and five letters of the other columns
+    texts = ["é" * size for size in sizes]
+    rows = [Row("i", "q", "d", "a", "s", (one, one)) if in_negatives else Row("i", "q", one, "a", "s") for one in texts]
+    write_pairs(tmp_path / "long.arrow", rows, rows_per_batch=6)
+    assert batch_sizes(tmp_path / "long.arrow") == ([2, 1, 1, 1, 3] if in_negatives else [3, 1, 1, 3])
+    pairs = read_pairs(tmp_path / "long.arrow")
+    assert pairs.texts("document", range(len(rows))) == [row.document for row in rows]
+    assert [tuple(found) for found in pairs.negatives(range(len(rows)))] == [row.negatives for row in rows]
+
+
+def test_batches_below_the_bound_are_as_they_would_be_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pairs(tmp_path / "free.arrow", ROWS, rows_per_batch=10)
+    longest = max(sum(sum(map(len, row[:5])) for row in ROWS[n : n + 10]) for n in range(0, len(ROWS), 10))
+    monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest)
+    write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
+    assert batch_sizes(tmp_path / "bound.arrow") == [10, 10, 10, 10, 10, 3]
+    assert (tmp_path / "free.arrow").read_bytes() == (tmp_path / "bound.arrow").read_bytes()
+    monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest - 1)
+    write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
+    assert batch_sizes(tmp_path / "bound.arrow") != [10, 10, 10, 10, 10, 3]
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_part(path: Path) -> None:

@@ -17,12 +17,12 @@ from repro.data.beir import (
     beir_folders,
     check_groups,
     load_beir,
-    splits_of,
     write_beir_folder,
     write_suite,
 )
+from repro.data.folders import ARCHIVES, ending_of, splits_of
 from repro.data.paper.quirks import Quirks, quirks_of
-from repro.data.readers import ARCHIVES, unpack
+from repro.data.readers import unpack
 
 TEST_SPLITS = ("test", "dev")
 GIVEN_FAMILY = "given"
@@ -32,11 +32,12 @@ Given = tuple[Retrieval, Quirks]
 @contextmanager
 def unpacked(source: Path) -> Iterator[Path]:
     """Give a file or folder as it is, and an archive as an unpacked folder; a complaint names the archive."""
-    if not (source.is_file() and source.name.endswith(ARCHIVES)):
+    ending = ending_of(source, ARCHIVES)
+    if not (source.is_file() and ending):
         yield source
         return
     with tempfile.TemporaryDirectory() as temporary:
-        root = Path(temporary) / next(source.name.removesuffix(one) for one in ARCHIVES if source.name.endswith(one))
+        root = Path(temporary) / source.name[: -len(ending)]
         inside = unpack(source, root)
         try:
             yield inside

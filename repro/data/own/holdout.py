@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from repro.data.filters import EvaluatedTexts, without_evaluated, without_evalua
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import normalise
+from repro.spec.values import counted
 from repro.storage.arrays import blocks_of
 
 FAMILY = "held-out"
@@ -58,7 +60,8 @@ def hold_out(
         except ValueError as error:
             refused.append(str(error))
     if not found:
-        raise ValueError(f"nothing can be held out to evaluate on ({'; '.join(refused[:3]) or 'too few pairs'})")
+        why = "; ".join(refused[:3]) or _too_few(pairs, groups)
+        raise ValueError(f"nothing can be held out to evaluate on ({why})")
     if domains and refused:
         raise ValueError(
             f"not all of {list(domains)} can be held out to evaluate on ({'; '.join(refused[:3])}): name others"
@@ -72,10 +75,19 @@ def training_rows(
     """Return the rows outside the held-out domains that share no text with a collection; counts what is left out.
 
     A negative that is evaluated is taken out of its row: as one, a document to be found is trained away from queries.
+    ValueError, which names the domains, when no row is left.
     """
     evaluated = EvaluatedTexts(collections)
     rows = without_evaluated(_outside(rows_of(pairs), set(domains), counts), evaluated, counts)
-    yield from without_evaluated_negatives(rows, evaluated, counts)
+    first = next(rows, None)
+    if first is None:
+        of_domains = [f"{counts['in_held_out_domains']} of {_some(domains)}, held out whole"] if domains else []
+        shared = [f"{counts['evaluated']} with a text that is evaluated"] if counts["evaluated"] else []
+        raise ValueError(
+            f"nothing is left to train on of {counted(len(pairs), 'pair')} ({'; '.join(of_domains + shared)}): "
+            "hold out fewer domains, or import more pairs"
+        )
+    yield from without_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
 
 
 def rows_of(pairs: Pairs) -> Iterator[Row]:
@@ -151,6 +163,20 @@ def _candidates(pairs: Pairs, groups: dict[str, str], *, whole: bool) -> Iterato
         for place, row in zip(chosen, _rows_at(pairs, places[chosen]), strict=True):
             yield groups[row.domain], keys[place], row
         pairs.give_back()
+
+
+def _too_few(pairs: Pairs, groups: dict[str, str]) -> str:
+    """Say that of so few different documents the hash chose none."""
+    keys, num_pairs = set[int](), 0
+    for _, key, _ in _candidates(pairs, groups, whole=True):
+        keys.add(key)
+        num_pairs += 1
+    documents = counted(len(keys), "different document")
+    return (
+        f"{counted(num_pairs, 'pair')} of {_some(list(groups))} with {documents}: a hash of the text "
+        f"holds out one document in {SHARE}, here none; --hold-out DOMAIN holds out a domain whole, "
+        "--evaluate-on FOLDER takes a collection"
+    )
 
 
 def _hash(text: str) -> int:

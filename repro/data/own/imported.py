@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.data.beir import Retrieval, load_dataset, load_suite, splits_of, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, load_dataset, load_suite, write_beir_folder, write_suite
 from repro.data.columns import Columns
+from repro.data.folders import is_beir, splits_of
 from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
@@ -76,7 +77,8 @@ def bring(
     """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
 
     Evaluated is: a BEIR folder that is given, the test (or dev) split of a BEIR folder that is imported, or else what
-    is held out. ValueError for a name that is taken or no name, and for whatever is wrong with the files.
+    is held out. ValueError for a name that is taken, also by another process meanwhile, or no name, and for whatever is
+    wrong with the files.
     """
     target = _target(name, set(reserved))
     with ExitStack() as stack:
@@ -87,30 +89,30 @@ def bring(
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             return _bring_evaluation(read_given(inside), target, name)
         given = _given(inside, exam, hold_out)
-        part = stack.enter_context(whole_folder(target))
+        part = stack.enter_context(whole_folder(target, must_be_first=True))
         judged = [only_judged(one) for one, _ in given]
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
         if given:
             write_given(part / GIVEN_FOLDER, name, given)
-        digest = _digest([part / IMPORT_FOLDER / PAIRS_FILE, *sorted((part / GIVEN_FOLDER).rglob("*.*"))], hold_out)
+        digest = _digest(content_files(part), hold_out)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
 
 def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> ImportedCorpus:
-    with whole_folder(target) as part:
+    with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given)
-        digest = _digest(sorted((part / GIVEN_FOLDER).rglob("*.*")), ())
+        digest = _digest(content_files(part), ())
         content = {"name": name, "digest": digest, "held_out_domains": []}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
 
 def imported_corpora() -> dict[str, ImportedCorpus]:
-    """Return all imported corpora by their names."""
-    found = sorted(corpora_folder().glob(f"*/{CORPUS_FILE}"))
-    return {path.parent.name: imported_named(path.parent.name) for path in found}
+    """Return all imported corpora by their names; a folder whose name is none of an import is passed over."""
+    names = (path.parent.name for path in sorted(corpora_folder().glob(f"*/{CORPUS_FILE}")))
+    return {name: imported_named(name) for name in names if NAME.fullmatch(name)}
 
 
 def imported_named(name: str) -> ImportedCorpus:
@@ -192,6 +194,12 @@ def check_trainable(name: str) -> None:
         )
 
 
+def content_files(folder: Path) -> list[Path]:
+    """Return the files that an imported corpus consists of: its pairs, then what it is evaluated on."""
+    found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
+    return [path for path in found if path.is_file()]
+
+
 def only_judged(retrieval: Retrieval) -> Retrieval:
     """Return the queries of a collection and the documents that answer them: what must not be trained on as pairs."""
     right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
@@ -208,12 +216,18 @@ def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 def _target(name: str, reserved: set[str]) -> Path:
     if not NAME.fullmatch(name):
-        raise ValueError(f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', and starts with a letter")
+        raise ValueError(
+            f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
+        )
     if name in reserved:
         raise ValueError(f"name={name!r} is one of the project's own: choose another")
     target = corpora_folder() / name
     if target.exists():
-        raise ValueError(f"a corpus {name!r} is there already, in {target}: choose another name or remove the folder")
+        whole = is_imported(name) and not imported_named(name).only_evaluates
+        go_on = f"`repro data plan {name}` goes on with it, or else " if whole else ""
+        raise ValueError(
+            f"a corpus {name!r} is there already, in {target}: {go_on}choose another name or remove the folder"
+        )
     return target
 
 
@@ -224,8 +238,8 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
         if not found:
             raise ValueError(f"{evaluate_on} is no BEIR folder to evaluate on (corpus.jsonl), and holds none")
     else:
-        is_beir = (source / "corpus.jsonl").is_file() and set(splits_of(source)) & set(TEST_SPLITS)
-        found = read_given(source) if is_beir else []
+        is_judged = is_beir(source) and set(splits_of(source)) & set(TEST_SPLITS)
+        found = read_given(source) if is_judged else []
     if found and hold_out:
         names = ", ".join(one.name for one, _ in found)
         raise ValueError(f"domains {list(hold_out)} cannot be held out: this corpus is evaluated on {names}")
@@ -235,9 +249,8 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
 def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(words)).encode())
     for path in files:
-        if path.is_file():
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 

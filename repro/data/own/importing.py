@@ -5,7 +5,8 @@ and ones with evaluated text are left out and counted; negatives that are the po
 3. What stays is written to pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual
 model for that size.
 
-Memory: eight bytes a pair for finding repeats (sixteen while they are merged), and one batch of rows.
+Memory: eight bytes a pair for finding repeats (sixteen while they are merged), one batch of rows, the name of every
+domain, and the texts that are evaluated.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from typing import Any
 from repro.data.beir import Retrieval
 from repro.data.columns import Columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
+from repro.data.folders import passed_over, say_passed_over
 from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
-from repro.data.readers import Found, read_foreign, size_when_read
+from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
+from repro.storage.json_files import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
 NAMED = 3
-"""So many of the rows that are no pairs are named."""
+"""So many are named: rows that are no pairs, files that are passed over, ways in which columns are taken."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
@@ -51,6 +54,9 @@ class Imported:
     num_domains: int
     counts: Mapping[str, int]
     malformed: tuple[str, ...] = ()  # the first rows that are no pairs: where, and why
+    num_passed_over: int = 0  # of a folder: files and folders that were not read
+    passed_over: tuple[str, ...] = ()  # the first of them
+    columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -60,6 +66,8 @@ class Imported:
         found = []
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
+        if self.num_passed_over:
+            found.append(say_passed_over(self.num_passed_over, self.passed_over))
         if self.malformed:
             more = self.counts["malformed"] - len(self.malformed)
             found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
@@ -95,13 +103,15 @@ def import_corpus(
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
-        part = stack.enter_context(whole_folder(folder))
-        blocks = _kept_columns(_read_blocks(source, columns), name, EvaluatedTexts(evaluated), told)
+        part = stack.enter_context(whole_folder(folder, must_be_first=True))
+        blocks = _kept_columns(_read_blocks(source, columns, told), name, EvaluatedTexts(evaluated), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
-        imported = Imported(folder, name, num_read, num_kept, len(told.domains), counts, tuple(told.malformed))
+        unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
+        found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
+        imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found)
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -114,7 +124,8 @@ def load_import(folder: Path) -> Imported:
     if not path.is_file() or not (folder / PAIRS_FILE).is_file():
         raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
     told = json.loads(path.read_text(encoding="utf-8"))
-    return Imported(folder=folder, **told | {"malformed": tuple(told.get("malformed", ()))})
+    lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
+    return Imported(folder=folder, **told | lists)
 
 
 def plan_runs(
@@ -154,8 +165,8 @@ def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
 
-def _read_blocks(source: Path, columns: Columns | None) -> Iterator[list[Found]]:
-    found = read_foreign(source, columns)
+def _read_blocks(source: Path, columns: Columns | None, told: Tally) -> Iterator[list[Found]]:
+    found = read_foreign(source, columns, told.taken)
     return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
 
 
@@ -166,6 +177,13 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     domains: set[str] = field(default_factory=set)
     malformed: list[str] = field(default_factory=list)
+    taken: Taken = field(default_factory=dict)
+
+    def columns(self) -> tuple[str, ...]:
+        """Say which columns were taken: the first ways, and how many more there are."""
+        words = [f"{PurePath(place).name}: {columns}" for columns, place in self.taken.items()]
+        more = [f"… and {len(words) - NAMED} more"] * (len(words) > NAMED)
+        return (*words[:NAMED], *more)
 
     def note_flaws(self, block: Sequence[Found]) -> None:
         """Of the pairs that were counted as empty, count those that are none apart, and name the first."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from repro.data.beir import write_suite
+from repro.data.folders import is_beir
 
 ARCHIVES = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
 UNSTATED = "not stated by mteb"
@@ -131,11 +132,7 @@ def folders_of(name: str, data_dir: Path) -> dict[str, Path]:
 
 def missing_from(suite: str, data_dir: Path) -> list[str]:
     """Return the archives of a suite that are not, or not wholly, there."""
-    return [
-        name
-        for name in SUITES[suite]
-        if not all((folder / "corpus.jsonl").is_file() for folder in folders_of(name, data_dir).values())
-    ]
+    return [name for name in SUITES[suite] if not all(map(is_beir, folders_of(name, data_dir).values()))]
 
 
 def check_suite(suite: str, data_dir: Path) -> None:

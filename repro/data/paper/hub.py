@@ -143,13 +143,18 @@ def local_copy(name: str, data_dir: Path) -> Path:
     """Return the folder of a source below `data_dir`; ValueError says its size and the command that fetches it."""
     source = source_named(name)
     folder = data_dir / source.hub_id.split("/")[1]
-    if not any(path.suffix in (".parquet", ".jsonl") for path in folder.rglob("*")):
+    if not any(pair_files(folder)):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
             f"repro fetch {name} --data-dir {data_dir}, or hf download {source.hub_id} --repo-type dataset "
             f"--local-dir {folder}"
         )
     return folder
+
+
+def pair_files(folder: Path) -> Iterator[Path]:
+    """Return the files of a local copy that hold its pairs, in no order."""
+    return (path for path in folder.rglob("*") if path.suffix in (".parquet", ".jsonl"))
 
 
 def load_source(name: str, data_dir: Path) -> Iterator[Row]:
@@ -161,7 +166,7 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
     """
     source, folder = source_named(name), local_copy(name, data_dir)
     number = 0
-    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".parquet", ".jsonl")):
+    for path in sorted(pair_files(folder)):
         for pair in read_foreign(path, Columns(source.columns)):
             if pair.flaw:  # else it would be trained on as "[empty]"
                 raise ValueError(f"{pair.place}: {pair.flaw}")
