@@ -12,8 +12,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from figures.intervals import interval_words, over_seeds
+from figures.intervals import count_words, interval_words, over_seeds
 from figures.style import SETTINGS
 
 ROW_HEIGHT, WIDTH = 0.42, 8.0
@@ -48,7 +49,9 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
     look: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}
     with mpl.rc_context(look):
         height = 1.5 + ROW_HEIGHT * frame["row"].nunique()
-        figure, axes = plt.subplots(figsize=(WIDTH, height), layout="constrained")
+        # a viewer's letters may be wider than those that the layout is reckoned with
+        layout = ConstrainedLayoutEngine(rect=(0, 0, 0.97, 1))
+        figure, axes = plt.subplots(figsize=(WIDTH, height), layout=layout)
         note = _draw(frame, axes, colours)
         axes.set_title(title, loc="left", color=colours.ink)
         axes.set_xlabel(x_label, color=colours.ink)
@@ -65,15 +68,20 @@ def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     printed = frame.groupby("row")["paper"].first().loc[names].to_numpy(float)
     mean, at = found["mean"].to_numpy(), np.arange(len(names))
     spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
-    axes.barh(at, mean, height=0.6, color=colours.bar, label=f"here (n = {found['n'].min()} seeds)")
+    axes.barh(at, mean, height=0.6, color=colours.bar)
     axes.errorbar(mean, at, xerr=spread, fmt="none", ecolor=colours.ink, capsize=4, linewidth=1.4)
-    axes.plot(printed, at, linestyle="none", marker="D", color=colours.mark, markersize=7, label="the paper")
-    for place, value, end in zip(at, mean, np.fmax(found["high"], np.nan_to_num(printed)), strict=True):
-        axes.annotate(f"{value:+.1f}", (max(end, 0), place), (8, 0), textcoords="offset points", va="center")
+    axes.plot(printed, at, linestyle="none", marker="D", color=colours.mark, markersize=7)
+    for x, name, colour, values in ((1.11, "■ here", colours.bar, mean), (1.24, "◆ paper", colours.mark, printed)):
+        words: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "color": colour}
+        words |= {"va": "center", "ha": "right"}
+        axes.text(x, -0.6, name, fontsize="small", **words)
+        for place, value in enumerate(values):
+            axes.text(x, place, "–" if np.isnan(value) else f"{value:+.1f}", **words)
     axes.set_yticks(at, names)
     axes.invert_yaxis()
     _dress(axes, colours)
-    return interval_words(found["n"], "whiskers")
+    shared = f"{count_words(found['n'])} seeds that a row has in common with the first"
+    return f"{shared}; {interval_words(found['n'], 'whiskers')}"
 
 
 def _dress(axes: Axes, colours: Theme) -> None:
@@ -87,6 +95,3 @@ def _dress(axes: Axes, colours: Theme) -> None:
         spine.set_color(colours.faint)
     axes.patch.set_visible(False)
     axes.margins(x=0.08)
-    look: dict[str, Any] = {"frameon": False, "labelcolor": colours.ink, "fontsize": "small"}
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1, 1), **look)

@@ -40,9 +40,9 @@ def _stages() -> Iterator[Finding]:
     unknown, bad = 0, []
     for folder in folders:
         try:
-            files = read_json(folder / STAGE_FILE).get("files", {})
-            unknown += not files
-            check_digests(folder, files, folder.with_name(f"{folder.name}.building"), deep=True)
+            content = read_json(folder / STAGE_FILE)
+            unknown += "files" not in content  # a stage may have none: nothing to rank
+            check_digests(folder, content.get("files", {}), folder.with_name(f"{folder.name}.building"), deep=True)
         except (ValueError, AttributeError) as error:
             bad.append((folder, str(error)))
     says = f"{len(folders) - len(bad)} of {len(folders)} hold; {unknown} were built before digests were kept"

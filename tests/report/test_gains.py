@@ -61,7 +61,7 @@ def test_a_table_without_a_printed_column_is_refused() -> None:
 def test_the_picture_writes_the_mean_gain_of_each_row_and_the_same_text_each_time() -> None:
     svg = gains_svg(ROWS, title="t", x_label="points", theme="dark")
     assert svg == gains_svg(ROWS, title="t", x_label="points", theme="dark")
-    assert {"a", "b", "+2.5", "-1.0", "here (n = 3 seeds)", "the paper"} <= set(words_of(svg))
+    assert {"a", "b", "+2.5", "-1.0", "■ here", "◆ paper"} <= set(words_of(svg))
     with pytest.raises(ValueError, match="theme 'sepia' with 6 rows"):
         gains_svg(ROWS, title="t", x_label="points", theme="sepia")
 
