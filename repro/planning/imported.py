@@ -89,11 +89,17 @@ class Planned:
         kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
         return [
             *lines,
-            f"the runs are in {self.path}{kept if self.was_edited else '; edit it to train longer'}. Go on with",
+            f"the runs are in {self.path}{kept if self.was_edited else _longer(self.runs[0])}. Go on with",
             f"  repro run {self.path}",
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
+
+
+def _longer(run: Run) -> str:
+    name, now = ("num_epochs", run.num_epochs) if run.num_steps is None else ("num_steps", run.num_steps)
+    assert now is not None, "a training is so many steps or epochs long"
+    return f'; "{name}": {10 * now} in one of them trains ten times as long'
 
 
 def _length_of(run: Run) -> str:

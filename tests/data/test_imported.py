@@ -314,7 +314,7 @@ def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
 def test_a_file_of_runs_that_was_edited_is_left_and_read(tmp_path: Path) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     planned = plan_imported("mine", "smoke", quiet)
-    assert not planned.was_edited and "edit it to train longer" in planned.lines()[-4]
+    assert not planned.was_edited and '"num_steps": 120 in one of them trains ten times as long' in planned.lines()[-4]
     rows = json.loads(planned.path.read_text())
     planned.path.write_text(json.dumps([row | {"num_steps": 77} for row in rows[:2]]))
     again = plan_imported("mine", "smoke", quiet)
