@@ -14,6 +14,7 @@ from repro.spec.identity import difference_in_words
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
+ALWAYS = 3  # of them are always there
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
 COLOURS |= {"cancelled": "red", "interrupted": "yellow"}
 
@@ -55,12 +56,17 @@ def _notes(snapshot: Snapshot, runs: Sequence[Run], found: Sequence[RunStatus]) 
 
 
 def table_of(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
-    """Return the table: a line a launched run, with progress for the running and the reason for the rest."""
-    table = Table(*COLUMNS, box=None, title=summary(found))
-    for run, status in _told(runs, found):
-        cells = [Text(cell) for cell in _cells(run, status)]
-        cells[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))
-        table.add_row(*cells)
+    """Return the table: a line a launched run, with progress for the running and the reason for the rest.
+
+    A column that nobody fills is left out: what a run is takes its room.
+    """
+    told = [(_cells(run, status), status) for run, status in _told(runs, found)]
+    filled = [place for place in range(len(COLUMNS)) if place < ALWAYS or any(cells[place] for cells, _ in told)]
+    table = Table(*(COLUMNS[place] for place in filled), box=None, title=summary(found))
+    for cells, status in told:
+        texts = [Text(cells[place]) for place in filled]
+        texts[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))
+        table.add_row(*texts)
     return table
 
 

@@ -1,0 +1,28 @@
+"""The table of a sweep: a line a run, and no column that nobody fills."""
+
+import pytest
+
+from repro.spec import base
+from repro.spec.identity import run_id
+from slurm.status import RunStatus, TrainingProgress
+from slurm.tables import table_of
+
+RUNS = [base("smoke", seed=seed) for seed in range(2)]
+DONE = [RunStatus(run_id(run), "recorded") for run in RUNS]
+
+
+@pytest.mark.parametrize(
+    ("found", "columns"),
+    [
+        (DONE, ["run", "what", "state"]),
+        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], ["run", "what", "state", "reason"]),
+        (
+            [RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, None, None)), DONE[1]],
+            ["run", "what", "state", "step"],
+        ),
+    ],
+)
+def test_columns_that_nobody_fills_are_left_out(found: list[RunStatus], columns: list[str]) -> None:
+    table = table_of(RUNS, found)
+    assert [column.header for column in table.columns] == columns and table.row_count == 2
+    assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in found]
