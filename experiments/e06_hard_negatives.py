@@ -88,7 +88,8 @@ FIGURES = (
             "NDCG@10 of biencoders after supervised training with one hard negative a pair, against the difficulty of "
             "their batches under the surrogate. A faint dot is one training, a cluster size and a seed; a bold one is "
             "the mean over the seeds of a cluster size, over which line (least squares) and r (Pearson's) are. All "
-            "start from one first phase a seed."
+            "start from one first phase a seed. Seeds that had been looked at when F10.a was worded are drawn, and do "
+            "not judge it."
         ),
         kind="scatter",
         x="train/difficulty",

@@ -91,20 +91,19 @@ def draw_worth(frame: Any, axes: Any) -> None:
 
 
 def draw_steps(frame: Any, axes: Any) -> None:
-    """A line a model and context over training steps, a mark a seed: colours are models, line styles contexts."""
-    lines = [("biencoder", "#b5a000", "-")]
-    styles = tuple(zip(UNDER.values(), ("-", "--", ":"), strict=True))
-    lines += [(f"{model}, {context}", COLOURS[model], style) for model in SERIES for context, style in styles]
-    for name, colour, style in lines:
+    """A line a model and context over training steps, a mark a seed: colours are models, lines and marks contexts."""
+    lines = [("biencoder", "#b5a000", "-", "D")]
+    styles = tuple(zip(UNDER.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
+    lines += [(f"{model}, {context}", COLOURS[model], *style) for model in SERIES for context, *style in styles]
+    for name, colour, style, mark in lines:
         rows = frame[frame["series"] == name]
         if rows.empty:
             continue
         scores = rows.groupby("num_steps")[NDCG]
         counts = sorted(set(scores.count()))
         many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        mark = "o" if len(scores) == 1 else ""  # a line of one point would not be seen
         axes.plot(scores.mean(), style, marker=mark, color=colour, linewidth=1.8, label=f"{name} (n = {many})")
-        axes.plot(rows["num_steps"], rows[NDCG], "o", color=colour, markersize=3, alpha=0.4)
+        axes.plot(rows["num_steps"], rows[NDCG], mark, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
     steps = sorted(set(frame["num_steps"]))
     axes.set_xscale("log")
     axes.set_xticks(steps, [f"{each:g}" for each in steps])
