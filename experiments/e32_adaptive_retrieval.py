@@ -49,8 +49,8 @@ FIGURE = Figure(
     title="Score against cost: one width, a shortlist reranked, and the funnel",
     caption=(
         "NDCG@10 of the nested model against the multiplications of a query in thousands, mean over collections and "
-        "seeds. A shortlist of 200 documents is found at one width and ranked at another (16→: by the whole vector; squares without a word: at the widths "
-        "between); the funnel doubles the width and halves the pool."
+        "seeds. A shortlist of 200 documents is found at one width and ranked at another (16→: by the whole vector; "
+        "squares without a word: by widths between); the funnel doubles the width and halves the pool."
     ),
     kind="own",
     points="{suite}+*/mean/ndcg_at_10",
