@@ -50,7 +50,9 @@ COLLECTED_AFTER = (50_000, 20, 20)
 """New objects, and collections, before Python looks for garbage: thousands of records are read and kept, and by default
 it looks through all of them again and again, for a fifth of the time.
 """
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, suggest_commands=False
+)  # click suggests a verb itself
 
 
 @app.callback()
