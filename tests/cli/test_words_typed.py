@@ -1,5 +1,6 @@
 """Promises to whoever types: other capitals are understood, claims go by their id, and one bad file harms none."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -38,6 +39,16 @@ def test_check_takes_the_ids_of_claims_and_why_names_the_nearest() -> None:
     for verb, word in (("why", "T1b"), ("check", "T1.bb")):
         with pytest.raises(ValueError, match=r"unknown claim .*did you mean 'T1\.b'\?"):
             typed(verb, word)
+
+
+def test_a_corpus_is_shown_as_a_table_of_sources_and_texts_and_as_json_when_asked(own_home: Path) -> None:
+    shown = typed("data", "planted-tiny", "--samples", "1")
+    counts = [line.split() for line in shown.splitlines() if line.startswith((" planted ", " all "))]
+    assert counts == [["planted", "240", "6"], ["all", "240", "6"]]
+    assert "{" not in shown and shown.count("  query     ") == shown.count("  document  ") == 1
+    found = json.loads(typed("data", "planted-tiny", "--samples", "1", "--json"))
+    assert found["sources"] == [{"source": "planted", "num_pairs": 240, "num_domains": 6}]
+    assert found["samples"][0]["query"] in shown
 
 
 @pytest.mark.parametrize(
