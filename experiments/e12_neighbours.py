@@ -28,6 +28,7 @@ TEXTS = Exhibit(
 
 SHARES = Table(
     name="table3_shares",
+    title="How many of a document's neighbours may be positives",
     caption=(
         "Of 1000 training documents: % of the documents around them that eq. 4 would leave out for their query, % of "
         "the same domain and source, mean similarity; last, % of documents with at least one such neighbour."

@@ -14,6 +14,8 @@ from typing import Any, get_type_hints
 from repro.storage.json_files import check_regular, short
 
 SHIPPED = Path(__file__).with_name("profiles.toml")
+PLACES = ("local", "slurm")
+"""Where the jobs of a profile run: a queue on this machine, or Slurm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ class Profile:
         """ValueError for a value that means nothing."""
         for one in fields(self):
             check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
-        if self.on not in ("local", "slurm"):
+        if self.on not in PLACES:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name, value in vars(self).items():
             least, most = LEAST.get(name, 0), MOST.get(name, MOST_OF_ANY)
@@ -135,6 +137,8 @@ def profile_named(name: str) -> Profile:
 
 def choose(name: str | None, on: str | None) -> Profile:
     """Return the profile that the words of a command line mean; ValueError when they do not go together."""
+    if on not in (None, *PLACES):
+        raise ValueError(f"--on {on}: choose one of {list(PLACES)}")
     if name is None and on == "slurm":
         known = [profile.name for profile in profiles() if profile.on == "slurm"]
         raise ValueError(f"--on slurm needs --profile, one of {known}, or your own in {user_file()}")

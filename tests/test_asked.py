@@ -75,6 +75,11 @@ def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> No
         (["a.json"], {"seeds": [7]}, r"--seed \[7\] chooses among the runs of artefacts"),
         (["table1"], {"seeds": [1], "all_seeds": True}, "do not go together"),
         (["table1"], {"seeds": [1, 99]}, r"table1 has no run at scale 'smoke' with seed \[99\]"),
+        (
+            ["table1"],
+            {"seeds": [99]},
+            r"it has \[0, 1, 2\]\..*`repro plan table1 --scale smoke --json > runs\.json`.*`repro run runs\.json`",
+        ),
     ],
 )
 def test_no_word_is_ignored(what: list[str], words: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -172,6 +177,14 @@ def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.Capt
     shown = json.loads(capsys.readouterr().out)
     assert [one["id"] for one in shown] == [run_id(published), run_id(base("smoke", seed=77))]
     assert shown[0]["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01) and shown[1]["metrics"] is None
+
+
+def test_a_printed_plan_with_other_seeds_asks_for_runs_of_these(tmp_path: Path) -> None:
+    plan = make_plan(runs_asked(["table1"], "smoke"), [tmp_path]).as_dict()
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
+    found = runs_asked([str(path)], "smoke")
+    assert {run.seed for run in found if is_random(run)} == {20} and len(found) == len(runs_asked(["table1"], "smoke"))
 
 
 def test_no_run_is_an_error_and_so_is_an_unknown_word() -> None:

@@ -18,7 +18,8 @@ from repro.claims.judge import Judgement, judge_all
 from repro.claims.variance import fit_prior, system_of
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
-from repro.spec import TRAINED, Claim, Experiment, Order, Run, Trend, batches_of, training_of
+from repro.report.tables import table_view
+from repro.spec import TRAINED, Claim, Experiment, Order, Run, Table, Trend, batches_of, training_of
 from repro.spec.artefact import MAIN
 from repro.spec.registry import experiments
 
@@ -354,3 +355,11 @@ def test_the_committed_calibration_is_whole_and_within_its_bounds() -> None:
     captions = {table.name: table.caption for table in CALIBRATION.shows}
     assert f"at most {FALSE:.0%}".rstrip("%") in captions["calibration_false"]
     assert f"at least {COVERED:.0%}".rstrip("%") in captions["calibration_covered"]
+
+
+def test_no_row_of_the_calibration_waits_for_a_share_that_its_kind_of_claim_does_not_have() -> None:
+    runs = CALIBRATION.runs("desk")
+    for table in (shown for shown in CALIBRATION.shows if isinstance(shown, Table)):
+        assert [
+            note for note in table_view(table, runs, records_of(runs, "published"), []).notes if "older" in note
+        ] == []

@@ -106,6 +106,11 @@ def test_an_output_that_is_a_fifo_is_refused_before_anything_is_drawn(
     assert (tmp_path / "page").is_fifo() and not (own_home / "figures").exists()
 
 
+def test_a_verb_that_is_none_is_answered_by_the_nearest_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("chekc") == EXIT_NOT_RUN
+    assert capsys.readouterr().err.count("Did you mean 'check'?") == 1
+
+
 def test_a_fifo_is_no_corpus(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pairs.jsonl")
     assert verb("data", "import", str(tmp_path / "pairs.jsonl"), "--name", "mine") == EXIT_NOT_RUN

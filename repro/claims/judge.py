@@ -46,6 +46,7 @@ class Judgement:
     level: float | None = None  # what the interval leaves out
     unit: Unit = NO_UNIT
     num_seeds: int | None = None
+    seeds: tuple[int, ...] = ()  # those that judge
     num_runs: int | None = None
     is_post_hoc: bool = False
     note: str = ""
@@ -248,6 +249,7 @@ def _told(judged: Judgement, found: Measured) -> Judgement:
         high=high,
         unit=weakest.unit,
         num_seeds=weakest.num_seeds,
+        seeds=found.evidence.seeds,
         num_runs=len(found.evidence.all_records()),
         is_post_hoc=found.evidence.is_post_hoc,
         note="; ".join(word for word in said if word),

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from repro.cli.options import AsJson, Scale, say
+from repro.cli.options import AsJson, Scale, print_json, say
+from repro.cli.patience import tell
+from repro.storage.json_files import short
 
 if TYPE_CHECKING:
     from repro.data.own.imported import ImportedCorpus
     from repro.planning.imported import Planned
 
+LONGEST_SAMPLE = 300
 Name = Annotated[str, typer.Option(help="what it will be called in runs: a-z, 0-9, '.', '_', '-'")]
 
 
@@ -54,8 +57,24 @@ def show(
     if write_manifests:
         return _renew_manifests(corpus)
     name = imported_named(corpus).corpus if is_imported(corpus) else corpus
-    described = describe_corpus(name, samples, progress=say)
-    print(json.dumps(described, indent=1, ensure_ascii=as_json, sort_keys=as_json))
+    described = describe_corpus(name, samples, progress=tell)
+    if as_json:
+        return print_json(described)
+    _show_described(described)
+
+
+def _show_described(described: dict[str, Any]) -> None:
+    """Print the sources of a corpus as a table, then the samples of each."""
+    from repro.report.formats import render
+    from repro.report.view import View, format_number
+
+    rows = [(one["source"], one["num_pairs"], one["num_domains"]) for one in described["sources"]]
+    rows.append(("all", described["num_pairs"], described["num_domains"]))
+    cells = tuple((name, *(format_number(number, 0) for number in numbers)) for name, *numbers in rows)
+    render(View(f"{described['corpus']}: training pairs", ("source", "pairs", "domains"), cells, align="lrr"))
+    for sample in described["samples"]:
+        words = {part: short(" ".join(sample[part].split()), LONGEST_SAMPLE) for part in ("query", "document")}
+        say(f"\n{sample['source']}\n  query     {words['query']}\n  document  {words['document']}")
 
 
 def _renew_manifests(corpus: str) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from repro.cli.options import AsJson, print_json
+from repro.interop.named_runs import check_run_is_contextual
+from repro.interop.typed import check_suite
 from repro.records.lookup import run_of_id
 from repro.spec.identity import run_id
 
@@ -35,6 +37,9 @@ def explain_context(
     if not query.strip():
         raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
     source = run_id(run_of_id(run)) if run else str(model)
+    check_run_is_contextual(source)
+    if suite is not None:
+        check_suite(suite)
     _tell(f"opening {source}")  # before the imports: they load torch
     asked: dict[str, Any] = {
         "model": source,

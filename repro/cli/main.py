@@ -35,6 +35,7 @@ from repro.cli.options import (
 from repro.cli.patience import in_turn, tell
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
+from repro.report.names import title_of
 from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, check_every_experiment, experiment_of, experiments
@@ -49,7 +50,9 @@ COLLECTED_AFTER = (50_000, 20, 20)
 """New objects, and collections, before Python looks for garbage: thousands of records are read and kept, and by default
 it looks through all of them again and again, for a fifth of the time.
 """
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, suggest_commands=False
+)  # click suggests a verb itself
 
 
 @app.callback()
@@ -83,11 +86,11 @@ def list_artefacts(as_json: AsJson = False) -> None:
         {
             "artefact": name,
             "experiment": experiment.number,
-            "title": experiment.title,
+            "title": title_of(experiment, shown),
             "claims": [claim.id for claim in experiment.claims],
             "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
-        for name, (experiment, _) in artefacts().items()
+        for name, (experiment, shown) in artefacts().items()
     ]
     if as_json:
         return print_json(rows)
@@ -96,10 +99,9 @@ def list_artefacts(as_json: AsJson = False) -> None:
     table.add_column("what it shows")
     for name in ("claims", *ORDER):
         table.add_column(name, justify="right", no_wrap=True)
-    for before, row in zip([None, *rows], rows, strict=False):
-        is_same = before is not None and before["experiment"] == row["experiment"]
+    for row in rows:
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
-        table.add_row(row["artefact"], "the same" if is_same else row["title"], str(len(row["claims"])), *runs)
+        table.add_row(row["artefact"], row["title"], str(len(row["claims"])), *runs)
     Console(highlight=False).print(table)
     print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
     print("Claims: `repro check ARTEFACT` judges them.")

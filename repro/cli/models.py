@@ -74,8 +74,8 @@ def export(
     private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card told from its record."""
-    check_export(folder, to)
     check_model(model)
+    check_export(model, folder, to, width)
     tell(f"opening {model}")  # before torch is loaded, which takes seconds
     from repro.interop.exporting import export_model, push_to_hub
 

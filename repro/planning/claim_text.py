@@ -13,7 +13,7 @@ from repro.report.artefacts import judgements
 from repro.report.needed import needed_words
 from repro.report.tables import INTERVAL_WORDS
 from repro.report.view import format_signed
-from repro.spec import Claim, Equivalence, Experiment, Interaction, Order, Term, Trend, Varies
+from repro.spec import Claim, Equivalence, Experiment, Identity, Interaction, Order, Term, Trend, Varies
 from repro.spec.registry import experiments
 from repro.spec.values import counted, suggestion
 
@@ -25,7 +25,8 @@ WORDS = {
     "NOT RUN": "records that it needs are not there",
     "WRONG SCALE": "this scale cannot say",
 }
-
+OF_ARITHMETIC = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
+FEWEST_IN_A_SPAN = 3
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
 """The id of a claim: T1.b, own.a; no artefact and no run is called so."""
@@ -46,9 +47,9 @@ def explain_claim(id: str, scale: str) -> list[str]:
     experiment, claim = claim_named(id)
     judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
     lines = [
-        f"{claim.id} at {scale}: {judged.verdict}: {WORDS[judged.verdict]}",
+        f"{claim.id} at {scale}: {judged.verdict}: {_verdict_words(judged)}",
         f"  {'we ask' if claim.is_ours else 'the paper':<11} {claim.says} ({claim.source})",
-        f"  the bar     holds if {claim.bar} {judged.unit.name}: {claim.because}".rstrip(),
+        f"  the bar     holds if {_bar(judged)}: {claim.because}",
         *_compared(judged),
         *_seeds(judged),
         *([f"  note        {judged.note}"] if judged.note else []),
@@ -56,6 +57,18 @@ def explain_claim(id: str, scale: str) -> list[str]:
         f"  look at it  python -m repro show {' '.join(experiment.artefacts)}",
     ]
     return [line for line in lines if line]
+
+
+def _verdict_words(judged: Judgement) -> str:
+    own = OF_ARITHMETIC if isinstance(judged.claim, Identity) else {}
+    return {**WORDS, **own}[judged.verdict]
+
+
+def _bar(judged: Judgement) -> str:
+    """Return the bar with its unit, which the claim knows where nothing is measured yet."""
+    if isinstance(judged.claim, Identity):
+        return "the numbers agree"
+    return f"{judged.claim.bar} {judged.unit.name or judged.claim.unit.name}".rstrip()
 
 
 def _compared(judged: Judgement) -> list[str]:
@@ -117,11 +130,25 @@ def _seeds(judged: Judgement) -> list[str]:
     if judged.num_seeds is None or judged.num_runs is None:
         return []
     claim = judged.claim
-    looked_at = ", ".join(map(str, seen_at(claim, judged.scale)))
-    seen = f"; records of seeds {looked_at} had been looked at" if looked_at else ""
+    looked_at = [seed for seed in seen_at(claim, judged.scale) if judged.is_post_hoc or seed not in judged.seeds]
+    kept = "here judged post hoc" if judged.is_post_hoc else "left out"
+    seen = f"; seeds {_spans(looked_at)} had been looked at: {kept}" if looked_at else ""
     when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
-    judged_on = f"{counted(judged.num_seeds, 'seed')}, {counted(judged.num_runs, 'run')}"
-    return [f"  seeds       {judged_on}{when}{seen}{': judged post hoc' if judged.is_post_hoc else ''}"]
+    seeds = f"{counted(judged.num_seeds, 'seed')} ({_spans(judged.seeds)})"
+    judged_on = f"judged on {seeds}, {counted(judged.num_runs, 'run')}"
+    return [f"  seeds       {judged_on}{when}{seen}"]
+
+
+def _spans(seeds: Sequence[int]) -> str:
+    """Return seeds in words: those that follow each other as "3 to 7"."""
+    spans: list[list[int]] = []
+    for seed in sorted(seeds):
+        if spans and seed == spans[-1][-1] + 1:
+            spans[-1].append(seed)
+        else:
+            spans.append([seed])
+    told = [[f"{one[0]} to {one[-1]}"] if len(one) >= FEWEST_IN_A_SPAN else map(str, one) for one in spans]
+    return ", ".join(word for words in told for word in words)
 
 
 def _deciding(judged: Judgement) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.store import readable_record, split_recorded
-from repro.spec import Experiment, Run, run_of_fields
+from repro.spec import Experiment, Run, is_random, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -49,8 +49,7 @@ def runs_asked(
         found += [run for run in runs if not seeds or run.seed in seeds]
     lacking = sorted({*(seeds or ())} - {run.seed for run in found})
     if lacking or not found:
-        of_seed = f" with seed {lacking}" if lacking else ""
-        raise ValueError(f"{' '.join(what or ['all'])} has no run at scale {scale!r}{of_seed}")
+        raise ValueError(_no_run(what or ["all"], names, scale, lacking))
     return split_recorded(found, [published_records()])[1] if is_unpublished else found
 
 
@@ -59,6 +58,19 @@ def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts:
         raise ValueError(f"--seed {list(seeds)} and --all-seeds do not go together; say one of them")
     if seeds and not has_artefacts:
         raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
+
+
+def _no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequence[int]) -> str:
+    """Say that there is no run of some words, or none of these seeds: which there are, and how others are run."""
+    said = f"{' '.join(what)} has no run at scale {scale!r}"
+    if not lacking:
+        return said
+    there = sorted({run.seed for one in experiments_asked(names) for run in one.runs(scale) if is_random(run)})
+    planned = f"repro plan {' '.join(names or what)} --scale {scale} --json > runs.json"
+    return (
+        f"{said} with seed {lacking}; it has {there}. Other seeds go into a file of runs: `{planned}`, change the "
+        "seeds in it, `repro run runs.json`"
+    )
 
 
 def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:

@@ -1,13 +1,16 @@
-"""An artefact's name as its paper writes it: "Figure 6 (sizes)" for figure6_sizes, "GTE Table 11" for gte_table11."""
+"""An artefact's name as its paper writes it, "Figure 6 (sizes)" for figure6_sizes, and its title."""
 
 from __future__ import annotations
 
 import re
 
+from repro.spec import Exhibit, Experiment, Figure, Table
 from repro.spec.registry import artefacts
 
 COMPANION = re.compile(r"(gte|mrl)_(?=table\d|figure\d)")
 """What the name of a companion paper's artefact begins with."""
+END_OF_CLAUSE = re.compile(r"[:;.](?=\s|$)| \(")
+"""What ends the first clause of a caption."""
 
 
 def split_name(name: str) -> tuple[str, int, str]:
@@ -29,3 +32,13 @@ def heading_of(name: str) -> str:
     main = next((one for one in artefacts() if name.startswith(f"{one}_")), name)
     words = main.replace("_", " ").capitalize()
     return words if main == name else f"{words} ({name.removeprefix(main).replace('_', ' ').strip()})"
+
+
+def title_of(experiment: Experiment, shown: Table | Figure | Exhibit) -> str:
+    """Return what one artefact shows, in words that no other artefact of its experiment has.
+
+    Its own title; else the experiment's, where that shows nothing else; else the first clause of its caption.
+    """
+    own = "" if isinstance(shown, Exhibit) else shown.title
+    alone = experiment.title if len(experiment.shows) == 1 else ""
+    return own or alone or END_OF_CLAUSE.split(shown.caption, maxsplit=1)[0]

@@ -16,7 +16,7 @@ from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, records_of, view_of
 from repro.report.figure_data import figure_rows, view_of_rows
-from repro.report.names import COMPANION, heading_of, split_name
+from repro.report.names import COMPANION, heading_of, split_name, title_of
 from repro.report.tables import claims_view, exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
@@ -141,7 +141,7 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
         sections.append(
             Section(
                 name=shown.name,
-                title=experiment.title,
+                title=title_of(experiment, shown),
                 caption=shown.caption,
                 lines=tuple(line for line in lines if line.artefact == shown.name),
                 view=view,

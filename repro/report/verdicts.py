@@ -179,7 +179,8 @@ def _judgement(claim: Claim, row: Mapping[str, Any]) -> Judgement:
     if values.pop("id") != claim.id:
         raise ValueError(f"verdicts of other claims than {claim.id}")
     deciding, all_of = values["estimate"], values["estimates"]
-    values |= {"unit": Unit(**values["unit"]), "estimates": tuple(map(_estimate, all_of))}
+    values |= {"unit": Unit(**values["unit"]), "seeds": tuple(values["seeds"])}
+    values |= {"estimates": tuple(map(_estimate, all_of))}
     return Judgement(claim, **values | {"estimate": deciding and _estimate(deciding)})
 
 

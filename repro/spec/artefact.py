@@ -58,6 +58,7 @@ class Table:
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    title: str = ""  # what is seen; empty: the caption begins with it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Promises to whoever types: other capitals are understood, claims go by their id, and one bad file harms none."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from repro.cli.main import app
-from repro.spec.registry import folded
+from repro.spec.identity import run_id
+from repro.spec.registry import experiment_of, folded
 from repro.storage.paths import CHECKOUT
 
 
@@ -38,6 +40,39 @@ def test_check_takes_the_ids_of_claims_and_why_names_the_nearest() -> None:
     for verb, word in (("why", "T1b"), ("check", "T1.bb")):
         with pytest.raises(ValueError, match=r"unknown claim .*did you mean 'T1\.b'\?"):
             typed(verb, word)
+
+
+def test_a_corpus_is_shown_as_a_table_of_sources_and_texts_and_as_json_when_asked(own_home: Path) -> None:
+    shown = typed("data", "planted-tiny", "--samples", "1")
+    counts = [line.split() for line in shown.splitlines() if line.startswith((" planted ", " all "))]
+    assert counts == [["planted", "240", "6"], ["all", "240", "6"]]
+    assert "{" not in shown and shown.count("  query     ") == shown.count("  document  ") == 1
+    found = json.loads(typed("data", "planted-tiny", "--samples", "1", "--json"))
+    assert found["sources"] == [{"source": "planted", "num_pairs": 240, "num_domains": 6}]
+    assert found["samples"][0]["query"] in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["export", "BIENCODER", "OUT", "--to", "sentence-transformers", "--width", "9999"], "9999 does not divide 32"),
+        (["export", "BIENCODER", "OUT", "--to", "official"], "holds contextual models only"),
+        (["evaluate", "--model", "bm25", "--suite", "EMPTY"], "is no BEIR folder"),
+        (["evaluate", "--model", "bm25", "--suite", "scifact"], "unknown suite 'scifact'; choose one of"),
+        (["explain-context", "BIENCODER", "--query", "x"], "is of 'biencoder', which has no context"),
+        (["explain-context", "--model", "EMPTY", "--query", "x", "--suite", "scifact"], "unknown suite 'scifact'"),
+    ],
+)
+def test_what_cannot_be_is_said_before_the_models_are_imported(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for verb in ("exporting", "evaluating", "explaining"):
+        monkeypatch.setitem(sys.modules, f"repro.interop.{verb}", None)
+    (tmp_path / "empty").mkdir()
+    biencoder = next(run for run in experiment_of("table1").runs("smoke") if run.architecture == "biencoder")
+    meant = {"BIENCODER": run_id(biencoder), "EMPTY": str(tmp_path / "empty"), "OUT": str(tmp_path / "out")}
+    with pytest.raises(ValueError, match=says):
+        typed(*[meant.get(word, word) for word in words])
 
 
 @pytest.mark.parametrize(

@@ -158,5 +158,7 @@ def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Mon
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ValueError, match=r"could not be downloaded .*hf download jxm/cde-small-v1"):
         find_folder("jxm/cde-small-v1")
+    with pytest.raises(ValueError, match=r"cde-small-v2 is no folder.*hf download jxm/cde-small-v2"):
+        find_folder("cde-small-v2")
     with pytest.raises(ValueError, match="neither a folder nor a hub id"):
         find_folder("/no/such folder/anywhere")

@@ -112,6 +112,8 @@ def test_a_folder_of_one_collection_is_explained_under_three_contexts_without_ju
     assert told["corpora"] == {"own": "alone", "wrong": "planted-000", "null": "nothing"}, "as `evaluate` borrows"
     shown = typed(*words, "--query", "  Rain ")
     assert all(one in shown for one in ("own − wrong", "null", "● relevant"))
+    told = CliRunner().invoke(app, ("explain-context", *words, "--query", "rain")).stderr
+    assert "alone has one collection only, of a --suite of several" in told and "--wrong-from" not in told
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,24 @@ def test_an_interval_that_ends_at_the_bar_says_why() -> None:
     assert judged.verdict == "DIFFERS" and judged.low == 0 and ENDS_AT_BAR in judged.note
 
 
+@pytest.mark.parametrize(
+    ("id", "scale", "says"),
+    [
+        ("T5.f", "desk", ["DIFFERS: the printed numbers do not agree", "holds if the numbers agree: arithmetic"]),
+        ("T5.a", "desk", ["HOLDS: the printed numbers agree"]),
+        ("E.g", "small", ["holds if > 0, δ 0.5 points: any difference"]),
+        ("F10.a", "small", ["NOT RUN", "holds if > 0 r: "]),
+        ("T1.b", "desk", ["judged on 5 seeds (3 to 7), 10 runs", "; seeds 0 to 2 had been looked at: left out"]),
+        ("F3.a", "desk", ["judged on 3 seeds (0 to 2)", "; seeds 0 to 2 had been looked at: here judged post hoc"]),
+    ],
+)
+def test_the_bar_has_its_unit_arithmetic_has_none_and_it_is_said_which_seeds_judge(
+    id: str, scale: str, says: list[str]
+) -> None:
+    told = "\n".join(explain_claim(id, scale))
+    assert [words for words in says if words not in told] == []
+
+
 def test_a_claim_can_be_read_by_itself() -> None:
     leaning = {"and", "so", "it", "its", "they", "ahead", "there,"}
     assert not [claim.says for one in experiments() for claim in one.claims if claim.says.split()[0] in leaning]

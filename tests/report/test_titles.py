@@ -1,5 +1,7 @@
 """Each figure of the paper says what is seen and what its marks are; no bar of it is missing."""
 
+import json
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -7,9 +9,12 @@ import pytest
 from experiments.e16_contexts_of_a_document import draw_documents
 from experiments.e17_number_of_contexts import FIGURE_DRAWS
 from figures.draw import Picture, plot
+from repro.cli.main import list_artefacts
 from repro.report.figure_data import subtitle_of
+from repro.report.names import title_of
+from repro.report.sections import sections_of
 from repro.spec import Figure
-from repro.spec.registry import experiments
+from repro.spec.registry import artefacts, experiment_of, experiments
 
 FIGURES = [shown for experiment in experiments() for shown in experiment.shows if isinstance(shown, Figure)]
 
@@ -19,6 +24,21 @@ def test_a_figure_has_a_title_of_its_own_and_a_caption_that_says_what_is_drawn(f
     assert figure.title and figure.name not in figure.title
     has_interval = figure.kind in ("lines", "bars", "dots", "crossed") and figure.name != "calibration"
     assert not has_interval or ("95 %" in figure.caption and " n " in figure.caption)
+
+
+def test_no_two_artefacts_are_listed_under_the_same_words(capsys: pytest.CaptureFixture[str]) -> None:
+    list_artefacts(as_json=True)
+    titles = {row["artefact"]: row["title"] for row in json.loads(capsys.readouterr().out)}
+    assert len(set(titles.values())) == len(titles) == len(artefacts())
+    assert titles["figure4"] == "Score with and without the filter, training by training"
+    assert titles["calibration_covered"] == "Intervals that cover the truth, per cent of trials"
+    assert titles["table7"] == "Two phases"
+
+
+def test_each_artefact_of_an_experiment_has_its_own_heading_in_the_report() -> None:
+    experiment = experiment_of("figure6")
+    titles = [section.title for section in sections_of(experiment, "smoke", lambda *_: None)]
+    assert titles == [title_of(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
 
 
 def test_the_small_line_says_which_figure_scale_whose_records_and_how_many_seeds() -> None:

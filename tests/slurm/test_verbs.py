@@ -93,6 +93,7 @@ def _with_stand_in(original: object) -> object:
     ("words", "message"),
     [
         (["--on", "slurm"], "needs --profile"),
+        (["--on", "mars"], "--on mars: choose one of ['local', 'slurm']"),
         (["--on", "local", "--profile", "one-gpu"], "does not go with profile one-gpu"),
         (["--profile", "huge"], "unknown profile 'huge'"),
         (["--dry-run"], "`launch` without --dry-run starts the runs here"),

@@ -103,10 +103,11 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     try:
         return Path(snapshot_download(str(source), **wanted))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        known = next((id for id in RELEASES if id.endswith(f"/{source}")), source)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"{source} is no folder, not in the hub's cache, and could not be downloaded ({reason}); fetch it on a "
-            f"machine with internet (`hf download {source}`) and give its folder"
+            f"machine with internet (`hf download {known}`) and give its folder"
         ) from error
 
 
