@@ -94,7 +94,9 @@ def draw_steps(frame: Any, axes: Any) -> None:
     """A line a model and context over training steps, a mark a seed: colours are models, lines and marks contexts."""
     lines = [("biencoder", "#b5a000", "-", "D")]
     styles = tuple(zip(UNDER.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
-    lines += [(f"{model}, {context}", COLOURS[model], *style) for model in SERIES for context, *style in styles]
+    lines += [
+        (f"{model}, {context}", COLOURS[model], style, mark) for model in SERIES for context, style, mark in styles
+    ]
     for name, colour, style, mark in lines:
         rows = frame[frame["series"] == name]
         if rows.empty:
