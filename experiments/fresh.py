@@ -58,8 +58,8 @@ CROSSED = (*SCORED, *range(16, 25))
 """Figure 7 alone: nine more, which F7.a on 8 to 15 was said to need."""
 REPACKED = (3, 4)
 """Figure 6: packings, nothing is trained."""
-UNFILTERED = (3, 4, 5, 6, 7, 8)
-"""Biencoders without the filter in the grid of figure 3: the six fresh seeds that F3.b is said to need."""
+UNFILTERED: tuple[int, ...] = ()
+"""Biencoders without the filter in the grid of figure 3. F3.b is said to need six fresh ones, (3, 4, 5, 6, 7, 8)."""
 DEPTHS = (3, 4, 5, 6, 7)
 """First stages of each depth: the five fresh seeds that F17.a and F17.b are said to need."""
 READING = (4, 5, 6, 7, 8)
