@@ -422,6 +422,19 @@ def test_an_effect_that_is_there_and_smaller_than_asked_for_is_told_beside_the_v
     assert (judged.low > 0 or judged.high < 0) == is_clear, "as its interval shows"
 
 
+def test_what_is_told_beside_a_verdict_of_several_claims_is_what_the_interval_shows(tmp_path: Path) -> None:
+    """Holm's level of a claim may be wider than that of its interval."""
+    told = []
+    for gain in np.linspace(0, 0.006, 26):
+        made = two_samplers(tmp_path / f"{gain:.4f}", float(gain), range(6))
+        claims = [replace(ORDER, delta=0.1), replace(ORDER, id=f"{ORDER.id}b", delta=0.1)]
+        for one in judge_all(claims, "desk", [record.run for record in made], made):
+            assert one.verdict == "NO EFFECT" and one.low is not None and one.high is not None
+            told.append(CLEAR_OF_BAR in one.note)
+            assert told[-1] == (one.low > 0 or one.high < 0), gain
+    assert 0 < sum(told) < len(told)
+
+
 def test_a_mean_over_groups_of_points_needs_fewer_of_them_in_each() -> None:
     """As many as see the correlation four times in five, counted on points that are drawn again."""
     alone, of_three = units_needed(0.5, 0.0, 0.05), units_needed(0.5, 0.0, 0.05, num_groups=3)

@@ -82,7 +82,7 @@ class Measured:
         return "UNDECIDED"
 
     def beside(self, verdict: str, level: float) -> Measured:
-        """Return it saying so where there is no effect by δ, and yet a difference beyond chance."""
+        """Return it saying so where there is no effect by δ, and yet its interval at this level leaves the bar out."""
         is_clear = any(self.p_values.get(name, 1.0) <= level for name in ("HOLDS", "DIFFERS"))
         return self._noting(CLEAR_OF_BAR) if verdict == "NO EFFECT" and is_clear else self
 
@@ -152,8 +152,9 @@ def _judge_together(family: Mapping[Claim, Measured], scale: str, num_waiting: i
     decided = {}
     for (claim, found), level in zip(family.items(), holm_levels(p_values), strict=False):
         verdict = found.verdict(level)
-        shared = ALPHA / len(p_values) / found.evidence.num_looks
-        told = _told(Judgement(claim, verdict, scale, level=shared), found.beside(verdict, level))
+        shared = ALPHA / len(p_values)  # p-values have been corrected for looks, intervals are here
+        own = Judgement(claim, verdict, scale, level=shared / found.evidence.num_looks)
+        told = _told(own, found.beside(verdict, shared))
         decided[claim.id] = _needing(told, found) if verdict == "UNDECIDED" else told
     return decided
 
