@@ -33,7 +33,7 @@ from transformers import (
 from repro.model.config import ModelConfig
 from repro.model.packed import can_pack, packed_states
 from repro.model.texts import Texts
-from repro.model.words import word_vectors
+from repro.model.word_vectors import word_vectors
 
 
 class Backbone(nn.Module):

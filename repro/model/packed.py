@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from repro.model.linear import linear
 from repro.model.texts import Texts
-from repro.model.words import word_vectors
+from repro.model.word_vectors import word_vectors
 
 KINDS = ("bert", "nomic")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.model.words import word_vectors
+from repro.model.word_vectors import word_vectors
 
 NUM_WORDS, WIDTH = 50, 7
 IDS = [
