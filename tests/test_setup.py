@@ -104,7 +104,14 @@ def installed(folder: Path) -> dict[str, str]:
 
 def lines_without_make() -> list[str]:
     """The two lines that README gives for machines without make."""
-    return (ROOT / "README.md").read_text().split("Without make, one run after another:")[1].split("```")[1].strip().splitlines()
+    return (
+        (ROOT / "README.md")
+        .read_text()
+        .split("Without make, one run after another:")[1]
+        .split("```")[1]
+        .strip()
+        .splitlines()
+    )
 
 
 @pytest.mark.slow
