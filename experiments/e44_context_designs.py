@@ -31,7 +31,7 @@ FREQUENCY = ("with word frequencies (ours)", {"pooling": "frequency"})
 
 
 SEEDS = {"smoke": (0,), "desk": (0, 1, 2), "lab": (1,)}
-"""Seed 0 alone, at desk, left E.i without a spread to be judged by; with 1 beside it, it was said to need two more, of which
+"""Seed 0 alone, at desk, left E.i without a spread to be judged by; with 1 beside it, it was said to need two more, and
 the day afforded one."""
 
 
