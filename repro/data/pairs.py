@@ -227,6 +227,7 @@ def _batches(
     """
     waiting: dict[str, list] = {name: [] for name in schema.names}
     lengths: list[int] = []
+    letters = 0
 
     def first(size: int) -> pa.RecordBatch:
         columns = [pa.array(waiting[field.name][:size], field.type) for field in schema]
@@ -237,8 +238,12 @@ def _batches(
     for block in blocks:
         for name, values in waiting.items():
             values += block[name]
-        lengths += _lengths(block)
-        while size := _full_batch(lengths, rows_per_batch):
+        own = _lengths(block)
+        lengths += own
+        letters += sum(own)
+        while len(lengths) >= rows_per_batch or letters > MOST_LETTERS:
+            size = _fitting(lengths[:rows_per_batch])
+            letters -= sum(lengths[:size])
             yield first(size)
     if lengths:
         yield first(len(lengths))
@@ -252,11 +257,9 @@ def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
     return np.add(plain, more).tolist()
 
 
-def _full_batch(lengths: Sequence[int], rows_per_batch: int) -> int:
-    """Return how many of the rows that wait, by their lengths, fill a batch; 0 when more rows fit into it."""
-    letters = np.cumsum(lengths[:rows_per_batch])
-    fitting = int(np.searchsorted(letters, MOST_LETTERS, side="right"))
-    return max(fitting, 1) if fitting < len(letters) else rows_per_batch * (len(letters) == rows_per_batch)
+def _fitting(lengths: Sequence[int]) -> int:
+    """Return how many of the first rows, of so many letters each, fit into a batch; one does in any case."""
+    return max(1, int(np.searchsorted(np.cumsum(lengths), MOST_LETTERS, side="right")))
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
