@@ -37,21 +37,21 @@ def mine_negatives(
     """
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
     for members_M in rows_by_code(domains_N)[1]:
-        _, first = np.unique(keys_N[members_M], return_index=True)
-        pool_M = members_M[np.sort(first)]  # each text once
+        _, first, text_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        pool_M = members_M[first[order]]  # each text once
+        own_M = np.argsort(order)[text_M]  # where in it each pair's own is
         if len(pool_M) <= num_hard_negatives:
             raise ValueError(
                 f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
                 "different documents; ask for fewer, or leave small domains out"
             )
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
-        by_key_M = np.argsort(keys_N[pool_M], kind="stable")
         for part in blocks_of(len(members_M), ROWS_AT_ONCE):
             rows = members_M[part]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
-            own_R = by_key_M[np.searchsorted(keys_N[pool_M], keys_N[rows], sorter=by_key_M)]
             near_RM = None if with_near else scores_RM >= _positive(queries_ND, documents_ND, rows)[:, None]
-            negatives_NH[rows] = pool_M[_nearest(scores_RM, own_R, near_RM, num_hard_negatives, seed)]
+            negatives_NH[rows] = pool_M[_nearest(scores_RM, own_M[part], near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
 

@@ -108,7 +108,7 @@ def read_runs(path: Path) -> list[Run]:
         raise ValueError(f"{short(path)} lists no runs")
     if len(rows) > MOST_RUNS:
         raise ValueError(f"{path} lists {len(rows)} runs; at most {MOST_RUNS} go into one file: cut it into several")
-    return [_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)]
+    return _of_todays_content([_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
 
 
 def run_of_id(beginning: str) -> Run:
@@ -160,22 +160,29 @@ def _declared(beginning: str) -> Known:
             yield from ((run_id(run), run) for run in experiment.runs(scale))
 
 
-def _of_todays_content(run: Run) -> Run:
-    """Return a run that names the content of what was imported here; a corpus that names it speaks for its suite."""
-    from repro.data.own.imported import imported_named, is_imported  # numpy and pyarrow, which a list does without
+def _of_todays_content(runs: list[Run]) -> list[Run]:
+    """Return runs that name the content of what was imported here; a corpus that names it speaks for its suite."""
+    names = {name for run in runs for name in (run.corpus, run.pretraining_corpus, run.suite) if name}
+    if not any((corpora_folder() / name).is_dir() for name in names):
+        return runs  # without loading numpy and pyarrow, and each name is looked up once
+    from repro.data.own.imported import imported_named, is_imported
 
+    today = {name: imported_named(name).corpus for name in names if "@" not in name and is_imported(name)}
+    return [_renamed(run, today) for run in runs]
+
+
+def _renamed(run: Run, today: Mapping[str, str]) -> Run:
     named = {name: getattr(run, name) for name in ("corpus", "pretraining_corpus", "suite")}
-    bare = {name: value for name, value in named.items() if value and "@" not in value and is_imported(value)}
-    if bare.get("suite") == run.corpus.partition("@")[0]:
-        del bare["suite"]
-    today: dict[str, Any] = {name: imported_named(value).corpus for name, value in bare.items()}
-    return replace(run, **today) if bare else run
+    found: dict[str, Any] = {name: today[value] for name, value in named.items() if value in today}
+    if run.suite == run.corpus.partition("@")[0]:
+        found.pop("suite", None)
+    return replace(run, **found) if found else run
 
 
 def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
         scale_named(row["scale"])
-        return _of_todays_content(run_of_fields({name: value for name, value in row.items() if name != "id"}))
+        return run_of_fields({name: value for name, value in row.items() if name != "id"})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
