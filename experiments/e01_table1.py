@@ -43,8 +43,9 @@ def runs(scale: str) -> tuple[Run, ...]:
     """Five kinds of training, at our own scales seven, and two reference systems that are not trained."""
     plain: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
     clusters: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    of_source = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale)
-    of_clusters, of_others = seeds_at(scale, fresh.TABLE1), seeds_at(scale, fresh.OTHER_ROWS)
+    at_lab = fresh.ROWS_AT_LAB if scale == "lab" else ()
+    of_source = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + at_lab
+    of_clusters, of_others = seeds_at(scale, fresh.TABLE1) + at_lab, seeds_at(scale, fresh.OTHER_ROWS)
     rows = [(row | plain, of_source) for row in (NEITHER, ARCHITECTURE)]
     rows += [(row | clusters, of_clusters) for row in (BATCHES, BOTH)]
     others = (NEITHER_RANDOM, *((NEITHER_DOMAIN, ARCHITECTURE_DOMAIN) if scale in WITH_DOMAINS else ()))
@@ -183,7 +184,7 @@ RESULTS = (
         pairs=[gain(BATCHES)],
         source="Table 1",
         because=WHY_MARGIN,
-        **RESTATED,
+        **RESTATED | fresh.ROWS_AGAIN,
     ),
     Claim.order(
         "T1.c",
@@ -191,7 +192,7 @@ RESULTS = (
         pairs=[gain(ARCHITECTURE)],
         source="Table 1",
         because=WHY_MARGIN,
-        **RESTATED,
+        **RESTATED | fresh.ROWS_AGAIN,
     ),
     Claim.order(
         "T1.d",
@@ -199,7 +200,7 @@ RESULTS = (
         pairs=[(term(NDCG, **BOTH), term(NDCG, **BATCHES)), (term(NDCG, **BOTH), term(NDCG, **ARCHITECTURE))],
         source="Table 1",
         because=WHY_MARGIN,
-        **RESTATED,
+        **RESTATED | fresh.ROWS_AGAIN,
     ),
     Claim.order(
         "T1.e",
@@ -212,7 +213,7 @@ RESULTS = (
         ],
         source="Table 1",
         because=WHY_MARGIN,
-        **RESTATED,
+        **RESTATED | fresh.ROWS_AGAIN,
     ),
 )
 
@@ -238,7 +239,7 @@ WHERE = (
             source="Abstract",
             because="any difference beyond chance; the mean counts services too, which makes the gap smaller, not less",
             scales=OWN_SCALES,
-            **ADDED,
+            **ADDED | fresh.ROWS_AGAIN,
         )
         for id, word, row in (("T1.i", "the architecture", ARCHITECTURE), ("T1.j", "contextual batches", BATCHES))
     ),
@@ -250,7 +251,7 @@ WHERE = (
         source="§1",
         because="any difference beyond chance, against services, the family most like the training text",
         scales=OWN_SCALES,
-        **ADDED,
+        **ADDED | fresh.ROWS_AGAIN,
     ),
 )
 

@@ -30,6 +30,10 @@ A_TENTH_A_DOUBLING = 0.001
 
 TABLE1 = tuple(range(3, 8))
 """More seeds of Table 1's contextual batches, with either architecture, at desk."""
+ROWS_AT_LAB = (4, 5, 6)
+"""And of its four rows at lab, a second look for T1.e and T1.k, which were said to need two and three. Contextual
+batches have these seeds already, as models of context_emergence; the plain rows were not run with them."""
+ROWS_AGAIN: dict[str, Any] = {"num_looks": by_scale({"lab": 2})}
 OTHER_ROWS: tuple[int, ...] = ()
 """More seeds of its rows of random batches and of one fine domain a batch, which no claim is judged on."""
 SOURCE_ROWS = (0, *TABLE1)
