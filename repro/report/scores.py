@@ -9,9 +9,10 @@ from typing import Any
 from repro.evaluate.contexts import KINDS
 from repro.records.store import Record, records_in
 from repro.report.figure_data import METRIC_WORDS
-from repro.report.view import View, format_number
-from repro.spec import Run
-from repro.spec.identity import difference, run_id
+from repro.report.view import View, format_mean
+from repro.spec import FIELDS, Run
+from repro.spec.artefact import ABSENT
+from repro.spec.identity import difference, run_id, setting_id
 from repro.storage.paths import local_records, published_records
 
 POINTS = 100.0
@@ -25,19 +26,50 @@ def records_of_runs(runs: Sequence[Run]) -> list[Record]:
 
 
 def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
-    """Return a table of the runs' scores in points, the mean first; below it what is odd about their data."""
+    """Return a table of the runs' scores in points, the mean first, each run with what sets it apart; then a line for
+    each setting of several seeds; below it what is odd about their data.
+    """
     records = records_of_runs(runs)
     datasets = list(dict.fromkeys(row["name"] for record in records for row in suite_rows(record.provenance)))
     notes = dict.fromkeys(note for record in records for note in notes_of(record.provenance.get("suite", {})))
-    lines = []
+    settings: dict[str, list[Record]] = {}
     for record in records:
-        for name, context in contexts_of(record.metrics, record.run.suite):
-            values = [record.metrics.get(f"{name}/{dataset}/{measure}") for dataset in ["mean", *datasets]]
-            cells = [format_number(None if value is None else POINTS * value) for value in values]
-            own = context == "own"
-            lines.append((record.id if own else "", record.run.architecture if own else f"· {context} context", *cells))
+        settings.setdefault(setting_id(record.run), []).append(record)
+    several = [seeds for seeds in settings.values() if len(seeds) > 1]
+    apart = fields_apart([record.run for record in records])
+    lines = [line for record in records for line in _lines(record.id, [record], apart, datasets, measure)]
+    but_seed = {architecture: [name for name in names if name != "seed"] for architecture, names in apart.items()}
+    for seeds in several:
+        lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, datasets, measure)
     title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {len(set(runs))} runs have ended"
-    return View(title, ("run", "model", "mean", *datasets), tuple(lines), tuple(notes))
+    spread = ("±: standard deviation over the seeds of a line",) if several else ()
+    return View(title, ("run", "model", "mean", *datasets), tuple(lines), (*notes, *spread))
+
+
+def fields_apart(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return for each architecture the fields in which its runs differ from each other, in the order of `Run`."""
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        alike.setdefault(run.architecture, []).append(run)
+    return {
+        architecture: [name for name in FIELDS if len({getattr(run, name) for run in those}) > 1]
+        for architecture, those in alike.items()
+    }
+
+
+def _lines(
+    called: str, records: Sequence[Record], apart: Mapping[str, Sequence[str]], datasets: Sequence[str], measure: str
+) -> list[tuple[str, ...]]:
+    """Return the lines of one run, or of the seeds of one setting: one for each context."""
+    run, lines = records[0].run, []
+    values = ((name, getattr(run, name)) for name in apart[run.architecture])
+    words = ", ".join([run.architecture, *(f"{name}={ABSENT if value is None else value}" for name, value in values)])
+    for name, context in contexts_of(records[0].metrics, run.suite):
+        paths = [f"{name}/{dataset}/{measure}" for dataset in ["mean", *datasets]]
+        found = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
+        what = (called, words) if context == "own" else ("", f"· {context} context")
+        lines.append((*what, *(format_mean(of, 1) for of in found)))
+    return lines
 
 
 def scores_of(runs: Sequence[Run]) -> list[dict[str, Any]]:

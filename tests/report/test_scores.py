@@ -1,0 +1,48 @@
+"""The table of a file of runs says what sets each run apart, and what the seeds of a setting have in common."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.report.scores import scores_view
+from repro.spec import Run, base, grid
+from repro.storage.paths import local_records
+from tests.hand_made import write_scores
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without records."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+
+
+def record(run: Run, score: float) -> None:
+    """Write the record of a run that scores this on its one dataset."""
+    write_scores(local_records(), run, np.full(4, score, np.float32))
+
+
+def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of_its_seeds() -> None:
+    runs = grid(base("desk", batch_size=64), learning_rate=(0.001, 0.002), seed=(7, 8))
+    for run, score in zip(runs, (0.5, 0.25, 0.75, 0.75), strict=True):
+        record(run, score)
+    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    record(bm25, 0.125)
+    view = scores_view([*runs, bm25])
+    assert [line[1:3] for line in view.rows] == [
+        ("biencoder, seed=7, learning_rate=0.001", "50.0"),
+        ("biencoder, seed=8, learning_rate=0.001", "25.0"),
+        ("biencoder, seed=7, learning_rate=0.002", "75.0"),
+        ("biencoder, seed=8, learning_rate=0.002", "75.0"),
+        ("bm25", "12.5"),
+        ("biencoder, learning_rate=0.001", "37.5 ± 17.7"),
+        ("biencoder, learning_rate=0.002", "75.0 ± 0.0"),
+    ]
+    assert [line[0] for line in view.rows[5:]] == ["2 seeds", "2 seeds"] and "±" in view.notes[-1]
+
+
+def test_a_run_alone_is_called_by_its_architecture() -> None:
+    recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
+    record(recorded, 0.5)
+    view = scores_view([recorded, missing])
+    assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
