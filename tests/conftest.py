@@ -11,6 +11,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Points REPRO_HOME, in this process and its children, at a fresh folder."""
     home = tmp_path / "home"
     monkeypatch.setenv("REPRO_HOME", str(home))
+    monkeypatch.setattr("repro.records.store._NAMED", set())  # as a new command has it
     return home
 
 

@@ -111,6 +111,20 @@ def test_a_moved_default_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPat
         run_from_record(values, identifier)
 
 
+def test_a_moved_default_is_told_apart_from_what_a_run_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("desk", seed=2, batch_size=64, num_steps=300)
+    values, identifier = recorded(run), run_id(run)
+    move_default(monkeypatch, "desk", temperature=0.5)
+    with pytest.raises(ValueError, match=r"has moved: temperature was 0\.02, is 0\.5 at scale 'desk'$"):
+        run_from_record(values, identifier)
+    move_default(monkeypatch, "desk", num_steps=300)
+    with pytest.raises(ValueError, match=r"has moved: num_steps is 300, and was another value at scale 'desk'$"):
+        run_from_record(values, identifier)
+    move_default(monkeypatch, "desk", temperature=0.5, hidden_size=64)
+    with pytest.raises(ValueError, match=r"batch_size was 64, is 128, .*hidden_size was 128, is 64"):
+        run_from_record(values, identifier)
+
+
 def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = base("desk"), base("desk", seed=1, batch_size=64), base("lab")
     before = [run_id(run) for run in runs]

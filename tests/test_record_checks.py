@@ -11,7 +11,7 @@ import pytest
 from repro.execute import execute
 from repro.records.checks import DIGESTS_FILE, listed_digests, means_of
 from repro.records.digests import renew_digests
-from repro.records.store import read_record, readable_record, records_in, split_recorded
+from repro.records.store import all_are_readable, read_record, readable_record, records_in, split_recorded
 from repro.spec import base
 from repro.storage.paths import local_records, published_records
 
@@ -132,6 +132,18 @@ def test_an_unreadable_record_is_named_once_and_counts_as_missing(
     assert records_in(path.parent, [RUN]) == [] and readable_record(path) is None
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1 and str(path) in said[0] and "counted as missing" in said[0]
+
+
+def test_hundreds_of_unreadable_records_are_not_named_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / f"{number:012x}.json" for number in range(300)]
+    for path in paths:
+        path.write_text("{")
+    assert [readable_record(path) for path in paths] == [None] * 300
+    said = capsys.readouterr().err.splitlines()
+    assert str(paths[0]) in said[0] and len(said) == 11 and "`repro doctor --deep` names each" in said[-1]
+    assert not all_are_readable(tmp_path)
 
 
 def test_the_list_of_digests_holds_what_has_no_digest_of_its_own(path: Path) -> None:

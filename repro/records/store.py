@@ -154,18 +154,23 @@ _PARTS: dict[tuple[str, bytes], Any] = {}
 
 
 def readable_record(path: Path) -> Record | None:
-    """Return a record, None for one that cannot be read: it is named on stderr, once, and counts as missing."""
+    """Return a record, None for one that cannot be read: it counts as missing; the first are named on stderr."""
     try:
         return read_record(path)
     except (ValueError, OSError) as error:
         if path not in _NAMED:
             _NAMED.add(path)
-            print(f"counted as missing: {error}", file=sys.stderr)
+            if len(_NAMED) <= MOST_NAMED:
+                print(f"counted as missing: {error}", file=sys.stderr)
+            elif len(_NAMED) == MOST_NAMED + 1:
+                print("counted as missing: more records; `repro doctor --deep` names each", file=sys.stderr)
         return None
 
 
+MOST_NAMED = 10
+"""A scale whose value moved leaves hundreds of records behind, for one reason."""
 _NAMED: set[Path] = set()
-"""Records that were named as unreadable by this process."""
+"""Records that this process could not read."""
 
 
 def all_are_readable(*folders: Path) -> bool:

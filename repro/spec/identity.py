@@ -34,8 +34,8 @@ def run_id(run: Run) -> str:
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # made once
 
 
-def _digest(changes: Mapping[str, Any]) -> str:
-    version = scale_named(changes["scale"]).version
+def _digest(changes: Mapping[str, Any], version: int | None = None) -> str:
+    version = version or scale_named(changes["scale"]).version
     if version > 1:
         changes = {**changes, "scale_version": version}
     return hashlib.sha256(_canonical(changes).encode()).hexdigest()[:12]
@@ -59,15 +59,34 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     """
     unknown = sorted(set(recorded) - set(FIELDS))
     if unknown:
-        raise ValueError(f"record {recorded_id}: field {unknown} is not a field of a run today; was it renamed?")
+        asked = "was it renamed, or recorded by other code?"
+        raise ValueError(f"record {recorded_id}: field {unknown} is not a field of a run today; {asked}")
     fixed = scale_named(recorded.get("scale", "")).fields
     run = Run(**{**fixed, **recorded})
     if run_id(run) != recorded_id:
-        moved = {name: value for name, value in recorded.items() if name in fixed and value != fixed[name]}
-        was = ", ".join(
-            f"{name} was {value!r}, is {fixed[name]!r} at scale {run.scale!r}" for name, value in moved.items()
-        )
         raise ValueError(
-            f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved; differing: {was}"
+            f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved: {_moved(run, recorded_id)}"
         )
     return run
+
+
+def _moved(run: Run, recorded_id: str) -> str:
+    """Return which value of a scale has moved since an id was given; all that differ where no single one explains it.
+
+    A value that was its scale's then is no part of the id, and is a difference today; one that became its scale's, the
+    other way round. So each field in turn is put in or left out, under each version that the scale has had.
+    """
+    scale, changes = scale_named(run.scale), difference(run)
+    told = {
+        name: f"{name} was {value!r}, is {scale.fields[name]!r}"
+        for name, value in changes.items()
+        if name in scale.fields
+    }
+    for version in range(1, scale.version + 1):
+        if _digest(changes, version) == recorded_id:
+            return f"scale {run.scale!r} had version {version}, has {scale.version}"
+        for name, value in scale.fields.items():
+            others = {other: changes[other] for other in changes if other != name}
+            if _digest(others if name in changes else {**changes, name: value}, version) == recorded_id:
+                return f"{told.get(name, f'{name} is {value!r}, and was another value')} at scale {run.scale!r}"
+    return f"{', '.join(told.values())} at scale {run.scale!r}"
