@@ -37,6 +37,8 @@ def test_only_an_experiment_without_a_file_lacks_golden_metrics(tmp_path: Path) 
 
 
 def test_the_committed_files_hold_the_runs_of_today() -> None:
+    lacking = [experiment.title for experiment in without_golden()]
+    assert not lacking, f"no golden metrics of {lacking}: `python -m repro check --write` makes them"
     for experiment in experiments():
         kept = json.loads(golden_path(experiment.artefacts[0]).read_text())
         assert set(kept) == {run_id(run) for run in golden_runs(experiment)}, experiment.title
