@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from repro.records.lookup import MOST_RUNS, read_runs
 from repro.spec import FIELDS, Run, base, first_phase_of
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
-from repro.spec.scales import ORDER
-from repro.spec.values import RANGES, counted
+from repro.spec.scales import ORDER, SCALES
+from repro.spec.values import RANGES, checked_value, counted
 
 
 def written(path: Path, content: Any) -> Path:
@@ -150,3 +151,13 @@ def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
 def test_one_thing_is_not_told_as_many() -> None:
     assert [counted(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
     assert [counted(number, "query", "queries") for number in (1, 3)] == ["1 query", "3 queries"]
+
+
+def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {name: value for name, value in SCALES["smoke"].fields.items() if name != "temperature"}
+    monkeypatch.setattr("repro.spec.scales.SCALES", {"smoke": replace(SCALES["smoke"], fields=values)})
+    with pytest.raises(ValueError, match=r"'smoke' has no value for \['temperature'\]: .* in repro\.spec\.scales"):
+        base("smoke")
+    monkeypatch.setattr("repro.spec.values.RANGES", {})
+    with pytest.raises(ValueError, match=r"warmth=0\.5: say in RANGES of repro\.spec\.values"):
+        checked_value("warmth", 0.5, "float")

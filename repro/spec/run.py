@@ -9,7 +9,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from repro.spec.scales import scale_named
+from repro.spec.scales import scale_named, values_at
 from repro.spec.values import checked_value, suggestion
 from repro.spec.widths import widths_in
 from repro.storage.json_files import short
@@ -302,7 +302,7 @@ def check_fields(names: Iterable[str], where: str) -> None:
 def base(scale: str, /, **changes: Any) -> Run:
     """Return the run that a scale fixes, with `changes`; ValueError names an unknown scale or field."""
     check_fields(changes, "base()")
-    return Run(**{"scale": scale, **scale_named(scale).fields, **changes})
+    return Run(**{"scale": scale, **values_at(scale, FIELDS), **changes})
 
 
 def run_of_fields(fields: Mapping[str, Any]) -> Run:

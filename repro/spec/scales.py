@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -201,3 +201,12 @@ def scale_named(name: str) -> Scale:
     if not isinstance(name, str) or name not in SCALES:
         raise ValueError(f"unknown scale {short(repr(name))}; choose one of {list(ORDER)}")
     return SCALES[name]
+
+
+def values_at(scale: str, fields: Iterable[str]) -> Mapping[str, Any]:
+    """Return the values that a scale fixes; ValueError names those of `fields` that have none there."""
+    values = scale_named(scale).fields
+    lacking = [name for name in fields if name not in values and name not in ("scale", "seed")]
+    if lacking:
+        raise ValueError(f"scale {scale!r} has no value for {lacking}: give SMOKE and SMALL one in {__name__}")
+    return values

@@ -84,6 +84,8 @@ def _declared(declared: str) -> tuple[str, bool]:
 
 
 def _check_number(name: str, value: Any) -> None:
+    if name not in RANGES:
+        raise ValueError(f"{name}={short(value)}: say in RANGES of {__name__} the least and the most that it may be")
     least, most = RANGES[name]
     if not (math.isfinite(value) and least <= value <= most):
         raise ValueError(f"{name}={short(value)}: must be at least {least} and at most {most}")
