@@ -19,6 +19,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2), (1, 1), (5, 1, 1, 1), (3, 1, 1, 1, 1, 1), (2, 2), (6, 2), (1, 3))
 INK = "#262626"
+COLOURS = "viridis"
+"""The scale of matplotlib's that colours of series are taken from; another one for a paper or a talk."""
 DARKEST_AND_LIGHTEST, ALONE = (0.05, 0.77), 0.35
 """Places on the scale of colours of the first and last of several, and of one."""
 MOST_LABELLED_VALUES = 9
@@ -71,7 +73,7 @@ def new_axes(
 def palette(count: int) -> list[tuple[float, float, float]]:
     """Return colours whose lightness differs as much as can be on white, so that they stay apart in grey."""
     places = np.linspace(*DARKEST_AND_LIGHTEST, count) if count > 1 else [ALONE]
-    colours = [mpl.colormaps["viridis"](place) for place in places]
+    colours = [mpl.colormaps[COLOURS](place) for place in places]
     return [(float(red), float(green), float(blue)) for red, green, blue, _ in colours]
 
 

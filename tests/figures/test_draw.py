@@ -1,5 +1,6 @@
 """Pictures show the data they were given, say what their bands are, and leave their data beside them."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy import stats
 
+from figures import style
 from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
 from figures.intervals import over_seeds
 from figures.scatter import correlation_words
 from figures.style import palette
+from repro.storage.paths import CHECKOUT
 
 ROWS = [
     {"series": series, "steps": steps, "seed": seed, "score": steps / 100 * gain + seed}
@@ -400,3 +403,21 @@ def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
         draw(ROWS, tmp_path / "x", replace(LINES, kind="pie"))
     with pytest.raises(ValueError, match="nothing to draw for x"):
         draw([], tmp_path / "x", LINES)
+
+
+def test_the_way_to_a_picture_of_a_paper_is_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    score = "{suite}/mean/ndcg_at_10"
+    rows = [
+        {"series": "a", "cluster_size": size, score: size / 4, "seed": seed} for size in (64, 512) for seed in (0, 1)
+    ]
+    axes = {"x": "cluster_size", "y": score, "x_label": "", "y_label": ""}
+    draw(rows, Path("out/figures/figure12-desk-published"), Picture(kind="lines", **axes), with_png=False)
+    block = re.search(r"```python\n(.*?)```", (CHECKOUT / "REPRODUCING.md").read_text(), re.DOTALL)
+    assert block is not None
+    monkeypatch.setattr(style, "COLOURS", "viridis")  # so that it is viridis again
+    before, given = palette(2), {}
+    exec(block[1], given)
+    line = given["figure"].axes[0].get_lines()[0]
+    assert palette(2) != before and to_rgb(line.get_color()) == pytest.approx(palette(1)[0])
+    assert Path("figure12.pdf").read_bytes().startswith(b"%PDF")
