@@ -155,7 +155,7 @@ class ContextualModel(TextEncoder):
 
     @torch.no_grad()
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Embed `num_contexts` of the texts, with their prompt, as context; None sets the null context.
+        """Embed `num_contexts` of the texts, with prompt and without gradient, as context; None sets the null context.
 
         Of more texts so many are drawn with `seed`; exactly so many are taken as they are; fewer are over-sampled with
         `seed`, with a warning. ValueError for an empty list.

@@ -12,6 +12,7 @@ import repro.interop
 from repro.data.beir import write_beir_folder
 from repro.evaluate.mteb.task import retrieval_task
 from repro.interop.exporting import export_model
+from repro.records.lookup import read_runs
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_mteb import collection
 from tests.interop.test_sentence_transformers import model_of
@@ -56,9 +57,15 @@ def test_the_blocks_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
     Path("pairs.jsonl").write_text("\n".join(rows))
     write_beir_folder(Path("things"), collection())
+    planned = Path("out/corpora/mine/mine-desk.json")
+    planned.parent.mkdir(parents=True)
+    planned.write_text(json.dumps([{"scale": "smoke", "corpus": "mine", "suite": "mine"}]))
     blocks = blocks_of(INTEROP)
     given = run_blocks(blocks)
-    assert len(blocks) == 5 and given["vectors"].shape == (12, 16)
+    assert len(blocks) == 7 and given["vectors"].shape == (12, 16)
+    gradients = [weight.grad for weight in given["own"].first_stage_model.parameters()]
+    assert any(one is not None and one.abs().sum() > 0 for one in gradients), "the loop trains the first stage, too"
+    assert len(read_runs(Path("rates.json"))) == 6
     np.testing.assert_allclose(given["again"], given["vectors"], atol=1e-6)
     assert 0 < given["ndcg"]["NDCG@10"] <= 1
     assert not given["results"].exceptions and list(Path("results").rglob("things-*.json"))
