@@ -138,7 +138,9 @@ def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest
 def test_a_scale_whose_values_moved_has_another_version(name: str) -> None:
     scale = scales.SCALES[name]
     kept = json.loads((Path(__file__).parent / "golden" / "scale_values.json").read_text())
-    known = kept[f"{name}, version {scale.version}"]  # a new version is added to that file
+    version = f"{name}, version {scale.version}"
+    assert version in kept, f"add the values of {version} to tests/golden/scale_values.json"
+    known = kept[version]
     moved = {field: (value, scale.fields[field]) for field, value in known.items() if scale.fields[field] != value}
     assert not moved, f"raise the version of {name}: its old records and checkpoints would be taken for these values"
 
