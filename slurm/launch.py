@@ -180,6 +180,7 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
     stage = batch.is_stage
     cpus = (profile.stage_cpus if stage else None) or profile.cpus_per_run
     gpus = profile.stage_gpus if stage else profile.gpus_per_run
+    gres = _gres_of_stage(profile) if stage else profile.gres or None
     chdir = profile.chdir or str(SOURCES)
     more = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
     check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
@@ -188,7 +189,7 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "timeout_min": (profile.stage_time_minutes if stage else None) or profile.time_minutes,
         "mem_gb": (profile.stage_memory_gb if stage else None) or profile.memory_gb,
         "cpus_per_task": cpus,
-        "gpus_per_node": None if profile.gres and not stage else gpus or None,
+        "gpus_per_node": None if gres else gpus or None,
         "nodes": 1 if stage else profile.num_nodes,
         "tasks_per_node": 1,
         "stderr_to_stdout": True,
@@ -197,7 +198,7 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "slurm_qos": profile.qos or None,
         "slurm_constraint": profile.constraint or None,
         "slurm_exclude": profile.exclude or None,
-        "slurm_gres": None if stage else profile.gres or None,
+        "slurm_gres": gres,
         "slurm_wckey": profile.wckey or None,
         "slurm_signal_delay_s": profile.warning_seconds,
         "slurm_array_parallelism": batch.num_at_once,
@@ -206,6 +207,12 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "slurm_srun_args": [*([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
         "slurm_additional_parameters": more,
     }
+
+
+def _gres_of_stage(profile: Profile) -> str | None:
+    """Return a stage's GPUs by the type that a run's have; None where it has none, or no single type is named."""
+    typed = re.fullmatch(r"(gpu:[^:,()]+):\d+", profile.gres)
+    return f"{typed[1]}:{profile.stage_gpus}" if typed and profile.stage_gpus else None
 
 
 def python_of(profile: Profile) -> str:

@@ -30,7 +30,7 @@ class Profile:
     account: str = ""
     qos: str = ""
     constraint: str = ""
-    gres: str = ""  # instead of gpus_per_run where a site counts GPUs by type, e.g. "gpu:a100:1"
+    gres: str = ""  # instead of gpus_per_run where a site counts GPUs by type, e.g. "gpu:a100:1"; stages have that type
     exclude: str = ""
     wckey: str = ""  # for sites that account by it; empty: none is named
     chdir: str = ""  # where jobs start; empty: the checkout, whatever folder the launch was typed in

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from submitit import AutoExecutor
@@ -106,6 +107,16 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypat
     assert "#SBATCH --partition=cpu\n" in stage
     assert "#SBATCH --time=30\n" in stage
     assert "gres" not in stage
+
+
+def test_the_gpus_of_a_stage_are_of_the_type_that_the_site_counts(slurm_in_name_only: Path) -> None:
+    def asked(**changes: Any) -> list[str]:
+        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions(hooks=HOOKS)))
+        return [line for line in next(iter(ask.values())).splitlines() if line.startswith("#SBATCH --g")]
+
+    assert asked(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
+    assert asked(gres="gpu:a100:8,lustre:1", stage_gpus=2) == asked(gres="", stage_gpus=2)
+    assert asked(gres="", stage_gpus=2) == ["#SBATCH --gpus-per-node=2"] and asked(stage_gpus=0) == []
 
 
 def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_name_only: Path, tmp_path: Path) -> None:
