@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from scipy import stats
 from scipy.special import polygamma
 
 from repro.claims.calibration import SimulatedRecord
+from repro.claims.contrasts import Contrast, contrasts_of, prior_of
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.judge import judge_all
+from repro.claims.judge import judge_all, p_values
 from repro.claims.levels import interval_for, interval_of
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
 from repro.records.store import Record
@@ -37,6 +39,45 @@ def test_two_one_sided_tests_agree_with_the_interval() -> None:
     assert found.inside(delta) == pytest.approx(0.05) and found.inside(delta * 1.01) < 0.05 < found.inside(delta * 0.99)
     sides = [stats.ttest_1samp(values, -1.5, alternative="greater"), stats.ttest_1samp(values, 1.5, alternative="less")]
     assert found.inside(1.5) == pytest.approx(2 * max(side.pvalue for side in sides))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_several_comparisons_say_is_said_by_t_tests_and_one_that_differs_is_corrected_for_their_number(
+    sign: int,
+) -> None:
+    values = np.random.default_rng(21).normal(0.3, 1, (3, 6))
+    found = [of_seeds(one, POINTS, moderated=None, shared=0.0, shared_df=1) for one in values]
+    said = {"says": "s", "source": "s", "because": "b"}
+    directed = Claim.trend("X.t", over=term("m"), axis="seed", sign=sign, margin=0.1, delta=0.9, **said)
+    alike = Claim.equivalence("X.e", pairs=[(term("m"), term("m", seed=1))], delta=0.9, **said)
+
+    def p(bar: float, side: str, turned: int = sign) -> np.ndarray:
+        return np.array([stats.ttest_1samp(turned * one, bar, alternative=side).pvalue for one in values])
+
+    within = 2 * np.maximum(p(-0.9, "greater"), p(0.9, "less")).max()
+    beyond = 2 * 3 * np.minimum(p(0.9, "greater"), p(-0.9, "less")).min()
+    expected = {"HOLDS": 2 * p(0.1, "greater").max(), "DIFFERS": 2 * 3 * p(0.1, "less").min(), "NO EFFECT": within}
+    assert p_values(directed, found) == pytest.approx({name: min(1, value) for name, value in expected.items()})
+    assert p_values(alike, found) == pytest.approx({"HOLDS": min(1, within), "DIFFERS": min(1, beyond)})
+
+
+@pytest.mark.parametrize(("axis", "shift"), [("batch_size", 0), ("num_hard_negatives", 1)])
+def test_a_trend_is_the_mean_slope_of_its_groups_on_log2_of_the_axis_or_of_one_more_where_it_has_a_zero(
+    axis: str, shift: int
+) -> None:
+    values = {"batch_size": (32, 128, 512), "num_hard_negatives": (0, 1, 6)}[axis]
+    runs = grid(base("desk"), **{axis: values, "max_tokens": (16, 32), "num_warmup_steps": (1, 2)})
+    of = {run: float(y) for run, y in zip(runs, np.random.default_rng(22).normal(size=12), strict=True)}
+    claim = Claim.trend(
+        "X.t", over=term("m"), axis=axis, within="max_tokens", sign=1, says="s", source="s", because="b"
+    )
+    (found,) = contrasts_of(claim, SimpleNamespace(systems={claim.over: runs}))
+    slopes = []
+    for length in (16, 32):
+        own = [run for run in runs if run.max_tokens == length]
+        x, y = [np.log2(getattr(run, axis) + shift) for run in own], [of[run] for run in own]
+        slopes.append(stats.linregress(x, y).slope)
+    assert sum(weight * of[run] for (run, _), weight in found.weights.items()) == pytest.approx(np.mean(slopes))
 
 
 def test_a_variance_is_moderated_by_hand() -> None:
@@ -72,6 +113,16 @@ def test_a_pool_takes_the_replicates_of_one_suite() -> None:
     prior = Pool(made).prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
     assert prior is not None and prior.variance == pytest.approx(1e-4, rel=0.7)
     assert Pool(made).prior("planted", (("{suite}/mean/ndcg_at_10", 1.0),)) is None
+
+
+def test_the_prior_of_a_contrast_is_that_of_one_run_times_the_sum_of_its_squared_weights() -> None:
+    rng, ndcg = np.random.default_rng(4), "{suite}/mean/ndcg_at_10"
+    runs = grid(base("desk"), num_warmup_steps=tuple(range(1, 13)), seed=(0, 1, 2))
+    pool = Pool([Record("", run, {"desk/mean/ndcg_at_10": rng.normal(0, 0.01)}, {}, Path()) for run in runs])
+    one = pool.prior("desk", ((ndcg, 1.0),))
+    compared = zip(grid(base("desk"), batch_size=(32, 64, 128)), (0.5, 0.5, -1.0), strict=True)
+    found = prior_of(Contrast({(run, ndcg): weight for run, weight in compared}, POINTS), pool)
+    assert one is not None and found == Prior(pytest.approx(1.5 * one.variance), one.df, one.pooled_df)
 
 
 def halves(values_SQ: np.ndarray, first: int) -> list[np.ndarray]:
