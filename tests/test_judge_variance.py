@@ -12,9 +12,11 @@ from scipy.special import polygamma
 from repro.claims.calibration import SimulatedRecord
 from repro.claims.contrasts import Contrast, contrasts_of, prior_of
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.judge import judge_all, p_values
+from repro.claims.evidence import evidence_for
+from repro.claims.judge import judge_all, measure, p_values
 from repro.claims.levels import interval_for, interval_of
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
+from repro.claims.varies import leads_of
 from repro.records.store import Record
 from repro.report.needed import needed_words
 from repro.spec import Claim, Unit, base, grid, term
@@ -192,6 +194,18 @@ def test_the_best_setting_differs_where_two_datasets_have_leaders_of_their_own()
     assert judged.note == "on set0 64 against 32; on set2 128 against 32"
     (low, high) = (judged.low or 0.0, judged.high or 0.0)
     assert 0 < low < judged.effect < high
+
+
+def test_two_leaders_are_held_to_as_many_ways_as_there_are_to_a_false_one() -> None:
+    """Three datasets, on each of which any of the two widths that are not best may lead falsely: six ways."""
+    made = by_dataset(np.random.default_rng(6), [[0, 0, 0], [0.01, 0, -0.01], [-0.01, 0, 0.01]], 5)
+    evidence = evidence_for(VARIES, [one.run for one in made], {one.run: one for one in made})
+    leads = leads_of(VARIES, evidence, Pool())
+    assert 0 < leads.stronger.p_value <= leads.weaker.p_value == leads.weaker.found.above(0.0)
+    assert (leads.weaker.dataset, leads.weaker.setting) != (leads.stronger.dataset, leads.stronger.setting)
+    assert measure(VARIES, evidence, Pool()).p_values == {"HOLDS": pytest.approx(6 * leads.weaker.p_value)}
+    (judged,) = judge_all([VARIES], "desk", [one.run for one in made], made)
+    assert (judged.low, judged.high) == pytest.approx(leads.weaker.found.interval(2 * 0.05 / 6))
 
 
 def test_seeds_that_draw_units_of_their_own_are_compared_in_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:

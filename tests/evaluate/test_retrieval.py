@@ -107,6 +107,7 @@ def test_recall_of_candidates_is_that_of_trec_eval() -> None:
 
 def test_measures_break_ties_by_the_smaller_id() -> None:
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
+    assert score({"q": {"b": 1.0, "a": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}})["mrr_at_10"] == pytest.approx(0.5)
 
 
@@ -128,12 +129,12 @@ def test_bm25_finds_the_document_that_shares_rare_words() -> None:
 
 def test_bm25_scores_are_lucenes_formula() -> None:
     """Words that no stemmer changes, in documents of unequal length; k1 = 0.9 and b = 0.4, as in BEIR's baseline."""
-    rng, words = np.random.default_rng(4), ("red", "blue", "green", "black", "pink", "gold")
+    rng, words = np.random.default_rng(8), ("red", "blue", "green", "black", "pink", "gold")
     documents = [rng.choice(words, size, p=[0.4, 0.2, 0.15, 0.1, 0.1, 0.05]).tolist() for size in range(3, 33, 3)]
     texts, ids = tuple(map(" ".join, documents)), tuple(f"d{n}" for n in range(10))
-    run, _ = bm25_search(Retrieval("x", ids, texts, ("q",), ("blue gold pink",), {}), 10)
+    run, _ = bm25_search(Retrieval("x", ids, texts, ("q",), ("green gold pink",), {}), 10)
     mean, expected = np.mean([len(one) for one in documents]), dict.fromkeys(ids, 0.0)
-    for word in ("blue", "gold", "pink"):
+    for word in ("green", "gold", "pink"):
         held = sum(word in one for one in documents)
         assert 0 < held < 10, "a word in every document tells nothing of its weight"
         for identifier, one in zip(ids, documents, strict=True):

@@ -94,8 +94,9 @@ def test_contexts_beyond_the_configured_number_are_cut() -> None:
     torch.testing.assert_close(model.second_stage(texts, contexts), model.second_stage(texts, contexts[:6]))
 
 
-def test_null_context_equals_every_slot_dropped() -> None:
-    model = small_model()
+@pytest.mark.parametrize("num_vectors", [1, 2])
+def test_null_context_equals_every_slot_dropped(num_vectors: int) -> None:
+    model = small_model(tokens_per_document=num_vectors)
     contexts, texts = contexts_of(model), random_texts(3)
     model.train()
     object.__setattr__(model.second_stage_model.config, "sequence_dropout", 1.0)
