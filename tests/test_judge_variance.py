@@ -14,7 +14,7 @@ from repro.claims.contrasts import Contrast, contrasts_of, prior_of
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import evidence_for
 from repro.claims.judge import judge_all, measure, p_values
-from repro.claims.levels import interval_for, interval_of
+from repro.claims.levels import interval_for, interval_of, up_to_the_bar
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
 from repro.claims.varies import leads_of
 from repro.records.store import Record
@@ -298,6 +298,25 @@ def test_the_upper_end_of_the_weakest_of_many_is_corrected_for_their_number() ->
         _, high = interval_of(min(found, key=lambda one: one.effect / one.error), 0.05, 10)
         below += high is not None and high < 0
     assert below / number <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / number)
+
+
+@pytest.mark.parametrize(
+    ("sign", "verdict", "low", "high", "expected"),
+    [
+        (1, "HOLDS", -0.2, 0.3, (0.1, 0.3)),
+        (1, "DIFFERS", -0.2, 0.3, (-0.2, 0.1)),
+        (-1, "HOLDS", -0.3, 0.2, (-0.3, -0.1)),
+        (-1, "DIFFERS", -0.3, 0.2, (-0.1, 0.2)),
+        (1, "HOLDS", 0.2, 0.3, (0.2, 0.3)),
+        (-1, "HOLDS", -0.3, -0.2, (-0.3, -0.2)),
+    ],
+)
+def test_an_interval_ends_at_the_bar_on_the_side_of_its_verdict(
+    sign: int, verdict: str, low: float, high: float, expected: tuple[float, float]
+) -> None:
+    said = {"says": "s", "source": "s", "because": "b"}
+    claim = Claim.trend("X.t", over=term("m"), axis="seed", sign=sign, margin=0.1, **said)
+    assert up_to_the_bar(claim, verdict, low, high) == expected
 
 
 def test_an_interval_does_not_go_past_the_delta_within_which_holm_finds_no_effect() -> None:
