@@ -47,7 +47,7 @@ def test_two_one_sided_tests_agree_with_the_interval() -> None:
 def test_what_several_comparisons_say_is_said_by_t_tests_and_one_that_differs_is_corrected_for_their_number(
     sign: int,
 ) -> None:
-    values = np.random.default_rng(21).normal(0.3, 1, (3, 6))
+    values = np.random.default_rng(21).normal([[2.5], [0.5], [-1.5]], 1, (3, 6))
     found = [of_seeds(one, POINTS, moderated=None, shared=0.0, shared_df=1) for one in values]
     said = {"says": "s", "source": "s", "because": "b"}
     directed = Claim.trend("X.t", over=term("m"), axis="seed", sign=sign, margin=0.1, delta=0.9, **said)
@@ -125,6 +125,17 @@ def test_the_prior_of_a_contrast_is_that_of_one_run_times_the_sum_of_its_squared
     compared = zip(grid(base("desk"), batch_size=(32, 64, 128)), (0.5, 0.5, -1.0), strict=True)
     found = prior_of(Contrast({(run, ndcg): weight for run, weight in compared}, POINTS), pool)
     assert one is not None and found == Prior(pytest.approx(1.5 * one.variance), one.df, one.pooled_df)
+
+
+def test_numbers_of_one_run_have_the_prior_of_their_weighted_sum() -> None:
+    numbers = np.random.default_rng(5).normal(0, 0.01, (12, 3, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    runs = grid(base("desk"), num_warmup_steps=tuple(range(1, 13)), seed=(0, 1, 2))
+    made = [
+        Record("", run, {"a": a, "b": b}, {}, Path()) for run, (a, b) in zip(runs, numbers.reshape(-1, 2), strict=True)
+    ]
+    found = prior_of(Contrast({(base("desk"), "a"): 2.0, (base("desk"), "b"): -1.0}, POINTS), Pool(made))
+    expected = fit_prior([list(group @ [2.0, -1.0]) for group in numbers])
+    assert expected is not None and found == Prior(*map(pytest.approx, (expected.variance, expected.df, 24)))
 
 
 def halves(values_SQ: np.ndarray, first: int) -> list[np.ndarray]:
