@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from repro.claims.judge import judge_all
 from repro.claims.units import units, value_of
@@ -166,6 +167,31 @@ def test_a_measure_whose_queries_are_not_kept_is_one_number_of_its_seed(tmp_path
     assert judged.verdict == "HOLDS" and judged.effect == pytest.approx(0.1)
 
 
+def test_systems_that_no_seed_moves_are_compared_by_a_t_test_over_queries(tmp_path: Path) -> None:
+    rng, told = np.random.default_rng(5), {"suite": {"datasets": [{"name": "a", "family": "f", "num_queries": 60}]}}
+    scores, made = {name: rng.uniform(0.3, 0.7, 60).astype(np.float32) for name in ("bm25", "surrogate")}, []
+    for name, values in scores.items():
+        metrics, run = {"desk/mean/ndcg_at_10": float(values.mean())}, base("desk", architecture=name)
+        made.append(write_record(tmp_path, run, metrics=metrics, arrays={"desk": values}, provenance=told))
+    claim = replace(BETTER, pairs=((term(NDCG, architecture="bm25"), term(NDCG, architecture="surrogate")),))
+    (judged,) = judge_all([claim], "desk", [one.run for one in made], made)
+    theirs = stats.ttest_rel(*(values.astype(np.float64) for values in scores.values())).confidence_interval(0.95)
+    assert (judged.low, judged.high) == pytest.approx(tuple(theirs))
+
+
+def test_steps_of_a_training_are_no_sample_and_its_measures_a_t_test_over_seeds(tmp_path: Path) -> None:
+    rng, made, levels = np.random.default_rng(6), [], dict[tuple[str, int], float]()
+    for run in grid(base("desk"), sampler=("random", "domain"), seed=(0, 1, 2)):
+        values = rng.normal(0.5, 0.3, 40).astype(np.float32)
+        levels[run.sampler, run.seed] = level = float(values.mean(dtype=np.float64))
+        told = {"metrics": {"train/loss": level}, "arrays": {"train/loss": values}, "provenance": {}}
+        made.append(write_record(tmp_path, run, **told))
+    claim = replace(BETTER, pairs=((term("train/loss", sampler="domain"), term("train/loss", sampler="random")),))
+    (judged,) = judge_all([claim], "desk", [one.run for one in made], made)
+    theirs = stats.ttest_1samp([levels["domain", seed] - levels["random", seed] for seed in (0, 1, 2)], 0)
+    assert (judged.low, judged.high) == pytest.approx(tuple(theirs.confidence_interval(0.95)))
+
+
 def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
     speeds = {"random": 400.0, "domain": 100.0}
     made = [
@@ -182,6 +208,15 @@ def test_a_ratio_is_a_difference_of_logarithms(tmp_path: Path) -> None:
     (judged,) = judge_all([claim], "desk", [r.run for r in made], made)
     assert (judged.verdict, judged.unit.name) == ("HOLDS", "doublings")
     assert judged.effect == pytest.approx(2.0, abs=0.05)
+
+
+def test_values_behind_a_ratio_are_their_logarithms_to_first_order(tmp_path: Path) -> None:
+    values = (4 + 1e-3 * np.random.default_rng(3).normal(size=50)).astype(np.float32)
+    metrics = {"spread/within": float(values.mean(dtype=np.float64))}
+    made = write_record(tmp_path, base("desk"), metrics=metrics, arrays={"spread/within": values}, provenance={})
+    found, strata = units(made, "log2 spread/within")
+    np.testing.assert_allclose(found, np.log2(values.astype(np.float64)), atol=1e-6)
+    assert found.mean() == pytest.approx(value_of(made, "log2 spread/within"), abs=1e-9) and not strata.any()
 
 
 def test_a_number_that_has_no_logarithm_is_refused_with_its_name(tmp_path: Path) -> None:

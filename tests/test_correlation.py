@@ -1,5 +1,6 @@
 """Correlation claims: Pearson's r and its p-value as scipy has them, units counted as said, known verdicts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def test_a_correlation_over_runs_is_judged_inside_each_group(tmp_path: Path, slo
 
 
 def dataset_record(folder: Path, run: Run, scores: np.ndarray, name: str) -> Record:
-    rows = [{"name": dataset, "family": "f", "num_queries": 1} for dataset in NAMES]
+    rows = [{"name": one, "family": f"family {number // 2}", "num_queries": 1} for number, one in enumerate(NAMES)]
     metrics = {f"desk/{dataset}/{name}": float(value) for dataset, value in zip(NAMES, scores, strict=True)}
     return write_record(folder, run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": rows}})
 
@@ -138,6 +139,8 @@ def test_a_correlation_over_datasets_takes_a_reference_away(tmp_path: Path, slop
     assert judged.verdict == verdict and judged.effect is not None
     means = np.mean([[r.metrics[f"desk/{name}/ndcg_at_10"] for name in NAMES] for r in made[2:]], axis=0)
     assert judged.effect == pytest.approx(stats.pearsonr(far, means - reference).statistic)
+    (by_family,) = judge_all([replace(claim, blocks="family")], "desk", [r.run for r in made], made)
+    assert [one.estimate and one.estimate.df for one in (judged, by_family)] == pytest.approx([12 - 2, 6 - 2])
 
 
 def test_an_unknown_kind_of_point_is_refused() -> None:

@@ -26,6 +26,10 @@ def move_default(monkeypatch: pytest.MonkeyPatch, scale: str, **values: object) 
     monkeypatch.setattr(identity, "scale_named", lambda name: {**scales.SCALES, scale: moved}[name])
 
 
+OF_EVALUATION = ("suite", "context_seed", "num_test_contexts", "test_contexts", "measure")
+"""Of the fields that are moved one by one; a protocol needs its depth."""
+
+
 def test_an_id_is_twelve_hex_digits_of_the_difference() -> None:
     run = base("desk", seed=3, sampler="cluster", cluster_size=64)
     assert difference(run) == {"scale": "desk", "seed": 3, "sampler": "cluster", "cluster_size": 64}
@@ -51,7 +55,9 @@ def test_every_field_moves_the_id() -> None:
         value = other[name] if name in other else (getattr(run, name) or 0) + 1
         if value is None:
             continue
-        assert run_id(replace(run, **{name: value})) != run_id(run), name
+        moved = replace(run, **{name: value})
+        assert run_id(moved) != run_id(run), name
+        assert (training_id(moved) == training_id(run)) == (name in OF_EVALUATION), name
     second = replace(run, pretraining_corpus="desk", num_pretraining_steps=9)
     assert len({run_id(one) for one in (run, second, *(replace(second, **{name: 8}) for name in SIZES))}) == 4
     by_domain = replace(run, sampler="domain", cluster_size=None)
@@ -60,6 +66,7 @@ def test_every_field_moves_the_id() -> None:
     assert run_id(replace(contextual, pooling="frequency")) != run_id(contextual)
     reranked = [replace(run, protocol=how, rerank_depth=9) for how in ("rerank", "rerank-bm25")]
     assert len({run_id(one) for one in (run, *reranked, replace(reranked[0], rerank_depth=8))}) == 4
+    assert {training_id(one) for one in reranked} == {run_id(run)}
 
 
 def test_runs_that_differ_in_evaluation_only_share_their_training() -> None:

@@ -333,6 +333,16 @@ def test_a_second_look_takes_half_of_the_level_and_says_so(tmp_path: Path) -> No
     assert (twice.low or 0) < (once.low or 0) < (once.high or 0) < (twice.high or 0)
 
 
+def test_a_second_look_holds_where_its_wider_interval_says_so(tmp_path: Path) -> None:
+    claims, told = [replace(ORDER, num_looks=looks) for looks in (1, 2)], []
+    for gain in np.arange(0.001, 0.02, 0.001):
+        made = two_samplers(tmp_path / f"{gain}", gain, [0, 1, 2, 3])
+        found = [judge_all([claim], "desk", [one.run for one in made], made)[0] for claim in claims]
+        assert all((one.verdict == "HOLDS") == ((one.low or 0) > 0) for one in found)
+        told.append([one.verdict for one in found])
+    assert ["HOLDS", "UNDECIDED"] in told, "some gain is enough for one look and too little for two"
+
+
 @pytest.mark.parametrize(("num_looks", "desk", "lab"), [(2, 2, 1), (by_scale({"lab": 2}), 1, 2), (1, 1, 1)])
 def test_looks_are_counted_at_the_scale_where_seeds_were_added(num_looks: int | ByScale, desk: int, lab: int) -> None:
     claim = replace(ORDER, num_looks=num_looks)

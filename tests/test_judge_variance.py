@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,10 +10,13 @@ from scipy import stats
 from scipy.special import polygamma
 
 from repro.claims.calibration import SimulatedRecord
+from repro.claims.contrasts import Contrast, contrasts_of, prior_of
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.judge import judge_all
-from repro.claims.levels import interval_for, interval_of
+from repro.claims.evidence import evidence_for
+from repro.claims.judge import judge_all, measure, p_values
+from repro.claims.levels import interval_for, interval_of, up_to_the_bar
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
+from repro.claims.varies import leads_of
 from repro.records.store import Record
 from repro.report.needed import needed_words
 from repro.spec import Claim, Unit, base, grid, term
@@ -37,6 +41,45 @@ def test_two_one_sided_tests_agree_with_the_interval() -> None:
     assert found.inside(delta) == pytest.approx(0.05) and found.inside(delta * 1.01) < 0.05 < found.inside(delta * 0.99)
     sides = [stats.ttest_1samp(values, -1.5, alternative="greater"), stats.ttest_1samp(values, 1.5, alternative="less")]
     assert found.inside(1.5) == pytest.approx(2 * max(side.pvalue for side in sides))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_several_comparisons_say_is_said_by_t_tests_and_one_that_differs_is_corrected_for_their_number(
+    sign: int,
+) -> None:
+    values = np.random.default_rng(21).normal([[2.5], [0.5], [-1.5]], 1, (3, 6))
+    found = [of_seeds(one, POINTS, moderated=None, shared=0.0, shared_df=1) for one in values]
+    said = {"says": "s", "source": "s", "because": "b"}
+    directed = Claim.trend("X.t", over=term("m"), axis="seed", sign=sign, margin=0.1, delta=0.9, **said)
+    alike = Claim.equivalence("X.e", pairs=[(term("m"), term("m", seed=1))], delta=0.9, **said)
+
+    def p(bar: float, side: str, turned: int = sign) -> np.ndarray:
+        return np.array([stats.ttest_1samp(turned * one, bar, alternative=side).pvalue for one in values])
+
+    within = 2 * np.maximum(p(-0.9, "greater"), p(0.9, "less")).max()
+    beyond = 2 * 3 * np.minimum(p(0.9, "greater"), p(-0.9, "less")).min()
+    expected = {"HOLDS": 2 * p(0.1, "greater").max(), "DIFFERS": 2 * 3 * p(0.1, "less").min(), "NO EFFECT": within}
+    assert p_values(directed, found) == pytest.approx({name: min(1, value) for name, value in expected.items()})
+    assert p_values(alike, found) == pytest.approx({"HOLDS": min(1, within), "DIFFERS": min(1, beyond)})
+
+
+@pytest.mark.parametrize(("axis", "shift"), [("batch_size", 0), ("num_hard_negatives", 1)])
+def test_a_trend_is_the_mean_slope_of_its_groups_on_log2_of_the_axis_or_of_one_more_where_it_has_a_zero(
+    axis: str, shift: int
+) -> None:
+    values = {"batch_size": (32, 128, 512), "num_hard_negatives": (0, 1, 6)}[axis]
+    runs = grid(base("desk"), **{axis: values, "max_tokens": (16, 32), "num_warmup_steps": (1, 2)})
+    of = {run: float(y) for run, y in zip(runs, np.random.default_rng(22).normal(size=12), strict=True)}
+    claim = Claim.trend(
+        "X.t", over=term("m"), axis=axis, within="max_tokens", sign=1, says="s", source="s", because="b"
+    )
+    (found,) = contrasts_of(claim, SimpleNamespace(systems={claim.over: runs}))
+    slopes = []
+    for length in (16, 32):
+        own = [run for run in runs if run.max_tokens == length]
+        x, y = [np.log2(getattr(run, axis) + shift) for run in own], [of[run] for run in own]
+        slopes.append(stats.linregress(x, y).slope)
+    assert sum(weight * of[run] for (run, _), weight in found.weights.items()) == pytest.approx(np.mean(slopes))
 
 
 def test_a_variance_is_moderated_by_hand() -> None:
@@ -72,6 +115,27 @@ def test_a_pool_takes_the_replicates_of_one_suite() -> None:
     prior = Pool(made).prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
     assert prior is not None and prior.variance == pytest.approx(1e-4, rel=0.7)
     assert Pool(made).prior("planted", (("{suite}/mean/ndcg_at_10", 1.0),)) is None
+
+
+def test_the_prior_of_a_contrast_is_that_of_one_run_times_the_sum_of_its_squared_weights() -> None:
+    rng, ndcg = np.random.default_rng(4), "{suite}/mean/ndcg_at_10"
+    runs = grid(base("desk"), num_warmup_steps=tuple(range(1, 13)), seed=(0, 1, 2))
+    pool = Pool([Record("", run, {"desk/mean/ndcg_at_10": rng.normal(0, 0.01)}, {}, Path()) for run in runs])
+    one = pool.prior("desk", ((ndcg, 1.0),))
+    compared = zip(grid(base("desk"), batch_size=(32, 64, 128)), (0.5, 0.5, -1.0), strict=True)
+    found = prior_of(Contrast({(run, ndcg): weight for run, weight in compared}, POINTS), pool)
+    assert one is not None and found == Prior(pytest.approx(1.5 * one.variance), one.df, one.pooled_df)
+
+
+def test_numbers_of_one_run_have_the_prior_of_their_weighted_sum() -> None:
+    numbers = np.random.default_rng(5).normal(0, 0.01, (12, 3, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    runs = grid(base("desk"), num_warmup_steps=tuple(range(1, 13)), seed=(0, 1, 2))
+    made = [
+        Record("", run, {"a": a, "b": b}, {}, Path()) for run, (a, b) in zip(runs, numbers.reshape(-1, 2), strict=True)
+    ]
+    found = prior_of(Contrast({(base("desk"), "a"): 2.0, (base("desk"), "b"): -1.0}, POINTS), Pool(made))
+    expected = fit_prior([list(group @ [2.0, -1.0]) for group in numbers])
+    assert expected is not None and found == Prior(*map(pytest.approx, (expected.variance, expected.df, 24)))
 
 
 def halves(values_SQ: np.ndarray, first: int) -> list[np.ndarray]:
@@ -141,6 +205,18 @@ def test_the_best_setting_differs_where_two_datasets_have_leaders_of_their_own()
     assert judged.note == "on set0 64 against 32; on set2 128 against 32"
     (low, high) = (judged.low or 0.0, judged.high or 0.0)
     assert 0 < low < judged.effect < high
+
+
+def test_two_leaders_are_held_to_as_many_ways_as_there_are_to_a_false_one() -> None:
+    """Three datasets, on each of which any of the two widths that are not best may lead falsely: six ways."""
+    made = by_dataset(np.random.default_rng(6), [[0, 0, 0], [0.01, 0, -0.01], [-0.01, 0, 0.01]], 5)
+    evidence = evidence_for(VARIES, [one.run for one in made], {one.run: one for one in made})
+    leads = leads_of(VARIES, evidence, Pool())
+    assert 0 < leads.stronger.p_value <= leads.weaker.p_value == leads.weaker.found.above(0.0)
+    assert (leads.weaker.dataset, leads.weaker.setting) != (leads.stronger.dataset, leads.stronger.setting)
+    assert measure(VARIES, evidence, Pool()).p_values == {"HOLDS": pytest.approx(6 * leads.weaker.p_value)}
+    (judged,) = judge_all([VARIES], "desk", [one.run for one in made], made)
+    assert (judged.low, judged.high) == pytest.approx(leads.weaker.found.interval(2 * 0.05 / 6))
 
 
 def test_seeds_that_draw_units_of_their_own_are_compared_in_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +309,25 @@ def test_the_upper_end_of_the_weakest_of_many_is_corrected_for_their_number() ->
         _, high = interval_of(min(found, key=lambda one: one.effect / one.error), 0.05, 10)
         below += high is not None and high < 0
     assert below / number <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / number)
+
+
+@pytest.mark.parametrize(
+    ("sign", "verdict", "low", "high", "expected"),
+    [
+        (1, "HOLDS", -0.2, 0.3, (0.1, 0.3)),
+        (1, "DIFFERS", -0.2, 0.3, (-0.2, 0.1)),
+        (-1, "HOLDS", -0.3, 0.2, (-0.3, -0.1)),
+        (-1, "DIFFERS", -0.3, 0.2, (-0.1, 0.2)),
+        (1, "HOLDS", 0.2, 0.3, (0.2, 0.3)),
+        (-1, "HOLDS", -0.3, -0.2, (-0.3, -0.2)),
+    ],
+)
+def test_an_interval_ends_at_the_bar_on_the_side_of_its_verdict(
+    sign: int, verdict: str, low: float, high: float, expected: tuple[float, float]
+) -> None:
+    said = {"says": "s", "source": "s", "because": "b"}
+    claim = Claim.trend("X.t", over=term("m"), axis="seed", sign=sign, margin=0.1, **said)
+    assert up_to_the_bar(claim, verdict, low, high) == expected
 
 
 def test_an_interval_does_not_go_past_the_delta_within_which_holm_finds_no_effect() -> None:

@@ -81,6 +81,15 @@ def test_where_k_means_is_on_gpus_so_is_the_search_of_the_nearest(monkeypatch: p
     np.testing.assert_array_equal(found.assignment_N, expected.assignment_N)
 
 
+def test_of_three_attempts_the_one_is_taken_whose_points_lie_nearest_to_their_centroids() -> None:
+    pairs = np.concatenate(pairs_without_structure(150), axis=1)
+    points = np.concatenate([pairs, np.roll(pairs, pairs.shape[1] // 2, axis=1)])
+    attempts = [cluster._one_attempt(points, 12, derive(1, number))[1] for number in range(3)]
+    spread = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
+    assert len({round(float(one), 2) for one in spread}) == 3, "attempts that end alike prove nothing"
+    np.testing.assert_array_equal(paired_kmeans(pairs, 12, seed=1), attempts[int(np.argmin(spread))])
+
+
 def clustered_at_once(
     queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, cluster_size: int
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -63,6 +63,8 @@ def test_numbers_of_a_source_go_on_over_blocks_of_draws(monkeypatch: pytest.Monk
         assert np.array_equal(batches.at(step), expected), step
         counted[source] += 1
     assert min(counted) > 5
+    blocks = {tuple(batches.source_at(16 * block + place) for place in range(16)) for block in range(6)}
+    assert len(blocks) == 6, "each block is drawn anew"
 
 
 def test_the_state_is_that_of_an_epoch_of_all_pairs() -> None:

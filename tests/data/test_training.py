@@ -83,6 +83,15 @@ def test_a_crop_is_taken_out_of_the_text_around_it() -> None:
         assert sorted(f"{view.query} {view.document}".split()) == sorted(distinct.split())
 
 
+def test_a_sentence_is_taken_out_of_the_text_around_it() -> None:
+    sentences = [f"{name} " + " ".join(f"{name.lower()}{i}" for i in range(8)) + "." for name in ("One", "Two", "Six")]
+    made = list(views([row("r", "ask this", " ".join(sentences))], max_document_words=60, seed=0))
+    found = {view.id: (view.query, view.document) for view in made if "@sentence" in view.id or "@first" in view.id}
+    others = {sentence: [other for other in sentences if other != sentence] for sentence in sentences}
+    expected = {f"r@sentence{n}": (one, " ".join(others[one])) for n, one in enumerate(sentences)}
+    assert found == {"r@first": ("ask this", sentences[0]), **expected}
+
+
 def test_views_are_a_function_of_the_seed() -> None:
     rows = [row(str(i), "ask this", LONG) for i in range(5)]
     made = [list(views(rows, max_document_words=30, seed=seed)) for seed in (0, 0, 1)]

@@ -9,6 +9,7 @@ import pytrec_eval
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
+from repro.evaluate.first_stage import recall_of
 from repro.evaluate.retrieval import bm25_search, ranked, read_run, score, search, without_self_hits, write_run
 
 QUERY_IDS = [f"q{n}" for n in range(5)]
@@ -94,8 +95,19 @@ def test_measures_agree_with_pytrec_eval() -> None:
         np.testing.assert_allclose(found[ours], [reference[q][theirs] for q in sorted(judgements)], atol=1e-6)
 
 
+def test_recall_of_candidates_is_that_of_trec_eval() -> None:
+    run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 12)
+    rng = np.random.default_rng(3)
+    judgements = {q: {d: int(rng.integers(0, 3)) for d in rng.choice(DOCUMENT_IDS, 9, False)} for q in QUERY_IDS}
+    judgements["nothing found"], judgements["nothing relevant"] = {DOCUMENT_IDS[0]: 1}, {DOCUMENT_IDS[0]: 0}
+    reference = pytrec_eval.RelevanceEvaluator(judgements, {"recall.100"}).evaluate(run)
+    shares = [reference.get(query, {}).get("recall_100", 0.0) for query in judgements]
+    assert 0 < recall_of(run, judgements) == pytest.approx(np.mean(shares))
+
+
 def test_measures_break_ties_by_the_smaller_id() -> None:
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
+    assert score({"q": {"b": 1.0, "a": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}})["mrr_at_10"] == pytest.approx(0.5)
 
 
@@ -113,6 +125,23 @@ def test_bm25_finds_the_document_that_shares_rare_words() -> None:
     assert "b" not in run["q"]
     assert run["none"] == {}
     assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(parameters)
+
+
+def test_bm25_scores_are_lucenes_formula() -> None:
+    """Words that no stemmer changes, in documents of unequal length; k1 = 0.9 and b = 0.4, as in BEIR's baseline."""
+    rng, words = np.random.default_rng(8), ("red", "blue", "green", "black", "pink", "gold")
+    documents = [rng.choice(words, size, p=[0.4, 0.2, 0.15, 0.1, 0.1, 0.05]).tolist() for size in range(3, 33, 3)]
+    texts, ids = tuple(map(" ".join, documents)), tuple(f"d{n}" for n in range(10))
+    run, _ = bm25_search(Retrieval("x", ids, texts, ("q",), ("green gold pink",), {}), 10)
+    mean, expected = np.mean([len(one) for one in documents]), dict.fromkeys(ids, 0.0)
+    for word in ("green", "gold", "pink"):
+        held = sum(word in one for one in documents)
+        assert 0 < held < 10, "a word in every document tells nothing of its weight"
+        for identifier, one in zip(ids, documents, strict=True):
+            norm = 0.9 * (1 - 0.4 + 0.4 * len(one) / mean)
+            weight = math.log(1 + (10 - held + 0.5) / (held + 0.5))
+            expected[identifier] += weight * one.count(word) / (one.count(word) + norm)
+    assert run["q"] == pytest.approx({one: value for one, value in expected.items() if value}, abs=2e-6)
 
 
 def test_bm25_finds_nothing_where_every_word_is_a_stop_word() -> None:

@@ -94,8 +94,9 @@ def test_contexts_beyond_the_configured_number_are_cut() -> None:
     torch.testing.assert_close(model.second_stage(texts, contexts), model.second_stage(texts, contexts[:6]))
 
 
-def test_null_context_equals_every_slot_dropped() -> None:
-    model = small_model()
+@pytest.mark.parametrize("num_vectors", [1, 2])
+def test_null_context_equals_every_slot_dropped(num_vectors: int) -> None:
+    model = small_model(tokens_per_document=num_vectors)
     contexts, texts = contexts_of(model), random_texts(3)
     model.train()
     object.__setattr__(model.second_stage_model.config, "sequence_dropout", 1.0)
@@ -112,6 +113,19 @@ def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training() ->
     contexts = contexts_of(model)
     assert torch.unique(model.eval().second_stage(twins, contexts).round(decimals=3), dim=0).shape[0] == 1
     assert torch.unique(model.train().second_stage(twins, contexts).round(decimals=3), dim=0).shape[0] > 30
+
+
+def test_each_slot_is_null_as_often_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
+    second, contexts = model.second_stage_model, contexts_of(model)
+    real = second.backbone.text_behind
+    monkeypatch.setattr(
+        second.backbone, "text_behind", lambda given, *more: (seen.append(given), real(given, *more))[1]
+    )
+    model.train().second_stage(Texts(torch.ones(1000, 1).long(), torch.ones(1000, 1).long()), contexts)
+    is_null_NC = (seen[0] == second.sequence_dropout_null_embedding).all(2)
+    torch.testing.assert_close(seen[0][~is_null_NC], contexts.expand(1000, -1, -1)[~is_null_NC])
+    assert (is_null_NC.float().mean(0) - 0.2).abs().max() < 4 * (0.2 * 0.8 / 1000) ** 0.5
 
 
 def test_without_sequence_dropout_there_is_no_null_context() -> None:

@@ -100,6 +100,25 @@ def test_the_gradient_of_a_step_is_the_mean_of_those_of_its_next_batches(
         assert line["difficulty"] == pytest.approx(np.mean([data.batches.at(number).mean() for number in numbers]))
 
 
+def test_steps_are_those_of_torchs_adamw_on_clipped_gradients_at_the_rate_of_their_place(tmp_path: Path) -> None:
+    data, model, plain = small_data(), *(small_model(sequence_dropout=0.0).double() for _ in range(2))
+    changes = {"num_steps": 4, "num_warmup_steps": 2, "max_grad_norm": 0.5, "weight_decay": 0.3}
+    train(model, data, settings(**changes), folder=tmp_path)
+    groups = [
+        {"params": [weight for weight in plain.parameters() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
+        for is_matrix, decay in ((True, 0.3), (False, 0.0))
+    ]
+    optimizer = torch.optim.AdamW(groups)
+    for number, rate in enumerate((0.005, 0.01, 0.01, 0.005)):
+        by_hand(plain, data, number)
+        assert torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5) > 1, "a gradient that is not cut proves nothing"
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+    for (name, weight), expected in zip(model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-8, msg=name)
+
+
 def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any], stops_after: int) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)

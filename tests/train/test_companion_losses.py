@@ -149,12 +149,14 @@ def test_without_document_to_query_the_filtered_loss_is_gist_embed() -> None:
     assert_equal(with_gradients(found, columns), with_gradients(lambda c: gist(c, guide), columns))
 
 
-def by_hand(queries: list[str], documents: list[str], num_hard: int, f: dict[str, np.ndarray]) -> np.ndarray:
+def by_hand(
+    queries: list[str], documents: list[str], num_hard: int, f: dict[str, np.ndarray], margin: float
+) -> np.ndarray:
     """The four masks with a loop for every entry."""
     count, total = len(queries), len(documents)
     rows = []
     for i in range(count):
-        limit = f["qd"][i, i]
+        limit = f["qd"][i, i] + margin
         owner = [j if j < count else (j - count) // num_hard for j in range(total)]
         alike = [queries[j] == queries[i] or documents[j] == documents[i] for j in range(count)]
         to_queries = [j != i and (alike[j] or f["qq"][i, j] >= limit) for j in range(count)]
@@ -168,8 +170,9 @@ def by_hand(queries: list[str], documents: list[str], num_hard: int, f: dict[str
     return np.array(rows)
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.4, -0.4])
 @pytest.mark.parametrize("num_hard", [0, 2])
-def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int) -> None:
+def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margin: float) -> None:
     queries, rng = ["a", "b", "b", "c"], np.random.default_rng(5)
     documents = ["x", "y", "z", "x", *(["x", "n", "y", "m", "z", "o", "p", "x"] if num_hard else [])]
     vectors_of = [rng.normal(size=(count, 3)) for count in (4, len(documents))]
@@ -178,8 +181,8 @@ def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int) -> No
     keys = {word: number for number, word in enumerate(sorted({*queries, *documents}))}
     query_keys, document_keys = (np.array([keys[word] for word in words]) for words in (queries, documents))
     nothing = np.zeros((4, len(documents)), bool)
-    got = mask_directions(query_keys, document_keys, nothing, scores, num_hard_negatives=num_hard)
-    np.testing.assert_array_equal(got, by_hand(queries, documents, max(1, num_hard), f))
+    got = mask_directions(query_keys, document_keys, nothing, scores, margin=margin, num_hard_negatives=num_hard)
+    np.testing.assert_array_equal(got, by_hand(queries, documents, max(1, num_hard), f, margin))
     assert 0 < got.mean() < 1
 
 
@@ -189,6 +192,13 @@ def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
     found: LossParts = batch_loss(queries, documents, masked=masked)
     expected = info_nce(queries, documents, masked_QM=masked)
     assert torch.equal(found.loss, expected.loss) and float(found.masked_fraction) == float(expected.masked_fraction)
+
+
+def test_accuracy_is_that_of_the_widest_prefix() -> None:
+    queries, noise = vectors(40, 0, seed=8)
+    documents = queries + noise
+    narrow, wide = (float(info_nce(queries[:, :m], documents[:, :m]).accuracy) for m in (2, 8))
+    assert narrow < wide == float(batch_loss(queries, documents, widths=(8, 2)).accuracy)
 
 
 def test_a_masked_text_gets_no_gradient_in_any_direction() -> None:

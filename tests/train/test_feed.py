@@ -42,14 +42,13 @@ def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair() 
 
 
 def test_contexts_are_documents_of_the_batch_hard_negatives_among_them() -> None:
-    data = small_data(num_hard=3)
-    seen = set()
+    data, drawn = small_data(num_hard=3), set[int]()
     for step in range(30):
         found = feed(data, step)
-        assert set(rows_of(found.texts.contexts)) <= set(rows_of(found.texts.documents))
-        hard = rows_of(found.texts.documents)[8:]
-        seen.update(row in hard for row in rows_of(found.texts.contexts))
-    assert seen == {True, False}
+        documents, places = rows_of(found.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
+        assert rows_of(found.texts.contexts) == [documents[place] for place in places]
+        drawn.update(places)
+    assert min(drawn) < 8 and max(drawn) > 29, "positives, and the last of the hard negatives, have their turn"
 
 
 def test_contexts_differ_by_step_and_seed_and_by_nothing_else() -> None:

@@ -7,9 +7,11 @@ import os
 import resource
 import signal
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -20,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.stopping import Interrupted
-from repro.train import loop
+from repro.train import feed, loop
 from repro.train.checkpoint import TrainState
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
@@ -209,6 +211,27 @@ def test_a_step_whose_numbers_are_not_finite_ends_the_training_and_leaves_all_as
     taken_up, _ = run(tmp_path)
     whole, _ = run(tmp_path / "whole")
     assert_same_weights(whole, taken_up)
+
+
+class OneBatch:
+    """The same batch at every step."""
+
+    def at(self, number: int) -> np.ndarray:
+        return np.arange(8)
+
+
+def test_contexts_are_dropped_by_draws_of_each_step_and_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same documents are context at every step, and nothing is learned: losses differ by what is dropped alone."""
+    monkeypatch.setattr(feed, "draw_contexts", lambda num_documents, num_contexts, **drawn: np.arange(num_contexts))
+    data = replace(small_data(), batches=OneBatch(), filter=None)
+
+    def losses(dropout: float, seed: int) -> list[float]:
+        folder, model = tmp_path / f"{dropout}-{seed}", small_model(sequence_dropout=dropout).double()
+        run(folder, model, data, seed=seed, num_steps=3, learning_rate=0.0)
+        return [round(line["loss"], 6) for line in read_metrics(folder)]
+
+    assert len(set(losses(0.0, 0))) == 1
+    assert len({*losses(0.25, 0), *losses(0.25, 1)}) == 6
 
 
 def test_training_leaves_the_global_generator_alone(tmp_path: Path) -> None:
