@@ -28,6 +28,7 @@ from repro.spec import (
     Varies,
 )
 from repro.spec.registry import experiments
+from repro.spec.term import unit_of
 from repro.spec.values import counted, suggestion
 
 WORDS = {
@@ -67,7 +68,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
         *_seeds(judged),
         *([f"  note        {judged.note}"] if judged.note else []),
         *_deciding(judged),
-        f"  look at it  python -m repro show {' '.join(experiment.artefacts)}",
+        f"  look at it  python -m repro show {' '.join(experiment.artefacts)} --scale {scale}",
     ]
     return [line for line in lines if line]
 
@@ -124,8 +125,8 @@ def comparisons_of(claim: Claim, scale: str) -> list[str]:
     if isinstance(claim, Correlation):
         return [_correlated(claim, scale)]
     if isinstance(claim, Value):
-        unit = claim.unit
-        printed = ((one, f"{value * unit.factor:g} {unit.name}") for one, value in claim.expected)
+        units = ((one, value, unit_of(one.metric)) for one, value in claim.expected)
+        printed = ((one, f"{value * unit.factor:g} {unit.name}") for one, value, unit in units)
         return [f"{_metric(one)} of {_runs(one, scale)}, less {words} as printed" for one, words in printed]
     return []
 

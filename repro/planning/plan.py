@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.inputs.stages import known_stages_of, stages_by_phase
 from repro.planning.clusters import too_large_clusters
-from repro.planning.cost import Estimate, estimate, phases_of
+from repro.planning.cost import Estimate, Known, estimate, phases_of
 from repro.planning.requirements import lacks_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
@@ -218,10 +218,10 @@ def _undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
 
 
 def _estimates(
-    missing: Iterable[Run], recorded: Iterable[Run], known: Sequence[Record], *, kind: str, num_devices: int
+    missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
     """Return the cost of each run; a training that several runs share is counted with the first of them."""
-    trained = {training_id(phase) for run in recorded for phase in phases_of(run)}
+    trained, known = {training_id(phase) for run in recorded for phase in phases_of(run)}, Known(records, kind)
     for run in missing:
         yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
         trained |= {training_id(phase) for phase in phases_of(run)}

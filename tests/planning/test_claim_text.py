@@ -55,7 +55,7 @@ def test_an_interval_that_ends_at_the_bar_says_why() -> None:
         ("T5.f", "desk", ["DIFFERS: the printed numbers do not agree", "holds if the numbers agree: arithmetic"]),
         ("T5.a", "desk", ["HOLDS: the printed numbers agree"]),
         ("E.g", "small", ["holds if > 0, δ 0.5 points: any difference"]),
-        ("F10.a", "small", ["NOT RUN", "holds if > 0 r: "]),
+        ("F10.a", "small", ["NOT RUN", "holds if > 0 r: ", "python -m repro show figure10 figure11 --scale small"]),
         ("T1.b", "desk", ["judged on 5 seeds (3 to 7), 10 runs", "; seeds 0 to 2 had been looked at: left out"]),
         ("F3.a", "desk", ["judged on 3 seeds (0 to 2)", "; seeds 0 to 2 had been looked at: here judged post hoc"]),
     ],
