@@ -69,6 +69,14 @@ def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(mo
     assert len(made.estimates) == 20 and len(asked) == 1
 
 
+def test_a_plan_for_a_cpu_says_first_which_machines_the_papers_scales_are_meant_for() -> None:
+    lines = make_plan([base("small")], []).lines()
+    (place,) = [number for number, line in enumerate(lines) if line.startswith("small is meant for ")]
+    assert "--profile NAME" in lines[place] and lines[place + 1].startswith("cost on CPU: ")
+    for lines in (make_plan([base("small")], [], num_gpus=1).lines(), make_plan([PLAIN], []).lines()):
+        assert not [line for line in lines if "--profile" in line]
+
+
 def test_hard_negatives_are_texts_like_any_other() -> None:
     few, many = (arithmetic_of(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
     assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
