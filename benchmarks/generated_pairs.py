@@ -10,10 +10,12 @@ average; domains have sizes in proportion to 1/sqrt(rank). The file is a functio
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from repro.data.mined.sources.cloud import mine_cloud
+from repro.storage.atomic import whole_file
 
 NUM_WORDS = 30_000
 NUM_DOMAINS = 64
@@ -70,21 +73,19 @@ def _joined(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.Arra
 
 
 def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
-    """Write pairs to a parquet, jsonl or csv file, as its ending says."""
+    """Write pairs to a parquet, jsonl or csv file, as its ending says; it has its name once it is whole."""
     blocks = generated_blocks(num_pairs, seed)
-    first = next(blocks)
-    if path.suffix == ".jsonl":
-        import json
-
-        with path.open("w", encoding="utf-8") as file:
-            for block in (first, *blocks):
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.to_pylist())
-        return
-    opened = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}[path.suffix]
-    with opened(path, first.schema) as writer:
-        writer.write_table(first)
-        for block in blocks:
-            writer.write_table(block)
+    with whole_file(path) as part:
+        if path.suffix == ".jsonl":
+            with part.open("w", encoding="utf-8") as file:
+                for block in blocks:
+                    file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.to_pylist())
+            return
+        first = next(blocks)
+        opened = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}[path.suffix]
+        with opened(part, first.schema) as writer:
+            for block in chain((first,), blocks):
+                writer.write_table(block)
 
 
 def write_generated_apart(path: Path, num_pairs: int) -> None:

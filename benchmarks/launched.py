@@ -100,9 +100,7 @@ def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
         return dict(json.loads(note.read_text()))
     shutil.rmtree(corpora_folder() / NAME, ignore_errors=True)
     if not source_of(asked).is_file():
-        part = source_of(asked).with_suffix(".part.parquet")
-        write_generated_apart(part, asked.num_pairs)
-        part.replace(source_of(asked))
+        write_generated_apart(source_of(asked), asked.num_pairs)
     started = time.monotonic()
     words = [sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME]
     child = subprocess.Popen(words, preexec_fn=partial(ask_for_signal, signal.SIGTERM))

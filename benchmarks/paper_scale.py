@@ -183,9 +183,7 @@ def main() -> None:
     if asked.blank:
         measured("blank", asked)
     elif not source_of(asked).is_file():
-        part = source_of(asked).with_name(f"part-{source_of(asked).name}")  # what was cut off is not taken for whole
-        write_generated_apart(part, asked.num_pairs)
-        part.rename(source_of(asked))
+        write_generated_apart(source_of(asked), asked.num_pairs)
     for name in asked.steps:
         if asked.blank and name in NOT_ON_BLANK:
             continue

@@ -69,7 +69,8 @@ FIGURE_4 = Figure(
     title="Training loss by model size",
     caption=(
         "The training loss along the steps, means of equal stretches, for each width of the model; all see the same "
-        "batches in the same order. A line is the mean over n seeds, its band the 95 % interval of that mean."
+        "batches in the same order. A line is the mean over n seeds, its band the 95 % interval of that mean. The "
+        "axis of the loss is logarithmic."
     ),
     kind="lines",
     points="curve/*/loss",
@@ -79,6 +80,7 @@ FIGURE_4 = Figure(
     hue_label="dimensions",
     x_label="training steps",
     y_label="training loss (nats)",
+    y_is_log=True,
     series=(Row(label="width", of=pick(**CURVES)),),
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from figures.bars import draw_bars, draw_dots
 from figures.crossed import draw_crossed
@@ -18,7 +19,7 @@ from figures.forest import draw_forest
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
-from figures.style import new_axes, save_figure, value_text, write_note, write_title
+from figures.style import new_axes, save_figure, value_text, write_note, write_powers, write_title
 
 KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
 GROUP = "group"
@@ -52,6 +53,7 @@ class Picture:
     cell: str = ""
     cell_label: str = ""
     x_is_log: bool = False
+    y_is_log: bool = False
     mark: str = ""
     is_panelled: bool = False
     own: Callable[[pd.DataFrame, Axes], None] | None = None
@@ -117,6 +119,9 @@ def _one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     places = {"x": picture.x, "y": picture.y, "group": GROUP}
     if picture.x_is_log:
         _set_log(axes, frame[picture.x])
+    if picture.y_is_log:
+        axes.set_yscale("log")
+        write_powers(axes.yaxis, LogLocator(subs=(1, 2, 5)))
     if picture.kind == "scatter":
         note = draw_scatter(frame, axes, **places, x_is_log=picture.x_is_log)
     elif picture.kind == "dots":
@@ -165,6 +170,7 @@ def _set_log(axes: Axes, values: pd.Series) -> None:
         axes.set_xscale("symlog", linthresh=float(values[values > 0].min()))
     else:
         axes.set_xscale("log")
+    write_powers(axes.xaxis)
 
 
 def _heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:

@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, Locator, NullFormatter
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2), (1, 1), (5, 1, 1, 1), (3, 1, 1, 1, 1, 1), (2, 2), (6, 2), (1, 3))
@@ -124,6 +126,14 @@ def value_text(value: Any) -> str:
     if isinstance(value, str | bool):
         return str(value)
     return f"{value:,.0f}".replace(",", "\u2009") if float(value).is_integer() else f"{value:g}"
+
+
+def write_powers(axis: Axis, locator: Locator | None = None) -> None:
+    """Write the numbers of a logarithmic axis as they are: a power of ten would be markup, which is not read here."""
+    if locator is not None:
+        axis.set_major_locator(locator)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: value_text(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def write_title(figure: Figure, title: str, subtitle: str = "") -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import has_record, why_unreadable
+from repro.records.looked import Looked
 from repro.spec import Run
 from repro.spec.identity import difference_in_words, training_id
 from repro.storage.lease import Owner, look, owners
@@ -62,6 +62,7 @@ class Snapshot:
     """One look at the disk and, once, at the scheduler: every status taken from it is of the same moment."""
 
     submissions: list[Submission] = field(default_factory=read_submissions)
+    looked: Looked = field(default_factory=lambda: Looked(local_records()))
 
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
@@ -73,13 +74,18 @@ class Snapshot:
         """The last submission of every item."""
         return {name: submission for submission in self.submissions for name in submission.jobs}
 
+    def statuses_of(self, runs: Iterable[Run]) -> list[RunStatus]:
+        """Return the status of each run; records that were read for it need not be read by the next look."""
+        found = [self.status_of(run) for run in runs]
+        self.looked.keep()
+        return found
+
     def status_of(self, run: Run) -> RunStatus:
         """Return the status of a run."""
         item = item_of_run(run)
         owner, last = look(item.lease_folder), item.read()
         places = self._places(item, last)
-        if has_record(local_records(), run):
-            why = why_unreadable(local_records(), run)
+        if (why := self.looked.why_unreadable(run)) is not None:
             return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
         if owner is not None and owner.is_alive:
             places |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
@@ -208,8 +214,7 @@ def read_progress(run: Run) -> TrainingProgress | None:
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
     """Return the status of each run, all of one moment."""
-    snapshot = Snapshot()
-    return [snapshot.status_of(run) for run in dict.fromkeys(runs)]
+    return Snapshot().statuses_of(dict.fromkeys(runs))
 
 
 def summary(found: Iterable[RunStatus]) -> str:

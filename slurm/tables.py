@@ -22,7 +22,7 @@ COLOURS |= {"cancelled": "red", "interrupted": "yellow"}
 def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
     """Return where the runs and their stages stand at this moment, and whether anything still runs or waits."""
     snapshot, unique = Snapshot(), list(dict.fromkeys(runs))
-    found = [snapshot.status_of(run) for run in unique]
+    found = snapshot.statuses_of(unique)
     table = table_of(unique, found)
     table.caption = "\n".join(_notes(snapshot, unique, found)) or None
     return table, any(status.state == "running" or status.live_on for status in found)
@@ -34,7 +34,7 @@ def show_status(runs: Sequence[Run]) -> None:
     if len(unique) <= MOST_FOLDED_ROWS:
         return console_here().print(look_at(unique)[0])
     snapshot = Snapshot()
-    found = [snapshot.status_of(run) for run in unique]
+    found = snapshot.statuses_of(unique)
     rows = tuple(_cells(run, status) for run, status in _told(unique, found))
     render(View(summary(found), COLUMNS, rows, tuple(_notes(snapshot, unique, found)), align="lllrrrl"))
 

@@ -1,12 +1,16 @@
 """Outputs never replace what is not a file, and what must last is on disk before it has its name."""
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from benchmarks import generated_pairs
 from repro.records.store import write_record
 from repro.spec import base
 from repro.storage import atomic
@@ -77,3 +81,24 @@ def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
     else:
         make()
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["made", "made/theirs"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_generated_pairs_have_their_name_once_all_are_there(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = pa.table({"query": ["q"], "document": ["d"], "domain": ["x"]})
+
+    def blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
+        yield from [block] * num_pairs
+        if num_pairs > 1:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(generated_pairs, "generated_blocks", blocks)
+    path = tmp_path / f"pairs.{ending}"
+    with pytest.raises(OSError, match="no space left"):
+        generated_pairs.write_generated(path, 2)
+    assert not list(tmp_path.iterdir())
+    generated_pairs.write_generated(path, 1)
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert b"q" in path.read_bytes()

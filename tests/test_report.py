@@ -43,8 +43,8 @@ def test_numbers_have_their_decimals_and_absence_is_a_dash() -> None:
 
 
 def test_durations_are_told_in_the_unit_a_reader_would_choose() -> None:
-    told = [format_seconds(seconds) for seconds in (None, 3, 600, 36000)]
-    assert told == ["", "3 s", "10 min", "10.0 h"]
+    told = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
+    assert told == ["", "3 s", "10 min", "10.0 h", "76 years"]
 
 
 def test_thousands_stand_apart_but_not_where_a_program_reads_them() -> None:

@@ -93,6 +93,7 @@ def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
     from repro.report.artefacts import judgements
     from repro.report.formats import render
 
+    scale_named(scale)
     needs = []
     for experiment in in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}"):
         needs += undecided(judgements(experiment, scale))
@@ -134,7 +135,7 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
     if artefact is None:
         raise ValueError("which run? give --run ID, or an artefact and --where field=value")
     wanted = dict(_condition(text) for text in where)
-    every = experiment_of(artefact).runs(scale)
+    every = experiment_of(artefact).runs(scale_named(scale).name)
     runs = [run for run in every if run.architecture in TRAINED or run.measure == "batches"]
     for run in runs:
         if all(str(getattr(run, name)) == value for name, value in wanted.items()):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from repro.cli.check import VERBS_THAT_READ, plan_power
@@ -35,6 +34,7 @@ from repro.cli.options import (
 from repro.cli.patience import in_turn, tell
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
+from repro.report.formats import console_here
 from repro.report.names import title_of
 from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
@@ -102,7 +102,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
     for row in rows:
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
         table.add_row(row["artefact"], row["title"], str(len(row["claims"])), *runs)
-    Console(highlight=False).print(table)
+    console_here().print(table)
     print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
     print("Claims: `repro check ARTEFACT` judges them.")
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # what a section is made of loads the data and the measures
     from repro.report.sections import ForestPainter, Painter, Rows
 
 COPIED = (
-    *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "mark"),
-    "is_panelled",
+    *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log"),
+    *("mark", "is_panelled"),
 )
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import seen_at
@@ -13,8 +14,21 @@ from repro.report.artefacts import judgements
 from repro.report.needed import needed_words
 from repro.report.tables import INTERVAL_WORDS
 from repro.report.view import format_signed
-from repro.spec import Claim, Equivalence, Experiment, Identity, Interaction, Order, Term, Trend, Varies
+from repro.spec import (
+    Claim,
+    Correlation,
+    Equivalence,
+    Experiment,
+    Identity,
+    Interaction,
+    Order,
+    Term,
+    Trend,
+    Value,
+    Varies,
+)
 from repro.spec.registry import experiments
+from repro.spec.term import unit_of
 from repro.spec.values import counted, suggestion
 
 WORDS = {
@@ -54,7 +68,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
         *_seeds(judged),
         *([f"  note        {judged.note}"] if judged.note else []),
         *_deciding(judged),
-        f"  look at it  python -m repro show {' '.join(experiment.artefacts)}",
+        f"  look at it  python -m repro show {' '.join(experiment.artefacts)} --scale {scale}",
     ]
     return [line for line in lines if line]
 
@@ -74,17 +88,16 @@ def _bar(judged: Judgement) -> str:
 def _compared(judged: Judgement) -> list[str]:
     if not judged.estimates or judged.level is None:
         return []
-    names = comparisons_of(judged.claim, judged.scale)
-    names += [""] * (len(judged.estimates) - len(names))
-    lines = [f"  {INTERVAL_WORDS}"]
-    for number, (name, one) in enumerate(zip(names, judged.estimates, strict=False), 1):
+    names, lines = comparisons_of(judged.claim, judged.scale), [f"  {INTERVAL_WORDS}"]
+    for number, (name, one) in enumerate(zip(names, judged.estimates, strict=True), 1):
         # Where the claim differs, that is said of one comparison: the others' intervals go where they go.
-        verdict = judged.verdict if judged.verdict == "HOLDS" or one.effect == judged.effect else ""
+        is_said = judged.verdict != "DIFFERS" or one.effect == judged.effect
+        verdict = judged.verdict if is_said else "UNDECIDED"
         low, high, _ = interval_for(judged.claim, verdict, one, judged.level, len(judged.estimates))
         if isinstance(judged.claim, Varies):
             low, high = judged.low, judged.high  # of one lead of many: wider than an interval of the level alone
         interval = None if low is None or high is None else (low, high)
-        lines.append(f"  compared {number}  {name}: {_estimate_words(one, interval)}".replace(": :", ":"))
+        lines.append(f"  compared {number}  {name}: {_estimate_words(one, interval)}")
     return lines
 
 
@@ -98,9 +111,10 @@ def _estimate_words(one: Estimate, interval: tuple[float, float] | None) -> str:
 
 
 def comparisons_of(claim: Claim, scale: str) -> list[str]:
-    """Return in words what each comparison of a claim is of at a scale; nothing for a kind that compares otherwise."""
+    """Return in words what each comparison of a claim is of at a scale; nothing for arithmetic."""
     if isinstance(claim, Order | Equivalence):
-        return [f"{_metric(pair[0])} of {_less(pair, scale)}" for pair in claim.pairs]
+        where = _shared_apart(claim.pairs, scale)
+        return [f"{_metric(pair[0])} of {_less(pair, scale)}{at}" for pair, at in zip(claim.pairs, where, strict=True)]
     if isinstance(claim, Interaction):
         return [f"{_metric(claim.of[0])}: ({_less(claim.of, scale)}) above ({_less(claim.above, scale)})"]
     if isinstance(claim, Trend):
@@ -108,12 +122,30 @@ def comparisons_of(claim: Claim, scale: str) -> list[str]:
         return [f"{_metric(claim.over)} with each doubling of {claim.axis}{within}"]
     if isinstance(claim, Varies):
         return [f"{_metric(claim.over)}: the less certain of two leads, over all other values of {claim.axis}"]
+    if isinstance(claim, Correlation):
+        return [_correlated(claim, scale)]
+    if isinstance(claim, Value):
+        units = ((one, value, unit_of(one.metric)) for one, value in claim.expected)
+        printed = ((one, f"{value * unit.factor:g} {unit.name}") for one, value, unit in units)
+        return [f"{_metric(one)} of {_runs(one, scale)}, less {words} as printed" for one, words in printed]
     return []
 
 
+def _correlated(claim: Correlation, scale: str) -> str:
+    """Say what goes with what, and over which points."""
+    less = "" if claim.minus is None else f" of {_less((claim.y, claim.minus), scale)}"
+    points = "datasets" if claim.points == "datasets" else "settings"
+    within = f", at each {claim.within}" if claim.within else ""
+    return f"{_metric(claim.x)} with {_metric(claim.y)}{less}, over {points}{within}"
+
+
 def _metric(term: Term) -> str:
-    """Say a metric path in words where it is the usual one."""
-    return term.metric.replace("{suite}/mean/ndcg_at_10", "NDCG@10").replace("{suite}", "suite")
+    """Say a metric path in words where it is the usual one, also dataset by dataset."""
+    return re.sub(r"\{suite\}/(mean|\*)/ndcg_at_10", "NDCG@10", term.metric).replace("{suite}", "suite")
+
+
+def _runs(term: Term, scale: str) -> str:
+    return _fields(dict(term.of.at(scale).wanted)) or "all runs"
 
 
 def _less(pair: Sequence[Term], scale: str) -> str:
@@ -122,8 +154,23 @@ def _less(pair: Sequence[Term], scale: str) -> str:
     apart = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     if not apart:
         return f"the same runs, less {_metric(pair[1])}"
-    sides = (", ".join(f"{name}={side[name]}" for name in apart if name in side) for side in (first, second))
+    sides = (_fields({name: side[name] for name in apart if name in side}) for side in (first, second))
     return " less ".join(side or "the others" for side in sides)
+
+
+def _shared_apart(pairs: Sequence[Sequence[Term]], scale: str) -> list[str]:
+    """Say of each pair which values its two sides share and other pairs have not; nothing where there are none."""
+    sides = [[dict(term.of.at(scale).wanted) for term in pair] for pair in pairs]
+    shared = [{name: value for name, value in one.items() if other.get(name) == value} for one, other in sides]
+    common = [name for name in shared[0] if all(name in one for one in shared)]
+    told = [name for name in common if any(one[name] != shared[0][name] for one in shared)]
+    return [", at " + _fields({name: one[name] for name in told}) if told else "" for one in shared]
+
+
+def _fields(values: Mapping[str, Any]) -> str:
+    """Return values as a line for a reader; of a field that may have several, all of them."""
+    each = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
+    return ", ".join(f"{name}={' or '.join(map(str, several))}" for name, several in each.items())
 
 
 def _seeds(judged: Judgement) -> list[str]:

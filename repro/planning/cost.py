@@ -112,39 +112,72 @@ def machine_kind(device: str) -> str:
     return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
 
 
-def measure_speed(records: Iterable[Record], like: Run, kind: str) -> Speed:
-    """Return the speed of a kind of machine for runs like this one, from the nearest records there are.
+class Known:
+    """What the records of one kind of machine tell of costs; each question is answered once, however many runs ask."""
 
-    Nearest: of the same scale and architecture, else of the same architecture, else any that was trained there.
-    """
-    there = [record for record in records if _kind_of(record) == kind]
-    trained = [record for record in there if record.provenance["training"].get("seconds")]
-    trained = [record for record in trained if arithmetic_of(record.run).is_known]
-    same = [record for record in trained if record.run.architecture == like.architecture]
-    for group in ([record for record in same if record.run.scale == like.scale], same, trained):
-        if group:
-            return _speed_of(group)
-    return Speed(ASSUMED_FLOPS_PER_SECOND[kind], 0, None)
+    def __init__(self, records: Iterable[Record], kind: str) -> None:
+        """Keep the records of that kind of machine."""
+        self.kind, self._records = kind, [record for record in records if _kind_of(record) == kind]
+        self._speeds: dict[tuple[str, str], Speed] = {}
+        self._evaluations: dict[tuple[str, str, str], float | None] = {}
+
+    def speed(self, like: Run) -> Speed:
+        """Return the speed for runs like this one, from the nearest records there are.
+
+        Nearest: of the same scale and architecture, else of the same architecture, else any that was trained there.
+        """
+        asked = like.scale, like.architecture
+        if asked not in self._speeds:
+            trained = [record for record in self._records if record.provenance["training"].get("seconds")]
+            trained = [record for record in trained if arithmetic_of(record.run).is_known]
+            same = [record for record in trained if record.run.architecture == like.architecture]
+            groups = ([record for record in same if record.run.scale == like.scale], same, trained)
+            assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
+            self._speeds[asked] = next((_speed_of(group) for group in groups if group), assumed)
+        return self._speeds[asked]
+
+    def evaluation_seconds(self, run: Run) -> float | None:
+        """Return what a run does beside training; None where no record did the same."""
+        asked = run.architecture, run.suite, run.measure
+        if asked not in self._evaluations:
+            ran = ((record.run, record.provenance["evaluation_seconds"]) for record in self._records)
+            each = [
+                seconds / _num_contexts(one)
+                for one, seconds in ran
+                if (one.architecture, one.suite, one.measure) == asked
+            ]
+            self._evaluations[asked] = median(each) if each else None
+        a_context = self._evaluations[asked]
+        return None if a_context is None else a_context * _num_contexts(run)
 
 
 def _speed_of(records: Sequence[Record]) -> Speed:
-    rates = [arithmetic_of(record.run).flops / record.provenance["training"]["seconds"] for record in records]
-    errors = [
-        abs(rate / median(rates[:number] + rates[number + 1 :]) - 1)
-        for number, rate in enumerate(rates)
-        if len(rates) > 1
-    ]
+    rates = sorted(arithmetic_of(record.run).flops / record.provenance["training"]["seconds"] for record in records)
+    several = len(rates) > 1
+    errors = [abs(rate / _median_without(rates, place) - 1) for place, rate in enumerate(rates) if several]
     return Speed(median(rates), len(records), median(errors) if errors else None)
 
 
+def _median_without(rising: Sequence[float], place: int) -> float:
+    """Return the median of rising numbers, the one at a place left out."""
+    num_left = len(rising) - 1
+    low, high = (one + (one >= place) for one in ((num_left - 1) // 2, num_left // 2))
+    return median((rising[low], rising[high]))
+
+
 def estimate(
-    run: Run, records: Iterable[Record], *, kind: str = "cpu", num_devices: int = 1, trained: Collection[str] = ()
+    run: Run,
+    records: Iterable[Record] | Known,
+    *,
+    kind: str = "cpu",
+    num_devices: int = 1,
+    trained: Collection[str] = (),
 ) -> Estimate:
     """Return what a run will cost, less the trainings that are there; several devices share a training equally."""
-    known = list(records)
+    known = records if isinstance(records, Known) else Known(records, kind)
+    assert known.kind == kind, f"what is known is of a {known.kind}, asked is a {kind}"
     does = sum((arithmetic_of(phase) for phase in phases_of(run) if training_id(phase) not in trained), NOTHING)
-    speed = measure_speed(known, run, kind)
-    other = _other_seconds(run, known, kind)
+    speed, other = known.speed(run), known.evaluation_seconds(run)
     seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
     memory += _graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
@@ -170,19 +203,6 @@ def phases_of(run: Run) -> Iterator[Run]:
     while phase is not None:
         yield phase
         phase = first_phase_of(phase)
-
-
-def _other_seconds(run: Run, records: Sequence[Record], kind: str) -> float | None:
-    """Return what a run does beside training; None where no record of such a machine did the same."""
-    same = [
-        record
-        for record in records
-        if _kind_of(record) == kind
-        and (record.run.architecture, record.run.suite, record.run.measure)
-        == (run.architecture, run.suite, run.measure)
-    ]
-    each = [record.provenance["evaluation_seconds"] / _num_contexts(record.run) for record in same]
-    return median(each) * _num_contexts(run) if each else None
 
 
 def _num_contexts(run: Run) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.inputs.stages import known_stages_of, stages_by_phase
 from repro.planning.clusters import too_large_clusters
-from repro.planning.cost import Estimate, estimate, phases_of
+from repro.planning.cost import Estimate, Known, estimate, phases_of
 from repro.planning.requirements import lacks_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
@@ -17,6 +17,7 @@ from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import difference_in_words, run_id, training_id
+from repro.spec.scales import scale_named
 from repro.spec.values import counted
 from repro.storage.paths import published_records
 from repro.storage.stages import Stage
@@ -136,8 +137,15 @@ class Plan:
         unknown = f"not counted: {cost['num_unknown']} trainings by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
         told += [*self._not_evaluated(), *self._together(), self._trust()]
-        other = "--profile NAME reckons with other machines, as slurm/profiles.toml has them"
-        return [*told, *([other] if self.stage_costs and not self.num_gpus else [])]
+        return [*self._other_machines(), *told]
+
+    def _other_machines(self) -> list[str]:
+        """Say, before what it costs on a CPU, for which machines the runs are meant, and how to reckon with those."""
+        meant = {run.scale: scale_named(run.scale) for run in self.missing}
+        told = [f"{name} is meant for {one.hardware}" for name, one in sorted(meant.items()) if one.judges_values]
+        if self.num_gpus or not (told or self.stage_costs):
+            return []
+        return ["; ".join([*told, "--profile NAME reckons with other machines, as slurm/profiles.toml has them"])]
 
     def _not_evaluated(self) -> list[str]:
         """Say of how many runs the evaluation is no part of the times, and why."""
@@ -218,10 +226,10 @@ def _undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
 
 
 def _estimates(
-    missing: Iterable[Run], recorded: Iterable[Run], known: Sequence[Record], *, kind: str, num_devices: int
+    missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
     """Return the cost of each run; a training that several runs share is counted with the first of them."""
-    trained = {training_id(phase) for run in recorded for phase in phases_of(run)}
+    trained, known = {training_id(phase) for run in recorded for phase in phases_of(run)}, Known(records, kind)
     for run in missing:
         yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
         trained |= {training_id(phase) for phase in phases_of(run)}

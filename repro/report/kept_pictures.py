@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.report.verdicts import ADDRESS, source_digest, versions_of
+from repro.report.verdicts import ADDRESS, versions_of
 from repro.storage.atomic import whole_file
-from repro.storage.digests import sha256_of
+from repro.storage.digests import sha256_of, source_digest
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 

@@ -27,7 +27,7 @@ from repro.claims.judge import Judgement
 from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
-from repro.storage.digests import sha256_of
+from repro.storage.digests import sha256_of, source_digest
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
@@ -81,16 +81,6 @@ def key_of(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, *, judged
         "pool": _digest_of_all(pool, published),
     }
     return _digest(json.dumps(decides, sort_keys=True))
-
-
-@cache
-def source_digest(folders: Sequence[Path]) -> str:
-    """Return the digest of the Python files in some folders, by name and content."""
-    found = hashlib.sha256()
-    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
-        content = path.read_bytes()
-        found.update(f"{path.name} {len(content)} ".encode() + content)
-    return found.hexdigest()
 
 
 @cache

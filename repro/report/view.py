@@ -36,12 +36,18 @@ def format_number(value: float | None, decimals: int = 1) -> str:
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE)  # never "-0.0"
 
 
+A_YEAR = 365.25 * 86_400
+"""Seconds."""
+
+
 def format_seconds(seconds: float | None) -> str:
-    """Return a duration for a reader: 45 s, 12 min, 3.5 h; nothing where it is not known."""
+    """Return a duration for a reader: 45 s, 12 min, 3.5 h, from two years on 76 years; nothing where not known."""
     if seconds is None:
         return ""
     if seconds < 90:
         return f"{seconds:.0f} s"
+    if seconds >= 2 * A_YEAR:
+        return f"{format_number(seconds / A_YEAR, 0)} years"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{format_number(seconds / 3600)} h"
 
 

@@ -76,6 +76,7 @@ class Figure:
     title: str = ""  # what is seen, over the picture
     factor: float = 1.0  # of y
     x_is_log: bool = False
+    y_is_log: bool = False
     hue: str = ""  # a field of the run that splits each series further
     hue_label: str = ""  # its words; empty: its own name
     cell: str = ""  # heatmap: the metric in the cells; x and y are then fields of the run

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,16 @@ def digests_of(folder: Path) -> dict[str, str]:
         if path.is_file():
             found[path.relative_to(folder).as_posix()] = sha256_of(path)
     return found
+
+
+@cache
+def source_digest(folders: Sequence[Path]) -> str:
+    """Return the digest of the Python files in some folders, by name and content."""
+    found = hashlib.sha256()
+    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
+        content = path.read_bytes()
+        found.update(f"{path.name} {len(content)} ".encode() + content)
+    return found.hexdigest()
 
 
 def sha256_of(path: Path) -> str:

@@ -119,4 +119,4 @@ def corpora_folder() -> Path:
 
 def data_folder() -> Path:
     """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
-    return Path(os.environ.get("REPRO_DATA", home() / "data")).resolve()
+    return Path(os.environ.get("REPRO_DATA") or home() / "data").resolve()

@@ -115,6 +115,20 @@ def test_an_axis_of_words_and_a_logarithmic_one_with_zero() -> None:
     assert list(axes.get_lines()[0].get_xdata()) == [0, 200, 400]
 
 
+def test_a_logarithmic_axis_has_its_numbers_written_out() -> None:
+    rows = [
+        {"series": "a", "steps": 2**n, "seed": seed, "score": 20 / 2**n + seed} for n in range(12) for seed in (0, 1)
+    ]
+    axes = plot(rows, replace(LINES, y_is_log=True))[0].axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    axes.figure.canvas.draw()
+    for axis in (axes.xaxis, axes.yaxis):
+        words = [label.get_text() for label in axis.get_ticklabels(which="both")]
+        assert not [word for word in words if word and not word.replace("\u2009", "").replace(".", "", 1).isdigit()]
+        assert {"10", "100" if axis is axes.xaxis else "20"} <= set(words)
+    assert [float(y) for y in axes.get_lines()[0].get_ydata()] == [20 / 2**n + 0.5 for n in range(12)]
+
+
 def test_lines_differ_in_more_than_colour() -> None:
     own, wrong = plot(ROWS, LINES)[0].axes[0].get_lines()
     assert own.get_marker() != wrong.get_marker()

@@ -8,15 +8,16 @@ from statistics import median
 import pytest
 
 from experiments.e04_batch_by_cluster import runs as grid_runs
+from repro.planning import cost
 from repro.planning.cost import (
     ASSUMED_FLOPS_PER_SECOND,
     BASE_MEMORY_BYTES,
     BYTES_A_WEIGHT,
     TEXT_SHARE,
+    Known,
     arithmetic_of,
     estimate,
     machine_kind,
-    measure_speed,
 )
 from repro.planning.plan import make_plan
 from repro.planning.requirements import needs_of
@@ -51,6 +52,31 @@ def test_the_arithmetic_of_a_biencoder_is_that_of_its_two_texts() -> None:
     assert arithmetic_of(run).num_pairs == 21
 
 
+@pytest.mark.parametrize("num_records", [2, 3, 6, 7])
+def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_records: int) -> None:
+    records = [record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
+    rates = [arithmetic_of(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
+    others = [median(rates[:place] + rates[place + 1 :]) for place in range(num_records)]
+    expected = median(abs(rate / other - 1) for rate, other in zip(rates, others, strict=True))
+    assert Known(records, "cpu").speed(PLAIN).relative_error == pytest.approx(expected)
+
+
+def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    measure = cost._speed_of
+    monkeypatch.setattr(cost, "_speed_of", lambda records: asked.append(len(records)) or measure(records))
+    made = make_plan([base("smoke", seed=seed) for seed in range(900, 920)], [])
+    assert len(made.estimates) == 20 and len(asked) == 1
+
+
+def test_a_plan_for_a_cpu_says_first_which_machines_the_papers_scales_are_meant_for() -> None:
+    lines = make_plan([base("small")], []).lines()
+    (place,) = [number for number, line in enumerate(lines) if line.startswith("small is meant for ")]
+    assert "--profile NAME" in lines[place] and lines[place + 1].startswith("cost on CPU: ")
+    for lines in (make_plan([base("small")], [], num_gpus=1).lines(), make_plan([PLAIN], []).lines()):
+        assert not [line for line in lines if "--profile" in line]
+
+
 def test_hard_negatives_are_texts_like_any_other() -> None:
     few, many = (arithmetic_of(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
     assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
@@ -81,13 +107,13 @@ def test_a_speed_comes_from_the_nearest_records_with_its_error() -> None:
         record(CONTEXTUAL, contextual / 50.0),
         record(PLAIN, plain / 1e6, device="NVIDIA H100 80GB HBM3"),
     ]
-    speed = measure_speed(records, PLAIN, "cpu")
+    speed = Known(records, "cpu").speed(PLAIN)
     assert (speed.flops_per_second, speed.num_records) == (pytest.approx(100.0), 3)
     # each from the other two: 90 by 110, 100 by 105, 120 by 95
     assert speed.relative_error == pytest.approx(abs(90 / 110 - 1))
-    assert measure_speed(records, CONTEXTUAL, "cpu").flops_per_second == pytest.approx(50.0)
-    assert measure_speed(records, PLAIN, "gpu").flops_per_second == pytest.approx(1e6)
-    other_scale = measure_speed(records, base("lab"), "cpu")
+    assert Known(records, "cpu").speed(CONTEXTUAL).flops_per_second == pytest.approx(50.0)
+    assert Known(records, "gpu").speed(PLAIN).flops_per_second == pytest.approx(1e6)
+    other_scale = Known(records, "cpu").speed(base("lab"))
     assert other_scale.flops_per_second == pytest.approx(100.0)
 
 

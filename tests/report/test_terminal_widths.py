@@ -6,11 +6,13 @@ from functools import cache
 import pytest
 
 from repro.claims.judge import Judgement
+from repro.cli.main import app
 from repro.planning.power import power_view, undecided
 from repro.report.artefacts import judgements, published_pool
 from repro.report.formats import render, render_line
+from repro.report.names import title_of
 from repro.report.tables import claims_view, sort_judgements, summary_line
-from repro.spec.registry import experiments
+from repro.spec.registry import artefacts, experiments
 
 NUMBER = re.compile(r"[+-]\d+\.\d+")
 
@@ -56,3 +58,10 @@ def test_what_an_undecided_claim_needs_is_the_same_in_the_table_as_in_the_ledger
         else:
             seen = 0 if judged.is_post_hoc else judged.num_seeds or 0
             assert re.search(rf"needs {int(count) - seen} (more|fresh) seed", said[-1])
+
+
+def test_the_list_of_artefacts_is_searched_by_line_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    app(["list"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    for name, (experiment, shown) in artefacts().items():
+        assert any(line.startswith(f"{name} ") and title_of(experiment, shown) in line for line in lines), name

@@ -7,7 +7,7 @@ import pytest
 from repro.cli.main import app
 from repro.cli.net import guarded
 from repro.cli.options import EXIT_NOT_RUN
-from repro.storage.paths import check_home, home
+from repro.storage.paths import check_home, data_folder, home
 
 
 def ends(*words: str) -> int:
@@ -62,3 +62,8 @@ def test_a_folder_that_can_be_is_made_once_it_is_needed(own_home: Path) -> None:
     assert home() == own_home.resolve() and not own_home.exists()
     check_home()
     assert own_home.is_dir()
+
+
+def test_an_empty_name_of_the_data_folder_is_no_name(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_DATA", "")
+    assert data_folder() == own_home / "data"
