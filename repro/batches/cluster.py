@@ -19,14 +19,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import faiss
 import numpy as np
 
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import blocks_of, load_array, rows_by_code, taken
 from repro.storage.atomic import whole_file
+
+if TYPE_CHECKING:
+    import faiss
 
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
@@ -142,7 +145,13 @@ def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -
 
     Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy.
     """
+    import faiss
+
     num_workers = 1 if _has_gpus() else faiss.omp_get_max_threads()
+    if _has_gpus():  # FAISS takes memory of its own, of which torch keeps what runs before have used
+        import torch
+
+        torch.cuda.empty_cache()
     found: dict[int, np.ndarray] = {}
     is_large = counts >= LARGE_DOMAIN
     with ThreadPoolExecutor(num_workers, initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
@@ -184,6 +193,8 @@ def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, centroids_KW: np.ndar
 
 def _index_of(centroids_KW: np.ndarray) -> faiss.Index:
     """Return an index of the centroids by exact distance: on all GPUs where K-means is, else on the CPU."""
+    import faiss
+
     index: faiss.Index = faiss.IndexFlatL2(centroids_KW.shape[1])
     if _has_gpus():
         index = faiss.index_cpu_to_all_gpus(index)  # a copy on each, which share the pairs of a search
@@ -192,6 +203,8 @@ def _index_of(centroids_KW: np.ndarray) -> faiss.Index:
 
 
 def _has_gpus() -> bool:
+    import faiss
+
     return bool(faiss.get_num_gpus() > 0)
 
 
@@ -202,6 +215,8 @@ def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> np.nda
 
 def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[float, np.ndarray]:
     """Run K-means ten iterations at a time and stop when ten more change no centroid: then none ever would."""
+    import faiss
+
     start_KW = None
     for _ in range(NUM_ITERATIONS // ITERATIONS_PER_CALL):
         kmeans = faiss.Kmeans(

@@ -12,7 +12,6 @@ Shapes: K centroids, D dimensions, C cells, M members of a few cells.
 
 from __future__ import annotations
 
-import faiss
 import numpy as np
 
 SMALL = 4096
@@ -59,6 +58,8 @@ class _Cells:
     """Unvisited points by cell: cell c holds `members[starts[c] : starts[c] + sizes[c]]`; vectors lie the same way."""
 
     def __init__(self, points_KD: np.ndarray, num_cells: int) -> None:
+        import faiss
+
         kmeans = faiss.Kmeans(points_KD.shape[1], num_cells, niter=10, seed=0, min_points_per_centroid=1)
         kmeans.train(points_KD)
         assert kmeans.centroids is not None, "train() sets them"

@@ -52,10 +52,11 @@ class Backbone(nn.Module):
 
     def keep_less(self, checkpointed: bool) -> None:
         """Compute the states inside a layer again in backward instead of keeping them, or no longer."""
+        of = "activation" if hasattr(self.model, "activation_checkpointing_enable") else "gradient"  # transformers 5.17
         if checkpointed:
-            self.model.activation_checkpointing_enable({"use_reentrant": False})
+            getattr(self.model, f"{of}_checkpointing_enable")({"use_reentrant": False})
         elif self._keeps_less:
-            self.model.activation_checkpointing_disable()
+            getattr(self.model, f"{of}_checkpointing_disable")()
         self._keeps_less = checkpointed
 
     def compile_forward(self, backend: str | None) -> None:

@@ -105,4 +105,5 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     for label, value in tensors.items():
         if label.startswith(STATE):
             key, name = label.removeprefix(STATE).split("/", 1)
-            optimizer.state[by_name[name]][key] = value.to(by_name[name].device)
+            stays = key == "step" and not optimizer.defaults.get("fused")  # else AdamW waits for each on a GPU
+            optimizer.state[by_name[name]][key] = value if stays else value.to(by_name[name].device)

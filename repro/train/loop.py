@@ -114,6 +114,8 @@ def train(
         state = replace(state, sittings=[*state.sittings, sitting_here(state.step, settings.switches)])
     kept_at = time.monotonic()
     model.train()
+    if model.device.type == "cuda":  # or the log would tell the peak of what this process did before
+        torch.cuda.reset_peak_memory_stats(model.device)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _open_log(folder, state) as log, unbroken():
         while state.step < settings.num_steps:
             state, line = _advance(model, optimizer, data, settings, state)

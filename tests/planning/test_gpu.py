@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedModel
 
+from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
 from repro.planning import gpu
 from repro.planning.doctor import Finding
 from repro.spec import base
 from repro.train import loop
+from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, chunks_for
 from repro.train.feed import Batch
+from repro.train.gradcache import RandomState
 from repro.train.loss import LossParts
+from repro.train.optimizer import build_optimizer
 from repro.train.switches import Switches, switches_from
 
 CPU = torch.device("cpu")
@@ -148,3 +156,69 @@ def test_without_a_gpu_one_line_says_so_and_findings_are_written(own_home: Path)
     assert torch.cuda.is_available() or not gpu.found_gpu().good
     path = gpu.write_findings([Finding("a", True, "b")])
     assert json.loads(path.read_text())["findings"] == [{"what": "a", "good": True, "says": "b"}]
+
+
+def test_an_error_without_words_or_of_any_library_is_a_finding() -> None:
+    class TritonError(Exception):
+        pass
+
+    def empty() -> tuple[bool, str]:
+        raise AssertionError
+
+    def odd() -> tuple[bool, str]:
+        raise TritonError("backend='inductor' raised:\nno C compiler\nand more")
+
+    assert gpu._tried("compile", empty) == Finding("compile", False, "AssertionError")
+    assert gpu._tried("compile", odd).says == "backend='inductor' raised: no C compiler"
+
+
+@pytest.mark.parametrize("look", [gpu._in_chunks, gpu._taken_up, gpu._encoded])
+def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
+    is_good, says = look(CPU)
+    assert is_good and says
+
+
+def test_a_chunk_that_drops_other_contexts_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RandomState, "restored", lambda self: nullcontext())
+    assert not gpu._in_chunks(CPU)[0]
+
+
+def test_an_optimiser_that_begins_anew_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(folder: Path, run: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        read_checkpoint(folder, run, model, optimizer)
+        optimizer.state.clear()
+
+    monkeypatch.setattr(gpu, "read_checkpoint", forgetful)
+    assert not gpu._taken_up(CPU)[0]
+
+
+def test_models_are_trained_and_gpus_tried_where_faiss_is_not_installed() -> None:
+    code = "import sys; sys.modules['faiss'] = None; import repro.planning.gpu, repro.train.trainer"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_layers_are_checkpointed_under_the_name_of_transformers_5_17(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb in ("enable", "disable"):
+        do = getattr(PreTrainedModel, f"_activation_checkpointing_{verb}")
+        monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{verb}")
+        monkeypatch.setattr(PreTrainedModel, f"gradient_checkpointing_{verb}", do)
+    backbone = build_backbone(TINY.config, 1)
+    backbone.keep_less(True)
+    assert backbone.model.is_gradient_checkpointing
+    backbone.keep_less(False)
+    assert not backbone.model.is_gradient_checkpointing
+
+
+def test_steps_of_an_optimiser_in_parts_are_taken_up_where_it_counts_them(tmp_path: Path) -> None:
+    """On the CPU: on a GPU it would wait for each of them at every step. "meta" stands for the GPU."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = build_optimizer(model, learning_rate=0.1, weight_decay=0.0, fused=False)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    write_checkpoint(tmp_path, TrainState("a", 1), model, optimizer)
+    there = torch.nn.Linear(2, 2, device="meta")
+    optimizer = build_optimizer(there, learning_rate=0.1, weight_decay=0.0, fused=False)
+    read_checkpoint(tmp_path, "a", there, optimizer)
+    state = optimizer.state[there.weight]
+    assert (state["step"].device.type, state["exp_avg"].device.type) == ("cpu", "meta")
