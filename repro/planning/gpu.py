@@ -27,7 +27,7 @@ from torch import Tensor
 
 from repro.data.tokens import Tokens
 from repro.model.config import ModelConfig
-from repro.model.contextual import Model
+from repro.model.contextual import ContextualModel, Model
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.planning.doctor import Finding
@@ -175,6 +175,7 @@ def _encoded(device: torch.device) -> tuple[bool, str]:
     tokens = Tokens(rng.integers(1, 500, 24 * 17).astype(np.int32), np.arange(25, dtype=np.int64) * 17)
     for place in (torch.device("cpu"), device):
         model = build_model(config).to(place).eval()
+        assert isinstance(model, ContextualModel)
         model.is_narrow = True
         model.set_context_tokens(tokens)
         found.append(model.encode_tokens(tokens))
