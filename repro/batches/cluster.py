@@ -80,7 +80,7 @@ def cluster_pairs(
     """Cluster the pairs of every domain by themselves; ValueError when `cluster_size` is above every domain.
 
     A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
-    threads; K-means on a GPU is not repeatable, which is one reason why the result is stored.
+    threads; K-means of large domains on a GPU is not repeatable, which is one reason why the result is stored.
     """
     domains, rows_of_domain = rows_by_code(domain_codes_N)
     counts = np.array([len(rows) for rows in rows_of_domain])
@@ -141,22 +141,23 @@ def _check(cluster_size: int, counts: np.ndarray) -> None:
 
 
 def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-    """Run `cluster` for every domain: small domains side by side with one thread each, large ones with all threads.
+    """Run `cluster` for every domain: small domains side by side with one thread each, large ones with all threads, or
+    on the GPUs.
 
-    Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy.
+    Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy; on
+    a GPU, where FAISS takes its memory anew for each call, of which there are up to thirty, so would taking that.
     """
     import faiss
 
-    num_workers = 1 if _has_gpus() else faiss.omp_get_max_threads()
-    if _has_gpus():  # FAISS takes memory of its own, of which torch keeps what runs before have used
+    found: dict[int, np.ndarray] = {}
+    is_large = counts >= LARGE_DOMAIN
+    with ThreadPoolExecutor(faiss.omp_get_max_threads(), initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
+        small = np.flatnonzero(~is_large).tolist()
+        found |= zip(small, pool.map(cluster, small), strict=True)
+    if is_large.any() and _has_gpus():  # FAISS takes its own memory, of which torch keeps what was used before
         import torch
 
         torch.cuda.empty_cache()
-    found: dict[int, np.ndarray] = {}
-    is_large = counts >= LARGE_DOMAIN
-    with ThreadPoolExecutor(num_workers, initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
-        small = np.flatnonzero(~is_large).tolist()
-        found |= zip(small, pool.map(cluster, small), strict=True)
     for place in np.flatnonzero(is_large).tolist():
         found[place] = cluster(place)
     return [found[place] for place in range(len(counts))]
@@ -166,7 +167,7 @@ def _cluster_domain(
     vectors: _Vectors, rows_n: np.ndarray, cluster_size: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the centroids of a domain (K, W), and the one of each of its pairs, int32 (n,)."""
-    num_clusters = clusters_of(len(rows_n), cluster_size)
+    num_clusters, on_gpus = clusters_of(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
     if num_clusters == 1:
         paired_nW = vectors.paired(rows_n)
         width = paired_nW.shape[1] // 2
@@ -176,27 +177,26 @@ def _cluster_domain(
     if num_fitted < len(rows_n):
         places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         fitted = rows_n[np.sort(places)]
-    centroids_KW = _best_attempt(vectors.points(fitted), num_clusters, seed)
-    nearest_n = _nearest_of_all(vectors, rows_n, centroids_KW)
+    centroids_KW = _best_attempt(vectors.points(fitted), num_clusters, seed, on_gpus=on_gpus)
+    nearest_n = _nearest_of_all(vectors, rows_n, _index_of(centroids_KW, on_gpus=on_gpus))
     used = np.flatnonzero(np.bincount(nearest_n))
     return centroids_KW[used], np.searchsorted(used, nearest_n).astype(np.int32)
 
 
-def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, centroids_KW: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest centroid of each pair, int32 (n,); a block of pairs in memory."""
-    index = _index_of(centroids_KW)
+def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, index: faiss.Index) -> np.ndarray:
+    """Return the nearest centroid of an index of them to each pair, int32 (n,); a block of pairs in memory."""
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
     for part in blocks_of(len(rows_n), ROWS_PER_SEARCH):
         nearest_n[part] = index.search(vectors.paired(rows_n[part]), 1)[1][:, 0]
     return nearest_n
 
 
-def _index_of(centroids_KW: np.ndarray) -> faiss.Index:
-    """Return an index of the centroids by exact distance: on all GPUs where K-means is, else on the CPU."""
+def _index_of(centroids_KW: np.ndarray, *, on_gpus: bool) -> faiss.Index:
+    """Return an index of the centroids by exact distance: where K-means was, on all GPUs or on the CPU."""
     import faiss
 
     index: faiss.Index = faiss.IndexFlatL2(centroids_KW.shape[1])
-    if _has_gpus():
+    if on_gpus:
         index = faiss.index_cpu_to_all_gpus(index)  # a copy on each, which share the pairs of a search
     index.add(centroids_KW)
     return index
@@ -208,12 +208,15 @@ def _has_gpus() -> bool:
     return bool(faiss.get_num_gpus() > 0)
 
 
-def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
-    attempts = [_one_attempt(points_PW, num_clusters, derive(seed, attempt)) for attempt in range(NUM_ATTEMPTS)]
+def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False) -> np.ndarray:
+    seeds = [derive(seed, attempt) for attempt in range(NUM_ATTEMPTS)]
+    attempts = [_one_attempt(points_PW, num_clusters, one, on_gpus=on_gpus) for one in seeds]
     return min(attempts, key=lambda attempt: attempt[0])[1]
 
 
-def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[float, np.ndarray]:
+def _one_attempt(
+    points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False
+) -> tuple[float, np.ndarray]:
     """Run K-means ten iterations at a time and stop when ten more change no centroid: then none ever would."""
     import faiss
 
@@ -224,7 +227,7 @@ def _one_attempt(points_PW: np.ndarray, num_clusters: int, seed: int) -> tuple[f
             num_clusters,
             niter=ITERATIONS_PER_CALL,
             seed=seed % 2**31,
-            gpu=_has_gpus(),
+            gpu=on_gpus,
             min_points_per_centroid=1,
             max_points_per_centroid=len(points_PW),
         )

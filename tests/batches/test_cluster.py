@@ -63,11 +63,13 @@ def test_stopping_early_gives_what_a_hundred_iterations_give() -> None:
     np.testing.assert_allclose(again.centroids, start, atol=1e-6)
 
 
-def test_where_k_means_is_on_gpus_so_is_the_search_of_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, documents = pairs_without_structure(300)
-    asked = (queries, documents, np.zeros(300, np.int32))
+    asked = (queries, documents, np.repeat([0, 1], [100, 200]))
     expected = cluster_pairs(*asked, cluster_size=10, seed=0)
     made: list[faiss.Index] = []
+    tried: dict[int, bool] = {}
+    best_attempt = cluster._best_attempt
 
     def to_all_gpus(index: faiss.Index) -> faiss.Index:
         made.append(faiss.IndexFlatL2(index.d))
@@ -75,9 +77,16 @@ def test_where_k_means_is_on_gpus_so_is_the_search_of_the_nearest(monkeypatch: p
 
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
     monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_all_gpus)
-    monkeypatch.setattr(cluster, "_best_attempt", lambda *_: expected.centroids_KD)
+
+    def best(points: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool) -> np.ndarray:
+        tried[len(points)] = on_gpus
+        return best_attempt(points, num_clusters, seed)
+
+    monkeypatch.setattr(cluster, "LARGE_DOMAIN", 200)
+    monkeypatch.setattr(cluster, "_best_attempt", best)
     found = cluster_pairs(*asked, cluster_size=10, seed=0)
-    assert [index.ntotal for index in made] == [len(expected.centroids_KD)]
+    assert tried == {200: False, 400: True}
+    assert [index.ntotal for index in made] == [20]
     np.testing.assert_array_equal(found.assignment_N, expected.assignment_N)
 
 
@@ -134,7 +143,9 @@ def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assign
     assert sampled_domains(domains, 100) == {2: (300, 1000)}
     fitted: list[int] = []
     attempt = cluster._one_attempt
-    monkeypatch.setattr(cluster, "_one_attempt", lambda *given: (fitted.append(len(given[0])), attempt(*given))[1])
+    monkeypatch.setattr(
+        cluster, "_one_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
+    )
     found = cluster_pairs(queries, documents, domains, cluster_size=50, seed=0)
     assert sorted(set(fitted)) == [400, 640]
     pairs = np.concatenate([queries, documents], axis=1).astype(np.float64)
