@@ -120,9 +120,10 @@ def plan(
 ) -> None:
     """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
     if power:
-        if seed or unpublished:
+        if seed or all_seeds or unpublished or profile != "here":
             raise ValueError(
-                "--power judges the published records, of all their seeds: leave out --seed and --unpublished"
+                "--power judges the published records, of all their seeds, and reckons with this machine: leave out "
+                "--seed, --all-seeds, --unpublished and --profile"
             )
         return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
