@@ -10,12 +10,14 @@ from safetensors.numpy import load_file
 
 from repro.data.beir import Retrieval
 from repro.data.tokens import load_tokenizer, minilm_folder
+from repro.evaluate.headroom import training_prior
 from repro.evaluate.word_overlap import K1, PRIOR, B, Shares, word_overlap
 from repro.measures.headroom import WEIGHTS, Repooled, WordVectors, corpus_weights
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import texts_from
 from repro.report.scores import contexts_of
+from tests.measures.by_hand import HandMadePairs
 
 DOCUMENTS = ("restart the server now", "stop the server", "the the list of servers", "delete a bucket")
 QUERIES = ("restart server", "the bucket")
@@ -96,3 +98,12 @@ def test_scores_of_systems_that_are_no_contexts_are_listed_after_those_that_are(
     )
     found = [context for _, context in contexts_of(metrics, "desk")]
     assert found == ["own", "null", "overlap-own", "words-own"]
+
+
+def test_the_training_texts_shares_are_of_its_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = ["restart the server", "stop the server", "a bucket", "a server", "a list"]
+    pairs = HandMadePairs([0] * 5, documents)
+    (server,) = words("server")
+    assert training_prior(pairs)[server] == pytest.approx((3 + 0.5) / (5 + 1))
+    monkeypatch.setattr("repro.evaluate.headroom.NUM_TRAINING", 3)  # the first, the third, the last
+    assert training_prior(pairs)[server] == pytest.approx((1 + 0.5) / (3 + 1))
