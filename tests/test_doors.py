@@ -130,7 +130,8 @@ def test_strict_check_says_2_when_something_was_not_run(tmp_path: Path) -> None:
 def test_the_list_fits_eighty_columns_and_cuts_no_name_that_is_typed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")  # 80 columns, without escape codes
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     list_artefacts()
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80

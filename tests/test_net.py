@@ -87,10 +87,7 @@ def verb(*words: str) -> int:
 @pytest.mark.parametrize(
     "words",
     [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
-     ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1"),
-     ("evaluate", "--model", "x", "--suite", "y", "--num-contexts", "-1"),
-     ("explain-context", "--model", "x", "--query", "y", "--context-seed", "-1"),
-     ("explain-context", "--model", "x", "--query", "y", "--num-contexts", "-1")],
+     ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1")],
 )  # fmt: skip
 def test_a_negative_count_is_refused_before_anything_starts(
     words: tuple[str, ...], own_home: Path, capsys: pytest.CaptureFixture[str]

@@ -25,10 +25,8 @@ def explain_context(
     dataset: Annotated[str | None, typer.Option(help="which collection of the suite is searched")] = None,
     words: Annotated[int, typer.Option(min=1, help="how many words of each text to print")] = 6,
     top: Annotated[int, typer.Option(min=1, help="how many of the first documents under each context")] = 5,
-    context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
-    num_contexts: Annotated[
-        int | None, typer.Option(min=1, help="context documents (default: the model's own)")
-    ] = None,
+    context_seed: Annotated[int, typer.Option(help="draws the context documents")] = 0,
+    num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
     revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
     as_json: AsJson = False,

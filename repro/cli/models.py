@@ -30,9 +30,7 @@ def evaluate(
     context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(CONTEXTS)}; may be given again")] = None,
     wrong_from: WrongFrom = None,
     context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
-    num_contexts: Annotated[
-        int | None, typer.Option(min=1, help="context documents (default: the model's own)")
-    ] = None,
+    num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
     ] = None,
