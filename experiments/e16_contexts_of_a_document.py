@@ -1,5 +1,6 @@
 """Figure 15: a few documents, each embedded under many contexts: how far do they move?"""
 
+import math
 import textwrap
 from typing import Any
 
@@ -12,6 +13,8 @@ FIRST_SEED = by_scale({scale: seeds_at(scale)[0] for scale in CLUSTER})
 MARKERS = "os^DvP"
 MOST, LETTERS = len(MARKERS), 26
 """Documents that are drawn, and letters in a line of a name."""
+AWAY = 13
+"""Points between a document and its number."""
 COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 
 
@@ -21,8 +24,11 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(base(scale, **LOOKED, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
 
 
-def draw_documents(frame: Any, axes: Any) -> None:
-    """Draw all documents on one plane and, beside it, each alone and larger, all of these on one scale."""
+def draw_documents(frame: Any, axes: Any) -> str:
+    """Draw all documents on one plane and, beside it, each alone and larger, all of these on one scale.
+
+    Return how much larger.
+    """
     x, y, figure = FIGURE.x, FIGURE.y, axes.figure
     axes.remove()
     figure.set_size_inches(7.4, 4.4)
@@ -30,12 +36,13 @@ def draw_documents(frame: Any, axes: Any) -> None:
     panels = figure.subplot_mosaic(places)
     documents = [rows for _, rows in frame.groupby("part1", sort=True)]
     half = 1.15 * max(max(abs(rows[axis] - rows[axis].mean()).max() for axis in (x, y)) for rows in documents)
+    centres = [(rows[x].mean(), rows[y].mean()) for rows in documents[:MOST]]
     for number, rows in enumerate(documents[:MOST]):
         look = {"marker": MARKERS[number], "color": COLOURS[number], "linestyle": "none"}
         panels["all"].plot(rows[x], rows[y], markersize=6, **look)
-        centre = (rows[x].mean(), rows[y].mean())
-        label = {"xytext": (7, 5), "textcoords": "offset points", "fontsize": "small", "fontweight": "bold"}
-        panels["all"].annotate(str(number + 1), centre, **label)
+        centre = centres[number]
+        where = {"xytext": _away(number, centres), "textcoords": "offset points", "ha": "center", "va": "center"}
+        panels["all"].annotate(str(number + 1), centre, fontsize="small", fontweight="bold", **where)
         one = panels[number]
         one.plot(rows[x] - centre[0], rows[y] - centre[1], markersize=4, alpha=0.75, **look)
         one.set(xlim=(-half, half), ylim=(-half, half), xticks=(), yticks=())
@@ -46,8 +53,16 @@ def draw_documents(frame: Any, axes: Any) -> None:
     enlarged = (axes.get_xlim()[1] - axes.get_xlim()[0]) / (2 * half)
     axes.set(xlabel=FIGURE.x_label, ylabel=FIGURE.y_label)
     axes.spines[["top", "right"]].set_visible(False)
-    words = f"right: each document about {enlarged:.0f} times closer, all six alike"
-    figure.supxlabel(words, fontsize="small", color="#595959", x=0.99, ha="right")
+    return f"right: each document about {enlarged:.0f} times closer, all six alike"
+
+
+def _away(number: int, centres: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return where a document's number stands beside it, in points: on the side away from the nearest other one."""
+    x, y = centres[number]
+    others = [other for at, other in enumerate(centres) if at != number] or [(x - 1.0, y)]
+    nearest = min(others, key=lambda other: math.dist(other, (x, y)))
+    far = math.dist(nearest, (x, y))
+    return (AWAY * (x - nearest[0]) / far, AWAY * (y - nearest[1]) / far) if far else (0.0, AWAY)
 
 
 def _short(text: str) -> str:

@@ -56,7 +56,8 @@ class Picture:
     y_is_log: bool = False
     mark: str = ""
     is_panelled: bool = False
-    own: Callable[[pd.DataFrame, Axes], None] | None = None
+    own: Callable[[pd.DataFrame, Axes], str | None] | None = None
+    """Draws the frame itself; may return a note, the small words under the picture."""
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture, *, with_png: bool = True) -> Path:
@@ -89,8 +90,7 @@ def _drawn(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     if picture.own is not None:
         figure, (axes,) = new_axes()
         axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
-        picture.own(frame, axes)
-        return figure, ""
+        return figure, picture.own(frame, axes) or ""
     if picture.kind == "forest":
         return draw_forest(frame)
     if picture.kind == "crossed":

@@ -34,6 +34,7 @@ NOTE_LETTERS_PER_INCH = 13
 GREY = "#595959"
 TITLE_POINTS, SUBTITLE_POINTS, LINE_HEIGHT, POINTS_PER_INCH = 11, 8.5, 1.4, 72
 TITLE_MARGIN = 0.06
+LEFT_MARGIN = 0.1
 """Inches above a title."""
 SETTINGS = {
     "svg.hashsalt": "figure",
@@ -152,15 +153,16 @@ def write_title(figure: Figure, title: str, subtitle: str = "") -> None:
     layout.set(rect=(0, 0, 1, height / (height + strip)))
     at = height + strip - TITLE_MARGIN
     for line, points, colour in lines:
-        figure.text(0.1 / width, at / (height + strip), line, va="top", fontsize=points, color=colour)
+        figure.text(LEFT_MARGIN / width, at / (height + strip), line, va="top", fontsize=points, color=colour)
         at -= LINE_HEIGHT * points / POINTS_PER_INCH
 
 
 def write_note(figure: Figure, note: str) -> None:
-    """Write small words under the picture: what its bands and numbers are."""
+    """Write small words under the picture, below each other as the title is: what its bands and numbers are."""
     if note:
-        lines = textwrap.fill(note, int(figure.get_figwidth() * NOTE_LETTERS_PER_INCH))
-        figure.supxlabel(lines, fontsize="small", color=GREY, x=0.99, ha="right")
+        width = figure.get_figwidth()
+        lines = textwrap.fill(note, int(width * NOTE_LETTERS_PER_INCH))
+        figure.supxlabel(lines, fontsize="small", color=GREY, x=LEFT_MARGIN / width, ha="left")
 
 
 def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bool = True) -> None:

@@ -86,7 +86,7 @@ class Figure:
     mark: str = ""  # dots: a field of the run that gives them their shape
     is_panelled: bool = False  # scatter: a panel a series
     named_by: str = ""  # with points: rows of text of the record, part1 and its words, that come in a column "name"
-    draw: Callable[[Any, Any], None] | None = None  # of (DataFrame, Axes), when no kind can draw it
+    draw: Callable[[Any, Any], str | None] | None = None  # of (DataFrame, Axes), when no kind can draw it; gives a note
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,3 +80,19 @@ def test_documents_are_drawn_alone_on_one_scale_under_their_names() -> None:
     assert [axes.get_title(loc="left") for axes in drawn] == ["1: words of number 1", "2: words of number 2"]
     assert np.ptp(every.get_xlim()) > 10 * np.ptp(drawn[0].get_xlim())
     plt.close("all")
+
+
+def test_numbers_of_documents_that_lie_close_stand_apart() -> None:
+    path = "pca/{part1}/{part2}/"
+    places = {1: (0.0, 0.0), 2: (1.0, 1.0), 3: (0.02, 0.0)}
+    rows = [
+        {"part1": f"document {n}", "name": f"words of number {n}", "seed": 0, f"{path}x": x + gap, f"{path}y": y}
+        for n, (x, y) in places.items()
+        for gap in (0.0, 0.001)
+    ]
+    figure, _ = plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=draw_documents))
+    figure.canvas.draw()
+    first, _, third = (words.get_window_extent() for words in figure.axes[0].texts)
+    assert not first.overlaps(third)
+    assert [words.get_text() for words in figure.axes[0].texts] == ["1", "2", "3"]
+    plt.close("all")
