@@ -25,7 +25,7 @@ from slurm.batches import Batch
 from slurm.job import Job, too_often
 from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
-from slurm.ranks import follow
+from slurm.ranks import THREADS, follow
 from slurm.scheduler import why_told_to_end
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
@@ -240,7 +240,7 @@ def _setup(profile: Profile, cpus: int | None) -> list[str]:
     lines += [f"export REPRO_DATA={shlex.quote(str(data_folder()))}"] if "REPRO_DATA" in os.environ else []
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
     lines += [f'export TMPDIR={_expanded(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
-    lines += [f"export OMP_NUM_THREADS={cpus} MKL_NUM_THREADS={cpus}"] if cpus else []
+    lines += ["export " + " ".join(f"{name}={cpus}" for name in THREADS)] if cpus else []
     return [*lines, *profile.setup]
 
 
