@@ -1,6 +1,7 @@
 """The words of a command line mean runs: artefacts, all, or a file of runs."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,19 @@ def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 9}]))
     assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=9)]
-    assert sweep_name([str(path)], "smoke") == "grid-smoke"
+
+
+def test_a_sweep_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
+    files = [tmp_path / folder / "grid.json" for folder in ("monday", "tuesday")]
+    names = [sweep_name([str(path)], "desk") for path in files]
+    assert names[0] != names[1], "two files of one name are two sweeps"
+    assert all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names), "the scale is told by the file"
+    monkeypatch.chdir(tmp_path)
+    assert sweep_name(["monday/grid.json"], "smoke") == names[0], "wherever it is named from"
+    many = [f"figure{number}" for number in range(40)]
+    assert sweep_name(many, "smoke") != sweep_name([*many[:-1], "table1"], "smoke")
+    assert len(sweep_name(many, "smoke")) < 120
 
 
 def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> None:

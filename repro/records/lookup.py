@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from repro.storage.paths import corpora_folder, local_records, published_records
 
 RECORDS = (local_records, published_records)
 MOST_RUNS = 50_000
+MOST_LETTERS = 80
 BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
 """What may begin a run's id, and is taken for it wherever a run can be named; no artefact or claim is called so."""
 
@@ -188,6 +190,14 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
 
 
 def sweep_name(what: Sequence[str] | None, scale: str) -> str:
-    """Return the name of the folder in which these words are swept."""
-    stems = [Path(word).stem if _is_file(word) else word for word in what or ("all",)]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*stems, scale]))[:100]
+    """Return the name of the folder in which these words are swept; the scale is told where a word takes it.
+
+    Files of one name may lie in several folders: six digits of the path tell a file's sweep from another's.
+    """
+    words = list(what or ("all",))
+    stems = [Path(word).stem if _is_file(word) else word for word in words]
+    told = "-".join([*stems, scale] if split_words(words)[1] else stems)
+    files = [str(Path(word).resolve()) for word in words if _is_file(word)]
+    if files or len(told) > MOST_LETTERS:
+        told = f"{told[:MOST_LETTERS]}-{hashlib.sha256(repr([told, files]).encode()).hexdigest()[:6]}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", told)
