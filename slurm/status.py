@@ -182,7 +182,11 @@ def _is_built(name: str) -> bool:
 
 
 def _why_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
-    return f"its process died without a word ({owner}); {says}" if last.state == "running" else f"{last.reason}; {says}"
+    if last.state != "running":
+        return f"{last.reason}; {says}"
+    if owner is not None and owner.outcome is not None:
+        return f"it could not write down how it ended (is the disk full?); its log, or the terminal, tells; {says}"
+    return f"its process died without a word ({owner}); {says}"
 
 
 def stage_item_named(name: str) -> WorkItem:

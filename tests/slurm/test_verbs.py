@@ -20,7 +20,7 @@ from slurm.profiles import Profile
 from slurm.prune import leftovers, remove, size_of
 from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import item_of_run
+from slurm.states import JobState, item_of_run
 from slurm.sweep import Submission
 from tests.slurm.stand_in import HOOKS
 
@@ -70,6 +70,19 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     unknown = type_in("why", "zzz")
     assert isinstance(unknown.exception, ValueError)
     assert "unknown claim 'zzz'" in str(unknown.exception) and "no run is known by it" in str(unknown.exception)
+
+
+def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file: str) -> None:
+    for run in RUNS[:2]:
+        item_of_run(run).write(JobState(state="running"))
+        lease = acquire(item_of_run(run).lease_folder)
+        assert lease is not None
+        lease.release()
+    (item_of_run(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
+    os.utime(item_of_run(RUNS[1]).lease_folder / "000001.json", (0, 0))
+    reasons = [row["reason"] for row in json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)]
+    assert "could not write down how it ended (is the disk full?)" in reasons[0]
+    assert "died without a word" in reasons[1]
 
 
 def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
