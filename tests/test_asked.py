@@ -205,3 +205,18 @@ def test_no_run_is_an_error_and_so_is_an_unknown_word() -> None:
         runs_asked(["table1"], "smoke", seeds=[99])
     with pytest.raises(ValueError, match="unknown artefact"):
         runs_asked(["table99"], "smoke")
+
+
+def test_what_a_branch_launched_hides_no_run_that_is_known_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    declared, other = experiment_of("table1").runs("smoke")[0], "0" * 12
+    submission = sweeps_folder() / "of-a-branch" / "submissions" / "1.json"
+    submission.parent.mkdir(parents=True)
+    runs = {id: asdict(declared) | {"activation": value} for id, value in ((run_id(declared), None), (other, "gelu"))}
+    submission.write_text(json.dumps({"runs": runs}))
+    assert run_of_id(run_id(declared)) == declared
+    capsys.readouterr()
+    with pytest.raises(ValueError, match=f"run '{other}': no run is known by it"):
+        run_of_id(other)
+    told = capsys.readouterr().err
+    assert told.startswith(f"left out: {submission}: ") and "field ['activation'] is none of a run here" in told
+    assert "read it with the code that made it" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -144,8 +145,14 @@ def _launched(beginning: str) -> Known:
     for path in sorted(sweeps_folder().glob("*/submissions/*.json")):
         runs = read_json(path).get("runs", {})
         for identifier, values in runs.items():
-            if identifier.startswith(beginning):
-                yield identifier, run_from_record(values, identifier)
+            if not identifier.startswith(beginning):
+                continue
+            try:
+                run = run_from_record(values, identifier)
+            except ValueError as error:  # it may be known elsewhere, too
+                print(f"left out: {path}: {error}", file=sys.stderr)
+            else:
+                yield identifier, run
 
 
 def _planned(beginning: str) -> Known:
