@@ -132,7 +132,7 @@ def test_the_ranks_of_a_node_share_the_threads_of_their_job(own_home: Path, monk
     run_folder(run_id(RUN)).mkdir(parents=True)
     assert not ranks.run_ranks(asdict(job), Stop()), "nothing was recorded"
     told = [json.loads(path.read_text()) for path in sorted(own_home.glob("rank-*.json"))]
-    assert told == [["2", "1", "many"]] * 2, "at least one, whole ones, and no word of somebody else is read as a number"
+    assert told == [["2", "1", "many"]] * 2, "whole ones, at least one, of numbers only"
 
 
 @pytest.mark.slow

@@ -133,11 +133,11 @@ def no_room_beyond(num_bytes: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("num_bytes", [0, 20])
 def test_who_finds_the_disk_full_leaves_no_owner_that_others_wait_for(num_bytes: int, tmp_path: Path) -> None:
-    num_open = len(os.listdir("/proc/self/fd"))
+    num_open = len([*Path("/proc/self/fd").iterdir()])
     with no_room_beyond(num_bytes), pytest.raises(OSError, match=re.escape(os.strerror(errno.EFBIG))):
         acquire(tmp_path)
     assert (look(tmp_path), [*tmp_path.iterdir()]) == (None, [])
-    assert len(os.listdir("/proc/self/fd")) == num_open
+    assert len([*Path("/proc/self/fd").iterdir()]) == num_open
     lease = acquire(tmp_path)
     assert lease is not None and lease.number == 1, "once there is room, it is free"
     lease.release()
