@@ -1,5 +1,6 @@
 """The verbs, as typed: what they print, and the exit codes scripts rely on."""
 
+import errno
 import json
 import os
 import time
@@ -244,6 +245,21 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert not (run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors").exists()
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
+
+
+def test_prune_says_that_it_removed_only_what_it_has(
+    file: str, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(RUNS[0])
+    (run_folder(run_id(RUNS[0])) / "checkpoint.json").write_text("{}")
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("slurm.prune.remove", refuse)
+    assert "would remove" in type_in("prune", file, "--dry-run").output, "or this would show nothing"
+    ended = type_in("prune", file)
+    assert isinstance(ended.exception, OSError) and "removed" not in ended.output
 
 
 def test_prune_leaves_what_is_being_made_and_names_no_part_inside_another(own_home: Path) -> None:
