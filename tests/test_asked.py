@@ -57,8 +57,17 @@ def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
 
 def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
-    path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 9}]))
-    assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=9)]
+    path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 90}]))
+    assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=90)]
+
+
+def test_a_file_whose_run_cannot_be_trained_is_refused_before_its_stages_are_built(tmp_path: Path) -> None:
+    path = tmp_path / "grid.json"
+    path.write_text(json.dumps([{"scale": "desk"}, {"scale": "desk", "num_steps": 24}]))
+    with pytest.raises(ValueError, match=r"grid.json, run 2: num_warmup_steps=24: must be below num_steps=24; set bot"):
+        runs_asked([str(path)], "desk")
+    path.write_text(json.dumps([{"scale": "desk", "num_steps": 24, "architecture": "bm25"}]))
+    assert len(runs_asked([str(path)], "desk")) == 1, "what is not trained has no steps"
 
 
 def test_a_sweep_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.store import readable_record, split_recorded
-from repro.spec import Experiment, Run, is_random, run_of_fields
+from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -191,9 +191,13 @@ def _renamed(run: Run, today: Mapping[str, str]) -> Run:
 def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
         scale_named(row["scale"])
-        return run_of_fields({name: value for name, value in row.items() if name != "id"})
+        run = run_of_fields({name: value for name, value in row.items() if name != "id"})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
+    steps, warmup = run.num_steps, run.num_warmup_steps
+    if run.architecture in TRAINED and steps is not None and warmup >= steps:  # which else shows behind all stages
+        raise ValueError(f"{where}: num_warmup_steps={warmup}: must be below num_steps={steps}; set both in the file")
+    return run
 
 
 def sweep_name(what: Sequence[str] | None, scale: str) -> str:

@@ -25,7 +25,7 @@ from slurm.states import JobState, item_of_run
 from slurm.sweep import Submission
 from tests.slurm.stand_in import HOOKS
 
-RUNS = grid(base("smoke", num_steps=2), seed=(0, 1, 13))
+RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 13))
 
 
 @pytest.fixture
