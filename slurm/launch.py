@@ -25,7 +25,7 @@ from slurm.batches import Batch
 from slurm.job import Job, too_often
 from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
-from slurm.ranks import follow
+from slurm.ranks import THREADS, follow
 from slurm.scheduler import why_told_to_end
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
@@ -34,7 +34,8 @@ from slurm.sweep import submission_of
 Progress = Callable[[str], None]
 MANY_TURNS = 10**6
 """That submitit allows a job after its time limit: how often is for the job to say, which knows whether it gets on."""
-CARRIED = ("REPRO_DEAD_AFTER_SECONDS",)  # settings of the launcher that its jobs must share
+CARRIED = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
+"""Settings of the launcher that its jobs must share, also where a site hands them nothing of its surroundings."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,9 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
         "slurm_signal_delay_s": profile.warning_seconds,
         "slurm_array_parallelism": batch.num_at_once,
         "slurm_setup": _setup(profile, cpus),
-        # since Slurm 22.05, srun no longer takes this from sbatch
-        "slurm_srun_args": [*([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
+        # where a site exports nothing to a job, srun would hand on nothing of its script either; and since Slurm 22.05
+        # it no longer takes the cores from sbatch
+        "slurm_srun_args": ["--export=ALL", *([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
         "slurm_additional_parameters": more,
     }
 
@@ -240,7 +242,7 @@ def _setup(profile: Profile, cpus: int | None) -> list[str]:
     lines += [f"export REPRO_DATA={shlex.quote(str(data_folder()))}"] if "REPRO_DATA" in os.environ else []
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
     lines += [f'export TMPDIR={_expanded(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
-    lines += [f"export OMP_NUM_THREADS={cpus} MKL_NUM_THREADS={cpus}"] if cpus else []
+    lines += ["export " + " ".join(f"{name}={cpus}" for name in THREADS)] if cpus else []
     return [*lines, *profile.setup]
 
 

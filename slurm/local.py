@@ -27,6 +27,7 @@ from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
 from repro.storage.paths import import_environment, run_folder
 from slurm.profiles import Profile
+from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
 from slurm.sweep import Task, submission_of, sweep_folder
@@ -53,8 +54,7 @@ class Slot:
     def environment(self) -> dict[str, str]:
         """Return the variables that keep a child within its room."""
         threads = str(self.num_threads)
-        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-        return {**dict.fromkeys(names, threads), "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
+        return {**dict.fromkeys(THREADS, threads), "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
 
 
 def visible_gpus() -> list[str]:

@@ -37,7 +37,7 @@ class Profile:
     sbatch: dict[str, str] = field(default_factory=dict)  # any other option of sbatch, by its long name
     # what one run gets; of several nodes, on each
     num_nodes: int = 1
-    cpus_per_run: int | None = None
+    cpus_per_run: int | None = None  # its processes on a node share these as threads
     gpus_per_run: int = 0
     processes_per_run: int | None = None  # data-parallel processes started by torchrun; None: one for each GPU
     memory_gb: float | None = None

@@ -3,7 +3,7 @@
 On several nodes each node's job does so, and the ranks of all find each other where the first node says. A rank hears
 that it should stop from the job, through a file, or from the scheduler, which signals every process of a job. Between
 two steps the ranks agree on it, so that none waits for another that has left. torchrun itself must ignore the signals:
-it would end the ranks.
+it would end the ranks. What a job has of a node's cores, its ranks there share.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ LEAVE = "repro.train.parallel:leave_processes"
 DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
 DEAF_SHELL = 'trap "" USR2 TERM INT; exec "$0" "$@"'
 DEAF = dict.fromkeys(("PET_SIGNALS_TO_HANDLE", "TORCHELASTIC_SIGNALS_TO_HANDLE"), "SIGHUP")
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+"""The variables that say how many threads a process may have; a job is given the number of its cores."""
 
 
 def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
@@ -86,6 +89,12 @@ def where_to_meet(meeting: Meeting | None, number: int = 0) -> list[str]:
     return ["--nnodes", str(meeting.num_nodes), "--node-rank", str(number), *place]
 
 
+def _shares(num_ranks: int) -> dict[str, str]:
+    """Return the variables that give each rank its share of its job's threads, at least one; no other word is read."""
+    given = {name: os.environ.get(name, "") for name in THREADS}
+    return {name: str(max(1, int(told) // num_ranks)) for name, told in given.items() if told.isdecimal()}
+
+
 def _run_torchrun(
     job: Mapping[str, Any],
     stop: Stop,
@@ -98,7 +107,7 @@ def _run_torchrun(
     command += ["--nproc-per-node", str(job["num_processes"]), "-m", "slurm.ranks", str(described)]
     parent = subprocess.Popen(
         ["bash", "-c", DEAF_SHELL, *command],
-        env=os.environ | DEAF | import_environment(),
+        env=os.environ | _shares(job["num_processes"]) | DEAF | import_environment(),
         preexec_fn=partial(ask_for_signal, signal.SIGKILL),  # its ranks then get SIGTERM, and write their checkpoint
     )
     try:

@@ -94,7 +94,7 @@ class Snapshot:
             return RunStatus(item.name, "cancelled", "it was cancelled", **places)
         places["live_on"], says = self.live_job(item.name)
         if last is None or last.state == "done":
-            return self._not_begun(item, says, places)
+            return self._not_begun(item, (last is None and self._before_it_began(item.name)) or says, places)
         if last.state in ("failed", "cancelled"):
             return RunStatus(item.name, last.state, last.reason, **places)
         return RunStatus(item.name, "interrupted", _why_interrupted(last, owner, says), **places)
@@ -108,7 +108,18 @@ class Snapshot:
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
             if last is not None and last.state != "done":
                 says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
+            if last is None and not _is_built(need) and (why := self._before_it_began(need)):
+                says = f"stage {need}: {why}"
         return RunStatus(item.name, "missing", says, **places)
+
+    def _before_it_began(self, name: str) -> str:
+        """Return what is known of a job that has left Slurm's queue with a log, and never said that it began."""
+        submission = self.latest.get(name)
+        if submission is None or submission.on != "slurm" or self.live_job(name)[0]:
+            return ""
+        job = submission.jobs[name]
+        told = f"job {job['job_id']} ended before it began; its log tells why: {job['log']}; launch again"
+        return told if Path(job["log"]).is_file() else ""
 
     def needs_of(self, name: str) -> list[str]:
         """Return the stages that a run was launched to wait for, the shards of each before it."""
@@ -182,7 +193,11 @@ def _is_built(name: str) -> bool:
 
 
 def _why_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
-    return f"its process died without a word ({owner}); {says}" if last.state == "running" else f"{last.reason}; {says}"
+    if last.state != "running":
+        return f"{last.reason}; {says}"
+    if owner is not None and owner.outcome is not None:
+        return f"it could not write down how it ended (is the disk full?); its log, or the terminal, tells; {says}"
+    return f"its process died without a word ({owner}); {says}"
 
 
 def stage_item_named(name: str) -> WorkItem:

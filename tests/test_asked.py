@@ -1,6 +1,7 @@
 """The words of a command line mean runs: artefacts, all, or a file of runs."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,30 @@ def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
 
 def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
-    path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 9}]))
-    assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=9)]
-    assert sweep_name([str(path)], "smoke") == "grid-smoke"
+    path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 90}]))
+    assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=90)]
+
+
+def test_a_file_whose_run_cannot_be_trained_is_refused_before_its_stages_are_built(tmp_path: Path) -> None:
+    path = tmp_path / "grid.json"
+    path.write_text(json.dumps([{"scale": "desk"}, {"scale": "desk", "num_steps": 24}]))
+    with pytest.raises(ValueError, match=r"grid.json, run 2: num_warmup_steps=24: must be below num_steps=24; set bot"):
+        runs_asked([str(path)], "desk")
+    path.write_text(json.dumps([{"scale": "desk", "num_steps": 24, "architecture": "bm25"}]))
+    assert len(runs_asked([str(path)], "desk")) == 1, "what is not trained has no steps"
+
+
+def test_a_sweep_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
+    files = [tmp_path / folder / "grid.json" for folder in ("monday", "tuesday")]
+    names = [sweep_name([str(path)], "desk") for path in files]
+    assert names[0] != names[1], "two files of one name are two sweeps"
+    assert all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names), "the scale is told by the file"
+    monkeypatch.chdir(tmp_path)
+    assert sweep_name(["monday/grid.json"], "smoke") == names[0], "wherever it is named from"
+    many = [f"figure{number}" for number in range(40)]
+    assert sweep_name(many, "smoke") != sweep_name([*many[:-1], "table1"], "smoke")
+    assert len(sweep_name(many, "smoke")) < 120
 
 
 def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> None:
@@ -192,3 +214,18 @@ def test_no_run_is_an_error_and_so_is_an_unknown_word() -> None:
         runs_asked(["table1"], "smoke", seeds=[99])
     with pytest.raises(ValueError, match="unknown artefact"):
         runs_asked(["table99"], "smoke")
+
+
+def test_what_a_branch_launched_hides_no_run_that_is_known_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    declared, other = experiment_of("table1").runs("smoke")[0], "0" * 12
+    submission = sweeps_folder() / "of-a-branch" / "submissions" / "1.json"
+    submission.parent.mkdir(parents=True)
+    runs = {id: asdict(declared) | {"activation": value} for id, value in ((run_id(declared), None), (other, "gelu"))}
+    submission.write_text(json.dumps({"runs": runs}))
+    assert run_of_id(run_id(declared)) == declared
+    capsys.readouterr()
+    with pytest.raises(ValueError, match=f"run '{other}': no run is known by it"):
+        run_of_id(other)
+    told = capsys.readouterr().err
+    assert told.startswith(f"left out: {submission}: ") and "field ['activation'] is none of a run here" in told
+    assert "read it with the code that made it" in told

@@ -178,16 +178,14 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
 
 def prune(what: Named, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
     """Remove checkpoints of recorded runs and half-written files; `evaluate` and `export` then have to train again."""
-    from slurm.prune import leftovers
+    from slurm.prune import leftovers, remove
 
     removed = 0
     for path, size in leftovers(runs_asked(what, scale, all_seeds=all_seeds)):
+        if not dry_run:
+            remove(path)
         removed += size
         say(f"{'would remove' if dry_run else 'removed'} {path} ({size / 2**20:.1f} MiB)")
-        if not dry_run:
-            from slurm.prune import remove
-
-            remove(path)
     say(f"{removed / 2**20:.1f} MiB")
 
 

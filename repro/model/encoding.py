@@ -9,6 +9,7 @@ Shapes: N texts, D size of a vector.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
@@ -194,7 +195,9 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         with whole_file(path, lasts=True) as part:
             save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
     except (OSError, SafetensorError) as error:
-        raise OSError(errno.EIO, f"could not write {path} ({error}); what was there before is untouched") from error
+        told = re.search(r"os error (\d+)", str(error))  # safetensors has the system's number only in its words
+        number = getattr(error, "errno", None) or (int(told[1]) if told else errno.EIO)
+        raise OSError(number, f"could not write {path} ({error}); what was there before is untouched") from error
 
 
 @lru_cache(maxsize=4)

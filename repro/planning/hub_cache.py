@@ -68,7 +68,7 @@ def _snapshot(
 
     `may_be_part`: only some of its files are meant to be here.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
 
     patterns = "README.md" if may_be_part else None
@@ -79,7 +79,8 @@ def _snapshot(
     except IncompleteSnapshotError as error:
         return None, [f"{name} is fetched in part: {str(error).partition(' is incomplete: ')[2].partition('. ')[0]}"]
     except (OSError, HFValidationError):
-        return None, [f"{name} is not in the cache of the hub; repro fetch gets it where there is a network"]
+        where = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
+        return None, [f"{name} is not in {where}; repro fetch gets it where there is a network"]
     return Path(found), list(_unfinished(name, Path(found), repo_type))
 
 

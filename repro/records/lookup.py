@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.store import readable_record, split_recorded
-from repro.spec import Experiment, Run, is_random, run_of_fields
+from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
@@ -19,6 +21,7 @@ from repro.storage.paths import corpora_folder, local_records, published_records
 
 RECORDS = (local_records, published_records)
 MOST_RUNS = 50_000
+MOST_LETTERS = 80
 BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
 """What may begin a run's id, and is taken for it wherever a run can be named; no artefact or claim is called so."""
 
@@ -142,8 +145,14 @@ def _launched(beginning: str) -> Known:
     for path in sorted(sweeps_folder().glob("*/submissions/*.json")):
         runs = read_json(path).get("runs", {})
         for identifier, values in runs.items():
-            if identifier.startswith(beginning):
-                yield identifier, run_from_record(values, identifier)
+            if not identifier.startswith(beginning):
+                continue
+            try:
+                run = run_from_record(values, identifier)
+            except ValueError as error:  # it may be known elsewhere, too
+                print(f"left out: {path}: {error}", file=sys.stderr)
+            else:
+                yield identifier, run
 
 
 def _planned(beginning: str) -> Known:
@@ -182,12 +191,24 @@ def _renamed(run: Run, today: Mapping[str, str]) -> Run:
 def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
         scale_named(row["scale"])
-        return run_of_fields({name: value for name, value in row.items() if name != "id"})
+        run = run_of_fields({name: value for name, value in row.items() if name != "id"})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
+    steps, warmup = run.num_steps, run.num_warmup_steps
+    if run.architecture in TRAINED and steps is not None and warmup >= steps:  # which else shows behind all stages
+        raise ValueError(f"{where}: num_warmup_steps={warmup}: must be below num_steps={steps}; set both in the file")
+    return run
 
 
 def sweep_name(what: Sequence[str] | None, scale: str) -> str:
-    """Return the name of the folder in which these words are swept."""
-    stems = [Path(word).stem if _is_file(word) else word for word in what or ("all",)]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*stems, scale]))[:100]
+    """Return the name of the folder in which these words are swept; the scale is told where a word takes it.
+
+    Files of one name may lie in several folders: six digits of the path tell a file's sweep from another's.
+    """
+    words = list(what or ("all",))
+    stems = [Path(word).stem if _is_file(word) else word for word in words]
+    told = "-".join([*stems, scale] if split_words(words)[1] else stems)
+    files = [str(Path(word).resolve()) for word in words if _is_file(word)]
+    if files or len(told) > MOST_LETTERS:
+        told = f"{told[:MOST_LETTERS]}-{hashlib.sha256(repr([told, files]).encode()).hexdigest()[:6]}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", told)

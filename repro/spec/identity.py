@@ -59,8 +59,8 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     """
     unknown = sorted(set(recorded) - set(FIELDS))
     if unknown:
-        asked = "was it renamed, or recorded by other code?"
-        raise ValueError(f"record {recorded_id}: field {unknown} is not a field of a run today; {asked}")
+        remedy = "read it with the code that made it (a branch, or before a field was renamed), or move it away"
+        raise ValueError(f"record {recorded_id}: field {unknown} is none of a run here; {remedy}")
     fixed = scale_named(recorded.get("scale", "")).fields
     run = Run(**{**fixed, **recorded})
     if run_id(run) != recorded_id:

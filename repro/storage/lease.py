@@ -20,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -94,7 +95,8 @@ class Lease:
         if self._ended.is_set():
             return
         self._ended.set()
-        _ended_file(self.folder, self.number).write_text(outcome)
+        with suppress(OSError):  # of a full disk: the file is there, empty, or else the owner will soon count as dead
+            _ended_file(self.folder, self.number).write_text(outcome)
         if threading.current_thread() is not self._thread:
             self._thread.join()
         os.close(self._descriptor)
@@ -140,8 +142,14 @@ def acquire(
             descriptor = os.open(_owner_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
             continue
-        os.write(descriptor, json.dumps(_myself() | {"note": dict(note or {})}).encode())
-        os.fsync(descriptor)
+        try:
+            with os.fdopen(descriptor, "wb", closefd=False) as file:  # unlike os.write it writes all, or fails
+                file.write(json.dumps(_myself() | {"note": dict(note or {})}).encode())
+            os.fsync(descriptor)
+        except OSError:  # a full disk: nobody is to wait for an owner that never was
+            os.close(descriptor)
+            _owner_file(folder, number).unlink()
+            raise
         return Lease(folder, number, descriptor=descriptor, on_lost=on_lost or _leave)
 
 

@@ -106,6 +106,23 @@ def test_an_array_waits_for_its_stages_and_a_second_launch_adds_nothing() -> Non
     assert launch(*runs) == ["6 runs asked for, 0 to start"]
 
 
+def test_a_site_that_hands_jobs_nothing_of_the_surroundings_runs_what_its_script_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SBATCH_EXPORT", "NONE")
+    launch(RUNS[0])
+    until(recorded(RUNS[0]))
+
+
+def test_a_job_that_ends_before_it_begins_names_its_log(tmp_path: Path) -> None:
+    launch(RUNS[0], profile=replace(PROFILE, python=str(tmp_path / "no-python")))
+    until(lambda: states(RUNS[0]) == ["missing"])
+    [status] = statuses(RUNS[:1])
+    assert "stage corpus/" in status.reason and "ended before it began; its log tells why: " in status.reason
+    log = Path(status.reason.split("why: ")[1].split(";")[0])
+    assert "no-python" in log.read_text()
+
+
 def test_a_requeued_run_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [run] = SLOW
     launch(run)

@@ -91,6 +91,8 @@ def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) 
 
 def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
+    monkeypatch.setenv("HF_HOME", "/project/hub of all")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     launch(*RUNS[:2])
     stage, array = submitted(slurm_in_name_only).values()
     for line in (
@@ -104,6 +106,8 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypat
     assert 'export TMPDIR="/scratch/$USER"' in array
     assert f"export REPRO_HOME={os.environ['REPRO_HOME']}" in array
     assert f"export REPRO_DATA={Path.cwd() / 'my-data'}" in array, "a job starts in another folder"
+    assert "export HF_HOME='/project/hub of all'\n" in array and "export HF_HUB_OFFLINE=1\n" in array
+    assert " --export=ALL " in array.splitlines()[-1], "else srun drops all of this where a site exports nothing"
     assert "#SBATCH --partition=cpu\n" in stage
     assert "#SBATCH --time=30\n" in stage
     assert "gres" not in stage
@@ -280,7 +284,10 @@ def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     assert "job 102_0 is PENDING (Dependency)" in found[0].reason
     (slurm_in_name_only / "queue").write_text("102_1|RUNNING|None\n")
     assert [status.state for status in statuses(RUNS[:2])] == ["missing", "queued"]
-    assert "has left Slurm's queue" in statuses(RUNS[:1])[0].reason
+    reason, log = statuses(RUNS[:1])[0].reason, Path(statuses(RUNS[:1])[0].log)
+    assert "has left Slurm's queue; launch again" in reason
+    log.write_text("srun: error: no such file")
+    assert f"ended before it began; its log tells why: {log}" in statuses(RUNS[:1])[0].reason
 
 
 def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:

@@ -20,7 +20,7 @@ from repro.execute import execute
 from repro.records.store import read_record
 from repro.spec import Run, base
 from repro.spec.identity import run_id, training_id
-from repro.storage.paths import local_records, run_folder
+from repro.storage.paths import home, local_records, run_folder
 from repro.train.metrics import read_metrics
 from slurm import ranks
 from slurm.job import Job
@@ -117,6 +117,22 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     assert not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
     assert [line["step"] for line in read_metrics(folder)] == list(range(1, 81))
+
+
+def tell_threads(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    """Stands in for `execute`: each rank writes down what it was given of the cores."""
+    given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
+    (home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(given))
+
+
+def test_the_ranks_of_a_node_share_the_threads_of_their_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
+        monkeypatch.setenv(name, threads)
+    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{tell_threads.__name__}")
+    run_folder(run_id(RUN)).mkdir(parents=True)
+    assert not ranks.run_ranks(asdict(job), Stop()), "nothing was recorded"
+    told = [json.loads(path.read_text()) for path in sorted(own_home.glob("rank-*.json"))]
+    assert told == [["2", "1", "many"]] * 2, "whole ones, at least one, of numbers only"
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The verbs, as typed: what they print, and the exit codes scripts rely on."""
 
+import errno
 import json
 import os
 import time
@@ -20,11 +21,11 @@ from slurm.profiles import Profile
 from slurm.prune import leftovers, remove, size_of
 from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import item_of_run
+from slurm.states import JobState, item_of_run
 from slurm.sweep import Submission
 from tests.slurm.stand_in import HOOKS
 
-RUNS = grid(base("smoke", num_steps=2), seed=(0, 1, 13))
+RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 13))
 
 
 @pytest.fixture
@@ -70,6 +71,19 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     unknown = type_in("why", "zzz")
     assert isinstance(unknown.exception, ValueError)
     assert "unknown claim 'zzz'" in str(unknown.exception) and "no run is known by it" in str(unknown.exception)
+
+
+def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file: str) -> None:
+    for run in RUNS[:2]:
+        item_of_run(run).write(JobState(state="running"))
+        lease = acquire(item_of_run(run).lease_folder)
+        assert lease is not None
+        lease.release()
+    (item_of_run(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
+    os.utime(item_of_run(RUNS[1]).lease_folder / "000001.json", (0, 0))
+    reasons = [row["reason"] for row in json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)]
+    assert "could not write down how it ended (is the disk full?)" in reasons[0]
+    assert "died without a word" in reasons[1]
 
 
 def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +245,21 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert not (run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors").exists()
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
+
+
+def test_prune_says_that_it_removed_only_what_it_has(
+    file: str, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(RUNS[0])
+    (run_folder(run_id(RUNS[0])) / "checkpoint.json").write_text("{}")
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("slurm.prune.remove", refuse)
+    assert "would remove" in type_in("prune", file, "--dry-run").output, "or this would show nothing"
+    ended = type_in("prune", file)
+    assert isinstance(ended.exception, OSError) and "removed" not in ended.output
 
 
 def test_prune_leaves_what_is_being_made_and_names_no_part_inside_another(own_home: Path) -> None:

@@ -4,10 +4,15 @@ import errno
 import json
 import multiprocessing
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +118,39 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_heart_beat(
     owner = look(tmp_path)
     assert owner is not None and owner.is_alive and len(beats) > 4
     lease.release()
+
+
+@contextmanager
+def no_room_beyond(num_bytes: int) -> Iterator[None]:
+    """Lets no file grow beyond so many bytes, as on a disk that is nearly full: a longer write is cut, then fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 20])
+def test_who_finds_the_disk_full_leaves_no_owner_that_others_wait_for(num_bytes: int, tmp_path: Path) -> None:
+    num_open = len([*Path("/proc/self/fd").iterdir()])
+    with no_room_beyond(num_bytes), pytest.raises(OSError, match=re.escape(os.strerror(errno.EFBIG))):
+        acquire(tmp_path)
+    assert (look(tmp_path), [*tmp_path.iterdir()]) == (None, [])
+    assert len([*Path("/proc/self/fd").iterdir()]) == num_open
+    lease = acquire(tmp_path)
+    assert lease is not None and lease.number == 1, "once there is room, it is free"
+    lease.release()
+
+
+def test_the_end_of_a_lease_on_a_full_disk_hides_no_error_and_stops_the_heart_beat(tmp_path: Path) -> None:
+    lease = acquire(tmp_path)
+    assert lease is not None
+    with no_room_beyond(0), pytest.raises(KeyError, match="the error that matters"), lease:
+        raise KeyError("the error that matters")
+    assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
+    owner = look(tmp_path)
+    assert owner is not None and not owner.is_alive
 
 
 def test_a_suspended_owner_that_was_taken_over_ends_without_writing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Promises of the training loop."""
 
+import errno
 import hashlib
 import json
 import multiprocessing
@@ -164,8 +165,9 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
     before, limits = (tmp_path / CHECKPOINT_FILE).read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"could not write .*untouched"):
+        with pytest.raises(OSError, match=r"could not write .*untouched") as failed:
             run(tmp_path, checkpoint_every_steps=4)
+        assert failed.value.errno == errno.EFBIG, "the system's own number, by which a full disk is told"
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / CHECKPOINT_FILE).read_bytes() == before
