@@ -99,7 +99,7 @@ def test_intervals_that_the_prose_tells_of_a_claim_are_those_of_the_ledger() -> 
     prose, ends = " ".join(text.replace("−", "-").split()), r"(-?\d+\.\d+) to (-?\d+\.\d+)"
     told = [(name, low, high) for low, high, name in re.findall(rf"\({ends}; {claim}", prose)]
     told += re.findall(rf"\({claim}: {ends}", prose)
-    assert len(told) >= 15
+    assert len(told) >= 10, "no interval is read: is the prose written otherwise now?"
     gone = [each for each in told if (float(each[1]), float(each[2])) not in ledger.get(each[0], [])]
     assert gone == [], "the ledger has other intervals of these claims, at desk and at lab"
 
