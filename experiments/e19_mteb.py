@@ -111,7 +111,7 @@ def sts_moves_least() -> tuple[bool, str]:
 
 
 def improves_everywhere() -> tuple[bool, str]:
-    """Whether the printed model is above the biencoder of the same backbone and data in every category."""
+    """Whether the printed model is above the biencoder of its backbone and pre-training data in every category."""
     own, start = PRINTED[CONTEXTUAL_ROW], PRINTED["nomic-embed-v1"]
     lower = [word for (_, word, _), a, b in zip(CATEGORIES, own, start, strict=False) if a < b]
     return not lower, f"below nomic-embed-v1 in {' and '.join(lower)}"

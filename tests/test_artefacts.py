@@ -16,7 +16,7 @@ from repro.spec.scales import ORDER
 from tests.golden_metrics import assert_golden
 
 CLAIMS = {
-    "T1": "abcdeghijklm",
+    "T1": "abcdeghijklmno",
     "T2": "abcdefghijkl",
     "T3": "ab",
     "T4": "abc",
@@ -32,7 +32,7 @@ CLAIMS = {
     "F6": "ab",
     "F7": "ab",
     "F8": "ab",
-    "F9": "abcde",
+    "F9": "abcdef",
     "F10": "ab",
     "F11": "ab",
     "F12": "a",
@@ -44,8 +44,8 @@ CLAIMS = {
     "F18": "a",
     "G1": "ab",
     "G4": "abcd",
-    "G5": "a",
-    "G6": "a",
+    "G5": "ab",
+    "G6": "abcd",
     "G7": "abcd",
     "G8": "abcd",
     "G9": "ab",

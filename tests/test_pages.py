@@ -91,6 +91,19 @@ def test_every_row_of_the_errata_names_tests_that_exist() -> None:
         assert set(named) <= there, f"gone: {sorted(set(named) - there)}"
 
 
+def test_intervals_that_the_prose_tells_of_a_claim_are_those_of_the_ledger() -> None:
+    text, claim = TEXT["RESULTS"], r"((?:own|[A-Z]+\d*)\.[a-z])"
+    ledger: dict[str, list[tuple[float, float]]] = {}
+    for name, low, high in re.findall(rf"^\| {claim} \|[^|]*\|[^|]*\| \[([-+\d.]+), ([-+\d.]+)\] \|", text, re.M):
+        ledger.setdefault(name, []).append((float(low), float(high)))
+    prose, ends = " ".join(text.replace("−", "-").split()), r"(-?\d+\.\d+) to (-?\d+\.\d+)"
+    told = [(name, low, high) for low, high, name in re.findall(rf"\({ends}; {claim}", prose)]
+    told += re.findall(rf"\({claim}: {ends}", prose)
+    assert len(told) >= 10, "no interval is read: is the prose written otherwise now?"
+    gone = [each for each in told if (float(each[1]), float(each[2])) not in ledger.get(each[0], [])]
+    assert gone == [], "the ledger has other intervals of these claims, at desk and at lab"
+
+
 def test_every_claim_that_the_errata_name_is_declared() -> None:
     declared = {claim.id for experiment in experiments() for claim in experiment.claims}
     named = set(re.findall(r"\| ([TFC]\d*\.[a-z]) \|", TEXT["ERRATA"].split("contradicts itself")[1]))

@@ -59,7 +59,7 @@ NOTES = {
     "contradictions": ("ERRATA", ("where", "it says", "and also", "claim")),
     "deviations": ("DEVIATIONS", ("where", "the paper", "ours")),
 }
-"""Lists of experiments/unjudged.py by the block that shows them."""
+"""Lists of experiments/unjudged.py and deviations.py by the block that shows them."""
 
 
 def notes_table(block: str) -> str:

@@ -66,8 +66,9 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
 
 
 def declared_notes(name: str) -> tuple[Any, ...]:
-    """Return what experiments/unjudged.py lists under a name: NOT_JUDGED, ERRATA or DEVIATIONS, as dataclasses."""
-    found: tuple[Any, ...] = getattr(importlib.import_module("experiments.unjudged"), name)
+    """Return what `experiments` lists under a name, NOT_JUDGED, ERRATA or DEVIATIONS, as dataclasses."""
+    module = "deviations" if name == "DEVIATIONS" else "unjudged"
+    found: tuple[Any, ...] = getattr(importlib.import_module(f"experiments.{module}"), name)
     return found
 
 

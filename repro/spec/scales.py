@@ -113,13 +113,13 @@ LAB: dict[str, Any] = DESK | {
 """The model and text of `desk`, all of its pairs and ten times the steps: what it takes to begin to read a corpus."""
 
 SMALL: dict[str, Any] = {
-    "corpus": "nomic-unsupervised",  # §5: 24+ sources of Nussbaum et al., Table 5
+    "corpus": "nomic-unsupervised",  # §5: 24 sources of Nussbaum et al.; Table 5 has 29
     "sources": None,
     "num_pairs": None,
     "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
     "sampler": "random",
     "mixing_alpha": None,  # a companion's (GTE §3.4)
-    "batch_size": 512,  # Table 1; §5 has 256 … 4096
+    "batch_size": 512,  # Table 1, its contextual batches; §5 has 256 … 4096
     "cluster_size": None,
     "packing": "greedy",  # appendix "TSP Packing": "for our main model"
     "surrogate": "sentence-transformers/gtr-t5-base",  # §5: GTR embeds pairs for clustering
@@ -131,14 +131,14 @@ SMALL: dict[str, Any] = {
     "architecture": "biencoder",
     "backbone": "nomic",  # §5: NomicBERT
     "start": "nomic-ai/nomic-bert-2048",  # §5: first stage and second stage from the pretrained backbone
-    "num_layers": 6,  # §5 small setting
+    "num_layers": 6,  # §5 small setting; the first ones of `start`
     "num_first_stage_layers": 6,
     "hidden_size": 768,
     "num_contexts": 64,  # §5 small setting
     "tokens_per_document": 1,
     "num_soft_prompts": 8,  # official code; the paper does not mention them
     "sequence_dropout": 0.005,  # §5
-    "pooling": "mean",  # §4.2; "frequency" is an extension of ours
+    "pooling": "mean",  # §5: over text tokens only, and GTE §3.1; "frequency" is an extension of ours
     "residual": False,  # paper; the code of the second release adds one
     "prompts": "task",  # §5 and appendix "Task prefixes"
     "max_tokens": 64,  # §5 small setting
@@ -152,7 +152,7 @@ SMALL: dict[str, Any] = {
     "first_stage_rate": 1.0,  # the paper knows one learning rate
     "num_warmup_steps": 1000,  # §5
     "weight_decay": 0.01,  # official code's default; the paper says "Adam"
-    "temperature": 0.02,  # §3, fixed
+    "temperature": 0.02,  # §5, fixed
     "max_grad_norm": 1.0,  # official code, the default of its trainer
     "pretraining_corpus": None,
     "num_pretraining_steps": None,
@@ -161,7 +161,7 @@ SMALL: dict[str, Any] = {
     "pretraining_cluster_size": None,
     "suite": "beir",  # §5: truncated BEIR
     "protocol": "rerank",
-    "rerank_depth": 1024,  # §5: top 1024 by GTR
+    "rerank_depth": 1024,  # §9.9: top 1024 by GTR
     "context_seed": 0,
     "num_test_contexts": None,
     "test_contexts": "own+wrong+null",
