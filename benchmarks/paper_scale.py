@@ -60,9 +60,9 @@ def start(asked: argparse.Namespace) -> None:
 
     inputs = Inputs(run_of(asked))
     inputs.build(print)
-    model, data, _, _ = prepared(inputs, lambda: False, print)
+    _, data, _, _ = prepared(inputs, lambda: False, print)
     first = step_batches(data.batches, 0, 1)[0]
-    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False, device=model.device)
+    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False)
 
 
 def sampler(asked: argparse.Namespace) -> None:

@@ -52,9 +52,7 @@ def medians_of(asked: argparse.Namespace) -> tuple[Run, list[float]]:
 
     def feed_of(step: int) -> Feed:
         batch = step_batches(data.batches, step, 1)[0]
-        return feed_batch(
-            data, batch, seed=run.seed, num_contexts=run.num_contexts, is_shared=False, device=model.device
-        )
+        return feed_batch(data, batch, seed=run.seed, num_contexts=run.num_contexts, is_shared=False)
 
     of_data, of_steps = [], []
     for step in range(asked.num_steps + 1):

@@ -73,10 +73,11 @@ def mask_false_negatives(
 
 
 def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
-    """Return the share of negatives that are masked, 0 … 1, as a number or tensor; 0 for a batch that has none.
+    """Return the share that is masked of all terms of the sum but the target, 0 … 1; 0 for a batch that has no others.
 
-    `num_documents`: the columns are the four directions of the improved contrastive loss over so many documents.
-    Without, they are documents. What is masked is a negative: never a query's own document, nor a text and itself.
+    `num_documents`: the columns are the four directions of the improved contrastive loss over so many documents, whose
+    sum has the own pair a second time: a term that the filter never masks, and that counts among the others here.
+    Without, they are documents. A text and itself stand in no sum.
     """
     num_queries, num_columns = masked_QK.shape
     num_others = num_columns - 1

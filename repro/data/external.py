@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,11 @@ def external_corpus(name: str) -> ExternalCorpus | None:
     if is_imported(name):
         corpus = imported_named(name)
         return ExternalCorpus(
-            maker_of(corpus), corpus.origin, (corpus.name,), lambda: _size(content_files(corpus.folder))
+            maker_of(corpus), corpus.origin, (corpus.name,), lambda: size_when_read(*content_files(corpus.folder))
         )
     if name in SOURCES:
         copy = local_copy(name, data_folder())
-        return ExternalCorpus(_pairs_of(name), _origin(name), (), lambda: _size(pair_files(copy)))
+        return ExternalCorpus(_pairs_of(name), _origin(name), (), lambda: size_when_read(*pair_files(copy)))
     if name in SUITES:
         check_suite(name, data_folder())
         return ExternalCorpus(_suite_of(name), _origin(name), (name,), lambda: 0)
@@ -61,10 +61,6 @@ def external_corpora() -> list[str]:
 def external_suites() -> list[str]:
     """Return the suites that could be meant."""
     return [*SUITES, *MTEB_SUITES, *imported_corpora()]
-
-
-def _size(files: Iterable[Path]) -> int:
-    return sum(map(size_when_read, files))
 
 
 def _pairs_of(name: str) -> Callable[[Path], None]:

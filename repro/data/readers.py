@@ -71,9 +71,9 @@ def read_foreign(source: Path, columns: Columns | None = None, taken: Taken | No
         yield from readers[ending](path, columns, taken)
 
 
-def size_when_read(source: Path) -> int:
+def size_when_read(*sources: Path) -> int:
     """Return about how many bytes the texts take that `read_foreign` would read; of a broken file, as it stands."""
-    return sum(map(_size, files_read(source)))
+    return sum(_size(path) for source in sources for path in files_read(source))
 
 
 def _size(source: Path) -> int:

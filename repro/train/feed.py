@@ -4,7 +4,8 @@
 share; contexts and filter are of the whole one. 3. Documents are the positives, then the hard negatives of the first
 pair, of the second, … 4. Context documents are drawn from those, without repeats while they last, by a generator of
 (seed, number of the batch): queries and documents see the same ones (eq. 6). Of a shared batch, each process takes its
-share of these, too: only their vectors are needed by all.
+share of these, too: only their vectors are needed by all. 5. While a step is computed, a thread makes the next one's:
+data take cores, a step takes a GPU, and neither waits for the other.
 
 Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents, C context documents.
 """
@@ -12,8 +13,10 @@ Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -23,9 +26,10 @@ from torch import Tensor
 from repro.batches.negatives import document_rows
 from repro.data.tokens import Tokens
 from repro.model.texts import texts_from
-from repro.seeds import generator_for
+from repro.seeds import derive, generator_for
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import num_processes, rank, share_of_contexts
+from repro.train.sharing import are_shared, own_places
 
 
 class Batches(Protocol):
@@ -73,6 +77,20 @@ class Feed(NamedTuple):
     num_own_pairs: int
     masked: Tensor | None
     difficulty: float | None
+    draw_seed: int = 0  # of what a stage drops at random
+
+    def to(self, device: torch.device) -> Feed:
+        """Return the same on a device."""
+        masked = None if self.masked is None else self.masked.to(device)
+        return self._replace(texts=self.texts.to(device), masked=masked)
+
+
+class StepFeed(NamedTuple):
+    """The batches of a step, what one process computes of them, in main memory, and the sampler's state after them."""
+
+    batches: Sequence[Batch]
+    feeds: Sequence[Feed]
+    sampler: Sequence[int]
 
 
 def step_batches(batches: Batches, step: int, batches_a_step: int) -> list[Batch]:
@@ -86,9 +104,7 @@ def batch_hash(pairs_B: np.ndarray) -> str:
     return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
-def feed_batch(
-    data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool, device: torch.device
-) -> Feed:
+def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool) -> Feed:
     """Return a batch's texts, or this process's share of them; `num_contexts` 0 for a model without context."""
     whole_B = batch.pairs_B
     own_B = _share(whole_B) if is_shared else whole_B
@@ -97,17 +113,42 @@ def feed_batch(
         rows_M = document_rows(whole_B, data.negative_rows_NH)
         places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
         places_C = share_of_contexts(places_C) if is_shared else places_C
-        contexts = texts_from(*data.documents.pad(rows_M[places_C])).to(device)
+        contexts = texts_from(*data.documents.pad(rows_M[places_C]))
     filtered = data.filter(whole_B) if data.filter else Filtered(None, None)
-    masked = None if filtered.masked is None else torch.from_numpy(filtered.masked).to(device)
+    masked = None if filtered.masked is None else torch.from_numpy(filtered.masked)
     texts = StepTexts(
-        queries=texts_from(*data.queries.pad(own_B)).to(device),
-        documents=texts_from(*data.documents.pad(document_rows(own_B, data.negative_rows_NH))).to(device),
+        queries=texts_from(*data.queries.pad(own_B)),
+        documents=texts_from(*data.documents.pad(document_rows(own_B, data.negative_rows_NH))),
         contexts=contexts,
     )
     for tokens in (data.queries, data.documents):
         tokens.give_back()
-    return Feed(texts, len(own_B), masked, filtered.difficulty)
+    stream = rank() if is_shared else 0
+    return Feed(texts, len(own_B), masked, filtered.difficulty, derive(seed, "dropout", batch.number + 1, stream))
+
+
+def feeds_of_steps(
+    data: TrainData, steps: range, batches_a_step: int, *, num_contexts: int, seed: int
+) -> Generator[StepFeed, None, None]:
+    """Give what this process computes of each step, counted from 0; a thread makes the next one's meanwhile.
+
+    What goes wrong in the making of a step is raised where that step would be given. Close it to end the thread.
+    """
+    is_shared = are_shared(batches_a_step, num_processes())
+    own = own_places(batches_a_step, rank=rank(), num_processes=num_processes())
+
+    def make(step: int) -> StepFeed:
+        batches = step_batches(data.batches, step, batches_a_step)
+        feed = partial(feed_batch, data, seed=seed, num_contexts=num_contexts, is_shared=is_shared)
+        after = sampler_state(data.batches, (step + 1) * batches_a_step)
+        return StepFeed(batches, [feed(batches[place]) for place in own], after)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="feed") as pool:
+        coming = [pool.submit(make, step) for step in steps[:1]]
+        for step in steps:
+            found = coming.pop().result()
+            coming += [pool.submit(make, step + 1)] if step + 1 in steps else []
+            yield found
 
 
 def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: int) -> np.ndarray:

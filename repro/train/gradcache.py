@@ -58,6 +58,11 @@ class StepTexts:
     documents: Texts
     contexts: Texts | None = None
 
+    def to(self, device: torch.device) -> StepTexts:
+        """Return the same on a device."""
+        contexts = None if self.contexts is None else self.contexts.to(device)
+        return StepTexts(self.queries.to(device), self.documents.to(device), contexts)
+
 
 def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) -> LossParts:
     """Add the gradient of the step's loss to the `.grad` of all weights; return the loss without graph.

@@ -1,8 +1,8 @@
 """The training loop: batches in, weights, a log and checkpoints out; stopped anywhere, it goes on to the same numbers.
 
-A step (§4.2, §5): 1. `feed` gives the texts of its batches, one after another; 2. the engine adds the gradients of each
-loss; 3. processes bring them together, their mean over the batches is clipped; 4. where loss and gradient are numbers
-AdamW takes its step, else the training ends; 5. one line is logged, means over the batches and all their hashes.
+A step (§4.2, §5): 1. `feed` gives the texts of its batches; 2. the engine adds the gradients of each loss; 3. processes
+bring them together, their mean over the batches is clipped; 4. where loss and gradient are numbers AdamW takes its
+step, else the training ends; 5. one line is logged, means over the batches and all their hashes.
 Whatever is random in a batch is a function of (seed, number of the batch), so nothing but weights, optimiser and the
 number of steps has to be kept. Float32 on CPU; on a GPU the stages run under bfloat16 autocast, weights, loss and
 gradients stay float32.
@@ -18,8 +18,8 @@ import math
 import resource
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,10 @@ from torch import Tensor
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
-from repro.seeds import derive
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import Batch, Feed, TrainData, batch_hash, feed_batch, sampler_state, step_batches
+from repro.train.feed import Feed, StepFeed, TrainData, batch_hash, feeds_of_steps, sampler_state
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
 from repro.train.metrics import MetricsLog
@@ -51,7 +50,7 @@ from repro.train.parallel import (
     same_everywhere,
     same_value_everywhere,
 )
-from repro.train.sharing import are_shared, own_places
+from repro.train.sharing import are_shared
 from repro.train.sittings import sitting_here
 from repro.train.switches import Switches
 
@@ -116,9 +115,10 @@ def train(
     model.train()
     if model.device.type == "cuda":  # or the log would tell the peak of what this process did before
         torch.cuda.reset_peak_memory_stats(model.device)
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _open_log(folder, state) as log, unbroken():
+    feeds, devices = _feeds(model, data, settings, state.step), range(torch.cuda.device_count())
+    with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), unbroken():
         while state.step < settings.num_steps:
-            state, line = _advance(model, optimizer, data, settings, state)
+            state, line = _advance(model, optimizer, feeds, settings, state)
             if log is not None:
                 log.append(line)
                 state = replace(state, log_sha256=log.digest)
@@ -181,12 +181,16 @@ def drops_at_random(model: Model) -> bool:
 
 
 def _advance(
-    model: Model, optimizer: torch.optim.Optimizer, data: TrainData, settings: TrainSettings, state: TrainState
+    model: Model,
+    optimizer: torch.optim.Optimizer,
+    feeds: Iterator[StepFeed],
+    settings: TrainSettings,
+    state: TrainState,
 ) -> tuple[TrainState, dict[str, Any]]:
     """Do one step; return the new state and the step's line."""
     started, step = time.monotonic(), state.step + 1
-    batches = step_batches(data.batches, state.step, settings.batches_a_step)
-    numbers = take_step(model, optimizer, _feeds(model, data, settings, batches), settings, step=step)
+    batches, own, sampler = next(feeds)
+    numbers = take_step(model, optimizer, own, settings, step=step)
     seconds = time.monotonic() - started  # the numbers are there: the device has done what they took
     line = {
         "step": step,
@@ -195,17 +199,14 @@ def _advance(
         "pairs_per_second": round(sum(len(batch.pairs_B) for batch in batches) / seconds, 1),
         "memory_bytes": memory_bytes(model.device),
     }
-    sampler = sampler_state(data.batches, step * settings.batches_a_step)
     return replace(state, step=step, seconds=state.seconds + seconds, sampler=sampler), line
 
 
-def _feeds(model: Model, data: TrainData, settings: TrainSettings, batches: Sequence[Batch]) -> Iterator[Feed]:
-    """Give what this process computes of a step's batches, one at a time, each with the draws of its number."""
-    shared, count = settings.shares_batches, model.config.num_contexts if isinstance(model, ContextualModel) else 0
-    for place in own_places(len(batches), rank=rank(), num_processes=num_processes()):
-        batch = batches[place]
-        torch.manual_seed(derive(settings.seed, "dropout", batch.number + 1, rank() if shared else 0))
-        yield feed_batch(data, batch, seed=settings.seed, num_contexts=count, is_shared=shared, device=model.device)
+def _feeds(model: Model, data: TrainData, settings: TrainSettings, first: int) -> Generator[StepFeed, None, None]:
+    """Give what this process computes of each step from one on."""
+    count = model.config.num_contexts if isinstance(model, ContextualModel) else 0
+    steps = range(first, settings.num_steps)
+    return feeds_of_steps(data, steps, settings.batches_a_step, num_contexts=count, seed=settings.seed)
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
@@ -279,6 +280,8 @@ def take_step(
 
 def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
     """Add the gradient of a batch's loss; return its loss, accuracy, masked fraction and difficulty (NaN: none)."""
+    torch.manual_seed(feed.draw_seed)
+    feed = feed.to(model.device)
     parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     told = (parts.loss, parts.accuracy, parts.masked_fraction)
     difficulty = math.nan if feed.difficulty is None else feed.difficulty

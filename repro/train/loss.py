@@ -31,7 +31,7 @@ class LossParts:
 
     loss: Tensor
     accuracy: Tensor  # queries whose own document scores above every document that was not masked
-    masked_fraction: Tensor  # of the entries that are not a query's own
+    masked_fraction: Tensor  # of the terms of the sum but the target
 
     def detach(self) -> LossParts:
         """Return the same numbers without graph."""

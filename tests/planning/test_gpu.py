@@ -21,6 +21,7 @@ from repro.model.config import ModelConfig
 from repro.planning import gpu
 from repro.planning.doctor import Finding
 from repro.spec import base
+from repro.train import feed as feeding
 from repro.train import loop
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, chunks_for
@@ -100,12 +101,10 @@ def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
     models, real = [], gpu.build_model
     monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
-    torch.manual_seed(0)  # draws which contexts are dropped
     gpu._steps(TINY, CPU)
     model, feed, settings = gpu._training(TINY, CPU, Switches())
-    monkeypatch.setattr(loop, "feed_batch", lambda *given, **named: feed)
-    monkeypatch.setattr(loop, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
-    monkeypatch.setattr(loop, "derive", lambda *words: 0)
+    monkeypatch.setattr(feeding, "feed_batch", lambda *given, **named: feed)
+    monkeypatch.setattr(feeding, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
     loop.train(model, SimpleNamespace(batches=None), settings, folder=tmp_path)  # type: ignore[arg-type]
     start = dict(real(TINY.config).named_parameters())
     moved = [name for name, weight in model.named_parameters() if not torch.equal(weight, start[name])]

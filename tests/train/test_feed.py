@@ -1,21 +1,33 @@
 """Promises of what a step trains on."""
 
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from repro.data.tokens import Tokens
 from repro.model.texts import Texts
 from repro.train import feed as feeding
 from repro.train import parallel
-from repro.train.feed import Batch, Feed, TrainData, batch_hash, draw_contexts, feed_batch, step_batches
+from repro.train.feed import (
+    Batch,
+    Feed,
+    Filtered,
+    TrainData,
+    batch_hash,
+    draw_contexts,
+    feed_batch,
+    feeds_of_steps,
+    step_batches,
+)
 from tests.train.fixtures import small_data
 
 
 def feed(data: TrainData, step: int = 3, **changes: Any) -> Feed:
-    values = {"seed": 0, "num_contexts": 5, "is_shared": False, "device": torch.device("cpu")}
+    values = {"seed": 0, "num_contexts": 5, "is_shared": False}
     return feed_batch(data, batch(data, step), **(values | changes))
 
 
@@ -96,3 +108,48 @@ def test_the_hash_of_a_batch_knows_its_pairs_and_their_order() -> None:
     first = batch(data).pairs_B
     assert batch_hash(first) == batch_hash(batch(data).pairs_B) != batch_hash(batch(data, 4).pairs_B)
     assert batch_hash(first[::-1]) != batch_hash(first)
+
+
+def watched(judge: Callable[[int], Any]) -> TrainData:
+    """Return data whose filter calls `judge` with how many batches it was asked about before."""
+    asked: list[int] = []
+
+    def judged(pairs_B: np.ndarray) -> Filtered:
+        asked.append(len(asked))
+        judge(asked[-1])
+        return Filtered(None, None)
+
+    return replace(small_data(), filter=judged)
+
+
+def test_the_next_step_is_made_while_a_step_is_computed() -> None:
+    is_made = [threading.Event() for _ in range(4)]
+    data = watched(lambda number: is_made[number].set())
+    for place, _ in enumerate(feeds_of_steps(data, range(3, 7), 1, num_contexts=5, seed=0)):
+        assert is_made[min(place + 1, 3)].wait(30), "the step is computed, and nobody makes the next one"
+
+
+def test_steps_come_in_order_and_each_as_it_would_be_fed_alone() -> None:
+    data = small_data()
+    for step, found in enumerate(feeds_of_steps(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
+        assert [batch.number for batch in found.batches] == [2 * step, 2 * step + 1]
+        for of_step, number in zip(found.feeds, (2 * step, 2 * step + 1), strict=True):
+            alone = feed(data, number)
+            assert rows_of(of_step.texts.queries) == rows_of(alone.texts.queries)
+            assert of_step.draw_seed == alone.draw_seed
+    assert step == 5
+
+
+def test_what_goes_wrong_is_raised_at_its_own_step_and_no_thread_stays() -> None:
+    def judge(number: int) -> None:
+        if number == 2:
+            raise ValueError("the vectors are gone")
+
+    feeds, given = feeds_of_steps(watched(judge), range(9), 1, num_contexts=5, seed=0), []
+    with pytest.raises(ValueError, match="the vectors are gone"):
+        given.extend(feeds)
+    assert list(feeds_of_steps(small_data(), range(4, 4), 1, num_contexts=5, seed=0)) == []
+    stopped = feeds_of_steps(small_data(), range(9), 1, num_contexts=5, seed=0)
+    next(stopped)
+    stopped.close()
+    assert len(given) == 2 and not [one for one in threading.enumerate() if one.name.startswith("feed")]
