@@ -63,7 +63,7 @@ CLAIMS = (
         because="a slope beyond chance; below a tenth of a point a doubling there is no effect",
         delta=0.001,
         has_new_delta=True,
-        **fresh.PAIRED,
+        **fresh.PAIRED | fresh.LOOKED_AGAIN,
     ),
     Claim.equivalence(
         "F17.b",
@@ -72,7 +72,7 @@ CLAIMS = (
         delta=0.01,
         source="§9.10",
         because="one point of training accuracy, the axis of the figure; at desk and lab four times the depth",
-        **fresh.RESTATED,
+        **fresh.RESTATED | fresh.LOOKED_AGAIN,
     ),
 )
 
