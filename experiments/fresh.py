@@ -65,11 +65,9 @@ REPACKED = (3, 4)
 UNFILTERED: tuple[int, ...] = ()
 """Biencoders without the filter in the grid of figure 3. F3.b is said to need six fresh ones, (3, 4, 5, 6, 7, 8)."""
 DEPTHS = tuple(range(3, 12))
-"""First stages of each depth at desk. The last four were added when F17.a and F17.b, on 3 to 7, were said to need them."""
+"""First stages of each depth at desk. The last four were added when F17.a and F17.b were said to need them."""
 DOUBLED = tuple(range(3, 10))
 """GTE's batch sizes at desk: the seven that GF3.c was said to need beside the first three."""
-STAGES = tuple(range(3, 13))
-"""GTE's two phases, and each alone, at desk: the ten that G9.b was said to need beside the first three."""
 READING = (4, 5, 6, 7, 8)
 """All three models of context_emergence at lab after the steps that all of them have, and the paper's architecture
 after the fewest. The paper's had 4 to 6 at a second look (E.e was said to need two, E.g one), word frequencies 4 and 5
