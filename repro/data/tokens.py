@@ -151,7 +151,7 @@ def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Ite
     order = np.argsort(-lengths_N, kind="stable")
     start = 0
     while start < len(order):
-        num_rows = max(1, budget // (ahead + int(lengths_N[order[start]])))
+        num_rows = max(1, budget // max(1, ahead + int(lengths_N[order[start]])))  # a text may have no token
         yield order[start : start + num_rows]
         start += num_rows
 
