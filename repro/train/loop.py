@@ -100,9 +100,8 @@ def train(
 ) -> TrainState:
     """Train the model in place and return the final state; go on from the checkpoint in `folder` when there is one.
 
-    `on_step` gets each line of the log. `Interrupted` after `should_stop` said so in any process; ValueError for a
-    checkpoint of another run, for a log that is not the one before the checkpoint and for a step whose loss or gradient
-    is no number; OSError when the disk is full. The last checkpoint is whole and stays.
+    `on_step` gets each line of the log. `Interrupted` when `should_stop` says so in any process; ValueError for a log
+    or checkpoint of another run, or a loss that is no number; OSError on a full disk. The last checkpoint stays whole.
     """
     folder.mkdir(parents=True, exist_ok=True)
     same_everywhere(model.parameters())
