@@ -48,11 +48,11 @@ def check(
         print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
     for paper, those in {} if as_json else by_paper(judged).items():
         if those or len(judged) == 0:
-            if not write:
+            if write:  # the ledger is in the page
+                render_line(f"{PAPERS[paper]}: {summary_line(those)}")
+            else:
                 render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), "text")
-            render_line(
-                f"{PAPERS[paper]}: {summary_line(those)}" if write else summary_line(those)
-            )  # the rest is a page's
+                render_line(summary_line(those))
     if write:
         from repro.cli.renew import renew
 
