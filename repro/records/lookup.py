@@ -16,6 +16,7 @@ from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
+from repro.spec.values import check_warmup
 from repro.storage.json_files import read_json, short
 from repro.storage.paths import corpora_folder, local_records, published_records, sweeps_folder
 
@@ -192,11 +193,10 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
         scale_named(row["scale"])
         run = run_of_fields({name: value for name, value in row.items() if name != "id"})
+        if run.architecture in TRAINED and run.num_steps is not None:  # else the training finds it, behind all stages
+            check_warmup(run.num_warmup_steps, run.num_steps)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-    steps, warmup = run.num_steps, run.num_warmup_steps
-    if run.architecture in TRAINED and steps is not None and warmup >= steps:  # which else shows behind all stages
-        raise ValueError(f"{where}: num_warmup_steps={warmup}: must be below num_steps={steps}; set both in the file")
     return run
 
 

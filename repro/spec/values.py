@@ -99,6 +99,12 @@ def _check_text(name: str, value: str) -> None:
         raise ValueError(f"{name}={short(repr(value))}: a name has a-z, A-Z, 0-9, '.', '_', '@', '+' and '-' only")
 
 
+def check_warmup(num_warmup_steps: int, num_steps: int) -> None:
+    """Raise ValueError for a warm-up that is as long as its training: the rate would never fall."""
+    if not 0 <= num_warmup_steps < num_steps:
+        raise ValueError(f"num_warmup_steps={num_warmup_steps}: must be below num_steps={num_steps}; set both")
+
+
 def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
     """Return ", did you mean X?" for a word that is spelt nearly as a known one; nothing where none is near."""
     near = get_close_matches(word, list(known), n=1, cutoff=likeness)

@@ -30,6 +30,7 @@ from torch import Tensor
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
+from repro.spec.values import check_warmup
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
@@ -80,8 +81,7 @@ class TrainSettings:
     switches: Switches = field(default_factory=Switches)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.num_warmup_steps < self.num_steps:
-            raise ValueError(f"num_warmup_steps={self.num_warmup_steps}: must be below num_steps={self.num_steps}")
+        check_warmup(self.num_warmup_steps, self.num_steps)
 
     @property
     def shares_batches(self) -> bool:
