@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from repro.data.tokens import BOUNDS_FILE
 from repro.inputs.stages import KEYS_FILE, SIDES, StageGraph
 from repro.storage.arrays import ArrayWriter, blocks_of
 from repro.storage.paths import corpora_folder
@@ -56,6 +57,7 @@ def write_blank_stages(run: Any, num_pairs: int) -> None:
                 for part in blocks_of(num_pairs, BLOCK):
                     ids.append(rng.integers(1, NUM_WORDS, count * (part.stop - part.start)))
             np.save(folder / side / "offsets.npy", np.arange(0, count * (num_pairs + 1), count))
+            (folder / side / BOUNDS_FILE).write_text(json.dumps({"largest_id": NUM_WORDS - 1}))
 
     def embeddings(folder: Path) -> None:
         for side in SIDES:

@@ -124,6 +124,7 @@ def run_of(asked: argparse.Namespace) -> Any:
         cluster_size=asked.cluster_size,
         filter="surrogate",
         architecture="contextual",
+        test_contexts="own",
         num_steps=20,
         num_warmup_steps=2,
     )

@@ -25,6 +25,7 @@ from repro.storage.digests import check_digests, digests_of
 from repro.storage.paths import local_records, run_folder
 from repro.storage.shards import shards_of
 from repro.storage.stages import STAGE_FILE, Stage
+from repro.train.trainer import prepared
 
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
 
@@ -185,6 +186,19 @@ def test_numbers_out_of_range_and_cut_files_are_named(
         execute(RUN, progress=quiet)
     assert not (local_records() / f"{run_id(RUN)}.json").exists()
     assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="Linux tells what a process says of its maps")
+def test_what_a_training_reads_in_no_order_is_not_read_ahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(built))
+    _, data, _, _ = prepared(Inputs(RUN), lambda: False, quiet)
+    assert data.filter is not None
+    data.filter(data.batches.at(0))
+    told = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
+    files = [words[-1] for words in told if not words[0].endswith(":")]  # a map's first line; then `Name: value` each
+    flags = [words[1:] for words in told if words[0] == "VmFlags:"]
+    read = {Path(file).name: "rr" in flag for file, flag in zip(files, flags, strict=True) if str(built) in file}
+    assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= {name for name in read if read[name]}
 
 
 def test_a_disk_too_small_for_a_stage_is_said_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from repro.inputs.corpora import suite_of
 from repro.inputs.kinds import needs_surrogate
 from repro.inputs.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.spec import Run
-from repro.storage.arrays import load_array
+from repro.storage.arrays import load_array, read_here_and_there
 from repro.storage.json_files import read_json
 
 
@@ -53,7 +53,9 @@ class Inputs:
 
     def tokens(self, side: str, num_words: int | None = None) -> Tokens:
         """Token ids of every query or document, prompt included; all below `num_words`, the model's vocabulary."""
-        return load_tokens(self.graph.tokens.path / side, len(self.pairs), num_words)
+        found = load_tokens(self.graph.tokens.path / side, len(self.pairs), num_words)
+        read_here_and_there(found.ids, found.offsets)
+        return found
 
     def embeddings(self, side: Side) -> np.ndarray | None:
         """The surrogate's vectors (N, D), memory-mapped; None for a run whose batches do not depend on them."""
@@ -68,7 +70,9 @@ class Inputs:
     @cached_property
     def content_keys(self) -> np.ndarray:
         """The key of each pair's document, int64 (N,), memory-mapped; equal keys are the same text."""
-        return load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
+        keys_N = load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
+        read_here_and_there(keys_N)
+        return keys_N
 
     @cached_property
     def negatives(self) -> np.ndarray | None:

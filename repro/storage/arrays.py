@@ -91,12 +91,26 @@ def give_back(*arrays: np.ndarray | None) -> None:
 
     Pages of a file are counted as memory of the process that looked at them, until it says that it is done.
     """
-    for array in arrays:
-        mapped = None if array is None else getattr(array, "base", None)
-        while isinstance(mapped, np.ndarray):
-            mapped = mapped.base
-        if isinstance(mapped, mmap.mmap):
+    for mapped in map(_map_of, arrays):
+        if mapped is not None:
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def read_here_and_there(*arrays: np.ndarray | None) -> None:
+    """Say that rows of mapped arrays will be read in no order: of a file that memory does not hold, the system then
+    reads their pages alone, and no longer what follows each, as far as the disk's read-ahead goes.
+    """
+    for mapped in map(_map_of, arrays):
+        if mapped is not None:
+            mapped.madvise(mmap.MADV_RANDOM)
+
+
+def _map_of(array: np.ndarray | None) -> mmap.mmap | None:
+    """Return the map that an array lies in; None for one in memory."""
+    base = None if array is None else getattr(array, "base", None)
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:

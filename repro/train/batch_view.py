@@ -7,6 +7,7 @@ four directions of the improved contrastive loss.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +20,7 @@ from repro.batches.negatives import document_rows
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
 from repro.inputs.prompting import texts_for
-from repro.storage.arrays import give_back
+from repro.storage.arrays import give_back, read_here_and_there
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped; None where a run stores none."""
@@ -94,11 +95,11 @@ class BatchViewer:
 
     @cached_property
     def _stored(self) -> Vectors:
-        return {"query": self.inputs.embeddings("query"), "document": self.inputs.embeddings("document")}
+        return _by_side(self.inputs.embeddings)
 
     @cached_property
     def _of_filter(self) -> Vectors:
-        return {"query": self.inputs.filter_embeddings("query"), "document": self.inputs.filter_embeddings("document")}
+        return _by_side(self.inputs.filter_embeddings)
 
     @cached_property
     def _surrogate(self) -> FixedEncoder:
@@ -118,6 +119,12 @@ class BatchViewer:
             return None
         texts = texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
         return self._surrogate.loaded.embed(texts.texts(rows), self._surrogate.max_tokens)
+
+
+def _by_side(load: Callable[[Side], np.ndarray | None]) -> Vectors:
+    found: Vectors = {"query": load("query"), "document": load("document")}
+    read_here_and_there(*found.values())
+    return found
 
 
 def _scores(seen: Seen | None) -> np.ndarray | None:

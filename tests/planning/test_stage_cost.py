@@ -1,6 +1,8 @@
 """What the stages of the paper's size take: counted, and measured as the committed bench has it."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,3 +170,13 @@ def test_the_memory_is_that_of_the_committed_bench() -> None:
         if row["label"] in ("now", "blank") and kind in PEAK_GIB and row["num_pairs"] >= 10**6 and kind != "clusters":
             planned = PEAK_GIB[kind] * 1024 + BYTES_A_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
             assert 0.9 * row["peak_mebibytes"] <= planned, row
+
+
+@pytest.mark.slow
+def test_the_bench_measures_a_start_on_stages_of_drawn_content(tmp_path: Path) -> None:
+    asked = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
+    command = [sys.executable, "-m", "benchmarks.paper_scale", *asked.split()]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert {row["step"] for row in rows} == {"start", "sampler"}
