@@ -391,7 +391,7 @@ def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
     assert second.seeds_needed is not None
     assert power_of_claim(ORDER, second.estimates, second.seeds_needed - 1, 0.05 / 3) < POWER
     nil = replace(judged, seeds_needed=None, detectable=0.009)
-    assert needed_words(nil) == "needs more than 64 seeds; 3 would show 0.90 points beyond the bar"
+    assert needed_words(nil) == "needs more than 10000 seeds; 3 would show 0.90 points beyond the bar"
     assert needed_words(replace(judged, verdict="HOLDS")) == ""
 
 

@@ -22,7 +22,7 @@ from repro.claims.variance import satterthwaite
 from repro.spec import Claim, Correlation, Directed, Equivalence, Value
 
 POWER = 0.8
-MOST_SEEDS = 64
+MOST_SEEDS = 10_000
 MOST_UNITS = 1000
 
 

@@ -53,7 +53,7 @@ def _unit_words(claim: Correlation) -> str:
 
 
 def needed_count(judged: Judgement) -> str:
-    """Return what an undecided claim needs in all, for a table: "18", "over 64", "99 families", "queries"."""
+    """Return what an undecided claim needs in all, for a table: "18", "over 10000", "99 families", "queries"."""
     if isinstance(judged.claim, Correlation):
         return f"{judged.units_needed or 'over 1000'} {_unit_words(judged.claim).removesuffix(' a group')}"
     if _has_no_spread(judged):

@@ -52,7 +52,7 @@ def test_what_an_undecided_claim_needs_is_the_same_in_the_table_as_in_the_ledger
         elif row[5] == "a second":
             assert "needs a second seed" in said[-1]
         elif count == "over":
-            assert "more than 64 seeds" in said[-1] or "over a thousand" in said[-1]
+            assert "more than 10000 seeds" in said[-1] or "over a thousand" in said[-1]
         elif judged.units_needed is not None:
             assert f"needs {row[5]}" in said[-1]
         else:
