@@ -15,7 +15,7 @@ from experiments.e22_calibration import MOST_BY_CHANCE
 from repro.claims.calibration import cells
 from repro.claims.contrasts import SEEDS_ALONE
 from repro.claims.judge import Judgement, judge_all
-from repro.claims.variance import fit_prior, system_of
+from repro.claims.variance import fit_prior, system_of, variance_of
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
 from repro.report.tables import table_view
@@ -99,7 +99,7 @@ def test_differences_between_models_on_the_same_batches_deviate_as_those_of_inde
         for first, *others in (list(group.values()) for group in found.values())
         for other in others
     ]
-    paired, alone = fit_prior(differences), pool.prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
+    paired, alone = fit_prior(map(variance_of, differences)), pool.prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
     assert paired is not None and alone is not None
     assert 0.5 < paired.variance / (2 * alone.variance) < 2
 

@@ -1,6 +1,7 @@
 """Seeds are the unit: t-tests as scipy has them, variances moderated as Smyth's, intervals that agree with verdicts."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import evidence_for
 from repro.claims.judge import judge_all, measure, p_values
 from repro.claims.levels import interval_for, interval_of, up_to_the_bar
-from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance
+from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance, variance_of
 from repro.claims.varies import leads_of
 from repro.records.store import Record
 from repro.report.needed import needed_words
@@ -98,14 +99,15 @@ def test_the_inverse_of_the_trigamma_function() -> None:
 def test_a_prior_is_found_again_and_never_firmer_than_the_truth() -> None:
     rng = np.random.default_rng(2)
     variances = 4.0 * 8 / rng.chisquare(8, 4000)  # 8 degrees of freedom around 4
-    prior = fit_prior([list(rng.normal(0, math.sqrt(variance), 4)) for variance in variances])
+    prior = fit_prior(variance_of(list(rng.normal(0, math.sqrt(variance), 4))) for variance in variances)
     assert prior is not None and prior.variance == pytest.approx(4.0, rel=0.1)
     assert 5 < prior.df < 8.8 and prior.pooled_df == 12000
 
 
 def test_nine_configurations_are_no_pool() -> None:
-    groups = [list(row) for row in np.random.default_rng(3).normal(size=(9, 3))]
-    assert fit_prior(groups) is None and fit_prior([*groups, [1.0, 2.0, 4.0]]) is not None
+    variances = [variance_of(list(row)) for row in np.random.default_rng(3).normal(size=(9, 3))]
+    assert fit_prior(variances) is None and fit_prior([*variances, variance_of([1.0, 2.0, 4.0])]) is not None
+    assert fit_prior([*variances, variance_of([1.0])]) is None, "one seed has no variance"
 
 
 def test_a_pool_takes_the_replicates_of_one_suite() -> None:
@@ -115,6 +117,22 @@ def test_a_pool_takes_the_replicates_of_one_suite() -> None:
     prior = Pool(made).prior("desk", (("{suite}/mean/ndcg_at_10", 1.0),))
     assert prior is not None and prior.variance == pytest.approx(1e-4, rel=0.7)
     assert Pool(made).prior("planted", (("{suite}/mean/ndcg_at_10", 1.0),)) is None
+
+
+def test_a_training_that_is_scored_in_several_ways_counts_once_in_a_pool() -> None:
+    """Else the pool would seem to know its variances several times as well as it does."""
+    rng, ndcg = np.random.default_rng(4), "{suite}/mean/ndcg_at_10"
+    runs = grid(base("desk"), num_warmup_steps=tuple(range(1, 13)), seed=(0, 1, 2))
+    made = [Record("", run, {"desk/mean/ndcg_at_10": rng.normal(0, 0.01)}, {}, Path()) for run in runs]
+    again = [replace(one, run=replace(one.run, test_contexts=way)) for one in made for way in ("wrong", "null")]
+    once = Pool(made).prior("desk", ((ndcg, 1.0),))
+    assert once is not None and once.pooled_df == 24
+    assert Pool([*made, *again]).prior("desk", ((ndcg, 1.0),)) == Prior(
+        pytest.approx(once.variance), pytest.approx(once.df), 24
+    )
+    apart = [replace(one, metrics={name: 3 * value for name, value in one.metrics.items()}) for one in again]
+    both = Pool([*made, *apart]).prior("desk", ((ndcg, 1.0),))
+    assert both is not None and both.variance == pytest.approx((1 + 9 + 9) / 3 * once.variance), "a mean over the ways"
 
 
 def test_the_prior_of_a_contrast_is_that_of_one_run_times_the_sum_of_its_squared_weights() -> None:
@@ -134,7 +152,7 @@ def test_numbers_of_one_run_have_the_prior_of_their_weighted_sum() -> None:
         Record("", run, {"a": a, "b": b}, {}, Path()) for run, (a, b) in zip(runs, numbers.reshape(-1, 2), strict=True)
     ]
     found = prior_of(Contrast({(base("desk"), "a"): 2.0, (base("desk"), "b"): -1.0}, POINTS), Pool(made))
-    expected = fit_prior([list(group @ [2.0, -1.0]) for group in numbers])
+    expected = fit_prior(variance_of(list(group @ [2.0, -1.0])) for group in numbers)
     assert expected is not None and found == Prior(*map(pytest.approx, (expected.variance, expected.df, 24)))
 
 

@@ -15,7 +15,7 @@ seed's own mean), so the variance of a contrast is that of one configuration tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from repro.claims.units import value_of
 from repro.records.store import Record
-from repro.spec import Run
+from repro.spec import Run, training_of
 
 FEWEST_CONFIGURATIONS = 10
 """A pool of fewer says too little about how variances differ: a comparison then has only its own seeds."""
@@ -62,30 +62,42 @@ class Pool:
     def prior(self, suite: str, pattern: Pattern) -> Prior | None:
         """Return the prior of a number of one record, among records scored on a suite; None where there are too few."""
         if (suite, pattern) not in self.known:
-            groups: list[list[float]] = []
-            for system in self._systems.get(suite, ()):
-                found = [record for record in system if all(_has(record, metric) for metric, _ in pattern)]
-                groups.append([sum(weight * value_of(one, metric) for metric, weight in pattern) for one in found])
-            self.known[suite, pattern] = fit_prior(groups)
+            trainings = self._trainings.get(suite, ())
+            self.known[suite, pattern] = fit_prior(_of_training(scorings, pattern) for scorings in trainings)
         return self.known[suite, pattern]
 
     @cached_property
-    def _systems(self) -> Mapping[str, Sequence[Sequence[Record]]]:
-        """The records of each system, for each suite."""
-        found: dict[str, dict[Run, list[Record]]] = {}
+    def _trainings(self) -> Mapping[str, Sequence[Collection[Sequence[Record]]]]:
+        """The records of each system, by the training that it scores, for each suite."""
+        found: dict[str, dict[Run, dict[Run, list[Record]]]] = {}
         for record in self.records:
-            found.setdefault(record.run.suite, {}).setdefault(system_of(record.run), []).append(record)
-        return {suite: list(systems.values()) for suite, systems in found.items()}
+            system = system_of(record.run)
+            systems = found.setdefault(record.run.suite, {}).setdefault(training_of(system), {})
+            systems.setdefault(system, []).append(record)
+        return {suite: [systems.values() for systems in trainings.values()] for suite, trainings in found.items()}
+
+
+def _of_training(scorings: Iterable[Sequence[Record]], pattern: Pattern) -> tuple[float, float]:
+    """Return the variance over seeds of a number of one training, and its degrees of freedom.
+
+    A training that is scored in several ways, as under three contexts, draws its seeds once: the variances of all ways
+    are averaged, and count with the degrees of freedom of the one that has most seeds.
+    """
+    known = []
+    for scored in scorings:
+        found = [record for record in scored if all(_has(record, metric) for metric, _ in pattern)]
+        known.append(variance_of([sum(weight * value_of(one, metric) for metric, weight in pattern) for one in found]))
+    total = sum(df for _, df in known)
+    return sum(variance * df for variance, df in known) / max(total, 1), max(df for _, df in known)
 
 
 def _has(record: Record, pattern: str) -> bool:
     return pattern.replace("{suite}", record.run.suite).removeprefix("log2 ") in record.metrics
 
 
-def fit_prior(replicates: Iterable[Sequence[float]]) -> Prior | None:
-    """Return the prior of the variances of groups of replicates; None for fewer than ten groups that vary."""
-    pairs = [(variance_of(group), len(group) - 1) for group in replicates if len(group) > 1]
-    varied = [(variance, df) for variance, df in pairs if variance > 1e-18]
+def fit_prior(variances: Iterable[tuple[float, float]]) -> Prior | None:
+    """Return the prior of variances, each with its degrees of freedom; None for fewer than ten that are above zero."""
+    varied = [(variance, df) for variance, df in variances if variance > 1e-18]
     if len(varied) < FEWEST_CONFIGURATIONS:
         return None
     from scipy.special import digamma, polygamma
@@ -102,10 +114,16 @@ def fit_prior(replicates: Iterable[Sequence[float]]) -> Prior | None:
     return Prior(variance, 2 * inverse_trigamma(cautious), float(df_G.sum()))
 
 
-def variance_of(values: Sequence[float]) -> float:
-    """Return the unbiased variance of a few numbers, for which numpy is slow."""
+def variance_of(values: Sequence[float]) -> tuple[float, float]:
+    """Return the unbiased variance of a few numbers, for which numpy is slow, and its degrees of freedom.
+
+    Fewer than two numbers have neither: both are 0.
+    """
+    df = len(values) - 1
+    if df < 1:
+        return 0.0, 0.0
     mean = sum(values) / len(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return sum((value - mean) ** 2 for value in values) / df, float(df)
 
 
 def _error_of_variance(values_G: np.ndarray) -> float:
