@@ -16,6 +16,13 @@ KINDS = (
     *("order", "interaction", "inside", "trend", "correlation", "equivalence"),
     *("varies", "uneven", "all", "family", "unpooled"),
 )
+KINDS_IN_WORDS = (
+    "Order: one setting scores above another; interaction: it gains more in one case than in another; inside: more on "
+    "one dataset than on the mean; trend: scores rise along an axis; correlation: with another measure; equivalence: two "
+    "are within a point; varies: the best differs by dataset, uneven: by chance at most, as one leads everywhere by "
+    "little. Judged together are three comparisons of one claim (all), three claims that share an error (family), and "
+    "seven without published records (unpooled)."
+)
 WITH_INTERVAL = tuple(kind for kind in KINDS if kind not in ("varies", "uneven"))
 """Of a claim that something varies no interval is counted: which of the leads is printed depends on the records."""
 NOISES = {0: "seeds add no noise", 1: "seed noise as queries'", 5: "five times queries'"}
@@ -77,7 +84,8 @@ FIGURE = Figure(
     title="How often the judge is wrong, on simulated records",
     caption=(
         "False verdicts of the judge on simulated records, by kind of claim; a dot is one truth and one level of seed "
-        "noise, over two draws of 500 trials. Claims are judged at 5 %; 1000 trials miss a share of 5 % by up to 1.4."
+        "noise, over two draws of 500 trials. Claims are judged at 5 %; 1000 trials miss a share of 5 % by up to 1.4. "
+        f"{KINDS_IN_WORDS}"
     ),
     kind="own",
     points="calibration/*/*/*/*/false",
