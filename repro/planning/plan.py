@@ -134,7 +134,8 @@ class Plan:
         )
         sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        unknown = f"not counted: {counted(cost['num_unknown'], 'training')} by epochs of unknown length, with {ABSENT} for a time"
+        trainings = counted(cost["num_unknown"], "training")
+        unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
         told += [*self._not_evaluated(), *self._together(), self._trust()]
         return [*self._other_machines(), *told]
