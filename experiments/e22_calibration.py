@@ -17,11 +17,10 @@ KINDS = (
     *("varies", "uneven", "all", "family", "unpooled"),
 )
 KINDS_IN_WORDS = (
-    "Order: one setting scores above another; interaction: it gains more in one case than in another; inside: more on "
-    "one dataset than on the mean; trend: scores rise along an axis; correlation: with another measure; equivalence: "
-    "two are within a point; varies: the best differs by dataset, uneven: by chance at most, as one leads everywhere "
-    "by little. Judged together are three comparisons of one claim (all), three claims that share an error (family), and "
-    "seven without published records (unpooled)."
+    "Order: one setting above another; interaction: a larger gain in one case; inside: than on one dataset; "
+    "trend: along an axis; correlation: with a measure; equivalence: within a point; varies: the best differs by "
+    "dataset, uneven: it only seems to. Together: three comparisons (all), three claims (family), seven without "
+    "published records (unpooled)."
 )
 WITH_INTERVAL = tuple(kind for kind in KINDS if kind not in ("varies", "uneven"))
 """Of a claim that something varies no interval is counted: which of the leads is printed depends on the records."""
