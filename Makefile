@@ -37,6 +37,7 @@ endif
 # with CUDA, one installed before) brings its own libraries.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12")'
+	@echo 'Installing what requirements.lock names into .venv, torch among it: a minute, or a few over a slow network.'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e '.[$(EXTRAS)]'
 	@echo '$(EXTRAS)' >$(READY)

@@ -181,7 +181,7 @@ SMALLER, LARGER = ("cluster_size", -1), ("cluster_size", 1)
 MUCH = 0.01
 NEW_SLOPE = fresh.BOUNDED | {"delta": fresh.A_TENTH_A_DOUBLING, "version": 3}
 LESS_THAN_TABLE_1 = "within half a point there is no effect: less than any gain that Table 1 counts"
-NOT_MUCH = "'much' is a point: less than what Table 1 is about"
+NOT_MUCH = "is a point: less than what Table 1 is about"
 NO_BETTER = "larger batches do not clearly improve the contextual model"
 IN_RANGE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
@@ -209,7 +209,8 @@ def pairs_at(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, An
 
 def not_much(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim that the largest batches gain no more than a little on the smallest of the paper's range."""
-    pairs, because = pairs_at(of | LEAST, of | MANY, EVERYWHERE), f"{NOT_MUCH}; {IN_RANGE}"
+    word = "clearly" if NO_BETTER in says else "much"
+    pairs, because = pairs_at(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
     said = said or fresh.RESTATED
     return Claim.order(id, says, pairs=pairs, margin=-MUCH, source=source, because=because, **said)
 

@@ -146,7 +146,7 @@ def reddit_is_a_quarter() -> tuple[bool, str]:
 def nineteen_are_small() -> tuple[bool, str]:
     """Whether 19 sources have less than a hundredth of the pairs each."""
     small = sum(pairs < PRINTED_TOTAL / 100 for pairs in PRETRAINING.values())
-    return small == 19, f"{small} have: Gooaq, printed as .01, is {PRETRAINING['gooaq'] / PRINTED_TOTAL:.2%}"
+    return small == 19, f"{small} are: Gooaq, printed as .01, is {PRETRAINING['gooaq'] / PRINTED_TOTAL:.2%}"
 
 
 def as_many_sources() -> tuple[bool, str]:

@@ -16,6 +16,12 @@ KINDS = (
     *("order", "interaction", "inside", "trend", "correlation", "equivalence"),
     *("varies", "uneven", "all", "family", "unpooled"),
 )
+KINDS_IN_WORDS = (
+    "Order: one setting above another; interaction: a larger gain in one case; inside: than on one dataset; "
+    "trend: along an axis; correlation: with a measure; equivalence: within a point; varies: the best differs by "
+    "dataset, uneven: it only seems to. Together: three comparisons (all), three claims (family), seven without "
+    "published records (unpooled)."
+)
 WITH_INTERVAL = tuple(kind for kind in KINDS if kind not in ("varies", "uneven"))
 """Of a claim that something varies no interval is counted: which of the leads is printed depends on the records."""
 NOISES = {0: "seeds add no noise", 1: "seed noise as queries'", 5: "five times queries'"}
@@ -77,7 +83,8 @@ FIGURE = Figure(
     title="How often the judge is wrong, on simulated records",
     caption=(
         "False verdicts of the judge on simulated records, by kind of claim; a dot is one truth and one level of seed "
-        "noise, over two draws of 500 trials. Claims are judged at 5 %; 1000 trials miss a share of 5 % by up to 1.4."
+        "noise, over two draws of 500 trials. Claims are judged at 5 %; 1000 trials miss a share of 5 % by up to 1.4. "
+        f"{KINDS_IN_WORDS}"
     ),
     kind="own",
     points="calibration/*/*/*/*/false",

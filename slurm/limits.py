@@ -8,6 +8,7 @@ from repro.planning.plan import IN_SHARDS, Plan
 from repro.planning.stage_cost import StageCost
 from repro.report.view import format_seconds
 from repro.spec.identity import run_id
+from repro.spec.values import counted
 from repro.storage.atomic import size_in_words
 from slurm.profiles import Profile
 
@@ -54,8 +55,10 @@ def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
     if longer:
         longest = max(longer, key=times.__getitem__)
         turns = -int(-times[longest] // (60 * profile.time_minutes))
-        limit = f"{len(longer)} runs take longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
-        yield f"{limit} and go on from checkpoints: {run_id(longest)} in {turns} turns"
+        take = counted(len(longer), "run takes", "runs take")
+        limit = f"{take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
+        goes = "goes" if len(longer) == 1 else "go"
+        yield f"{limit} and {goes} on from checkpoints: {run_id(longest)} in {turns} turns"
     if not plan.num_gpus and profile.memory_gb:  # of GPUs, it is their own memory that is planned
         most = max((one.memory_bytes for one in plan.estimates), default=0) * profile.num_processes
         if most > profile.memory_gb * GIB:

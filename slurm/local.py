@@ -23,6 +23,7 @@ from pathlib import Path
 from repro.planning.cost import arithmetic_of
 from repro.spec import run_of_fields
 from repro.spec.identity import difference_in_words
+from repro.spec.values import counted
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
 from repro.storage.paths import import_environment, run_folder
@@ -117,8 +118,9 @@ class LocalQueue:
         asked = [child.returncode in RESTARTED for child, _ in self.children.values()]
         if not asked:
             return "no run was in progress; launch again to go on"
+        whose, they = ("itself", "it was") if len(asked) == 1 else ("themselves", "they were")
         return (
-            f"{sum(asked)} of {len(asked)} running jobs stopped by themselves, after a checkpoint where they were "
+            f"{sum(asked)} of {counted(len(asked), 'running job')} stopped by {whose}, after a checkpoint where {they} "
             "training; launch again to go on from there"
         )
 
@@ -181,7 +183,7 @@ class LocalQueue:
     def _end(self, task: Task, how: str, reason: str = "") -> None:
         self.ended[task.name] = how
         left = len(self.tasks) - len(self.ended)
-        self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {left} left")
+        self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {counted(left, 'job')} left")
 
     def _fill(self) -> None:
         if not self.slots:

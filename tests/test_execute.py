@@ -1,5 +1,6 @@
 """A run ends in the same record, however often it was stopped on the way, and touches no other run's."""
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -55,7 +56,10 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
         with pytest.raises(Interrupted, match="the checkpoint is written"):
             execute(run, should_stop=stop_after(calls), progress=quiet)
         assert not has_record(local_records(), run)
-    resumed = execute(run, progress=quiet)
+    told: list[str] = []
+    resumed = execute(run, progress=told.append)
+    [done] = [re.fullmatch(r"  goes on after step (\d+) of (\d+)", line) for line in told if "goes on" in line]
+    assert done is not None and 0 < int(done[1]) < int(done[2]) == run.num_steps
     found = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
         assert [line[name] for line in found] == [line[name] for line in expected], name

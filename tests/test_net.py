@@ -1,5 +1,6 @@
 """Whatever a verb raises is one line: a mistake or a missing thing exits 2, a bug exits 70 with a report on disk."""
 
+import errno
 import io
 import os
 import pty
@@ -51,6 +52,15 @@ def test_a_bug_is_one_line_with_the_path_of_a_report(
     assert said.startswith(f"bug: {type(error).__name__}") and said.count("\n") == 1 and str(report) in said
     told = report.read_text()
     assert "Traceback (most recent call last)" in told and "'show'" in told and "test_net.py" in told
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_what_may_not_be_written_to_is_told_with_what_to_do(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(OSError(number, os.strerror(number), "/locked/x"), monkeypatch) == EXIT_NOT_RUN
+    said = capsys.readouterr().err
+    assert "/locked/x" in said and "name another folder (REPRO_HOME" in said and said.count("\n") == 1
 
 
 def test_debug_shows_the_traceback_and_is_no_word_of_the_verb(

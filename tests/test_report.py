@@ -11,11 +11,20 @@ import pytest
 
 from repro.claims.judge import Judgement
 from repro.records.store import Record, write_record
+from repro.report.figure_data import figure_view
 from repro.report.formats import as_csv, as_latex, as_markdown, render
 from repro.report.markdown_pages import replace_block
-from repro.report.tables import cell, claims_view, exhibit_view, sort_judgements, summary_line, table_view
-from repro.report.view import SPREAD, View, format_mean, format_number, format_seconds
-from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick, term
+from repro.report.tables import (
+    cell,
+    claims_view,
+    exhibit_view,
+    no_records_note,
+    sort_judgements,
+    summary_line,
+    table_view,
+)
+from repro.report.view import NO_ROWS, SPREAD, View, format_mean, format_number, format_seconds
+from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(
@@ -114,7 +123,44 @@ def test_an_exhibit_shows_the_rows_of_a_record_and_dashes_without_one(tmp_path: 
     ]
     view = exhibit_view(exhibit, RUNS, kept)
     assert view.rows == (("<b>a</b>", "0.500", "–"),) and view.notes == (f"from record {kept[1].id}",)
-    assert exhibit_view(exhibit, RUNS, kept[:1]).rows == (("–", "–", "–"),)
+    without = exhibit_view(exhibit, RUNS, kept[:1])
+    assert without.rows == () and without.notes == (no_records_note("table3", "desk"),)
+
+
+SPARSE = View("sparse", ("", "", "seeds", "score", "time"), (("a", "", "0/3", "–", ""), ("b", "", "1/3", "–", "–")))
+
+
+@pytest.mark.parametrize("format", ["text", "md", "latex"])
+def test_a_column_without_a_value_is_not_shown_and_a_note_names_it(
+    format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    render(SPARSE, format)
+    text = capsys.readouterr().out
+    assert "–" not in text and "0/3" in text
+    if format == "latex":
+        assert r"\begin{tabular}{lr}" in text
+    else:
+        assert "Left out, as no row has a value: score, time" in text
+    assert SPARSE.shown.header == ("", "seeds") and SPARSE.shown.shown == SPARSE.shown
+
+
+@pytest.mark.parametrize("format", ["text", "md", "latex"])
+def test_what_has_no_row_says_so_and_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
+    figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **words)
+    for view in (figure_view(figure, RUNS, [], []), table_view(replace(TABLE, rows=TABLE.rows[1:]), RUNS, [], [])):
+        assert view.rows == ()
+        render(view, format)
+        text = capsys.readouterr().out
+        assert view.header[-1] not in text.replace(view.title, "") and "tabular" not in text and "---" not in text
+        assert "No record has a row of it yet" in text
+    render(View("empty", ("a", "b"), ()), format)
+    assert NO_ROWS in capsys.readouterr().out
+
+
+def test_a_table_of_printed_numbers_alone_says_that_no_record_is_there() -> None:
+    view = table_view(TABLE, RUNS, [], [])
+    assert [row[1] for row in view.rows] == ["paper"] and view.notes == (no_records_note("tableX", "desk"),)
 
 
 NASTY = r"a|b & 50 % _x_ {y} #1 $2 ~ ^ \cmd < > ± – → <script>"

@@ -114,6 +114,15 @@ def lines_without_make() -> list[str]:
     )
 
 
+def test_make_says_what_it_installs_and_how_long_that_takes_before_it_is_silent(copy: Path) -> None:
+    command = ["make", "--dry-run", f"PYTHON={sys.executable}", ".venv/.built-from-lock"]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    (said,) = (place for place, line in enumerate(lines) if line.startswith("echo") and "minute" in line)
+    (silent,) = (place for place, line in enumerate(lines) if "pip install" in line)
+    assert said < silent
+
+
 @pytest.mark.slow
 def test_make_brings_the_locked_versions_and_what_the_torch_it_finds_declares(index: Path, copy: Path) -> None:
     typed(f"make PYTHON={sys.executable} .venv/.built-from-lock", copy, index)

@@ -29,6 +29,8 @@ EXIT_PIPE = 141
 """Nobody reads what is printed any more, as when `head` has seen enough."""
 NOT_OUR_BUGS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+NOT_TO_BE_WRITTEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+ELSEWHERE = "name another folder (REPRO_HOME, for what this program keeps)"
 DEBUG = "--debug"
 LONGEST_LINE = 1000
 UNKNOWN_WIDTH = 80
@@ -82,6 +84,8 @@ def _tell(error: BaseException, show_traceback: bool) -> int:
     said = short(" ".join(str(error).split()), LONGEST_LINE)
     if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
         said = f"the disk is full ({said}); nothing half made is kept: {MAKE_ROOM}"
+    if isinstance(error, OSError) and error.errno in NOT_TO_BE_WRITTEN:
+        said = f"{said}; nothing half made is kept: give yourself the permission, or {ELSEWHERE}"
     if isinstance(error, NOT_OUR_BUGS):
         _print_line(f"error: {said or type(error).__name__}")
         return EXIT_NOT_RUN

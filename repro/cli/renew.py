@@ -15,6 +15,7 @@ from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
+from repro.spec.values import counted
 from repro.storage.atomic import whole_file
 from repro.storage.paths import CHECKOUT
 
@@ -40,7 +41,7 @@ def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
     missing = without_golden()
     for experiment in missing:
         name = golden_path(experiment.artefacts[0]).name
-        how = f"{len(golden_runs(experiment))} runs at {SCALE}"
+        how = f"{counted(len(golden_runs(experiment)), 'run')} at {SCALE}"
         print(f"{name} {'would be' if dry_run else 'is being'} made by {how}", file=sys.stderr, flush=True)
         if not dry_run:
             make_golden(experiment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from repro.spec.values import counted
@@ -14,6 +14,14 @@ ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 def is_hidden(path: Path) -> bool:
     """Whether a system or an archiver put a name there, not its owner: `.DS_Store`, `._pairs.jsonl`, `__MACOSX`."""
     return path.name.startswith(".") or path.name == "__MACOSX"
+
+
+def visible_files(folder: Path) -> Iterator[Path]:
+    """Return the files below a folder, in no order, without what is hidden and what lies in a hidden folder."""
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if path.is_file() and not any(is_hidden(one) for one in (inside, *inside.parents[:-1])):
+            yield path
 
 
 def ending_of(path: Path, among: Iterable[str] = ENDINGS) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from repro.data.beir import beir_folders
 from repro.spec import CONTEXTS, TRAINED, base
 from repro.spec.widths import widths_in
 from repro.storage.json_files import short
+from repro.storage.paths import check_home
 
 FORMATS = ("sentence-transformers", "transformers", "official")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
@@ -71,12 +73,24 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
     folder = folder.resolve() if folder.is_symlink() else folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty: choose a new folder, nothing is overwritten")
+    check_writable(folder)
     from repro.interop.named_runs import run_named
 
     run = run_named(source)
     if run is not None and run.architecture in TRAINED:
+        check_home()  # its training lies there, or will
         check_width(run.architecture, run.hidden_size, to, width)
         check_format(run.architecture, to)
+
+
+def check_writable(folder: Path) -> None:
+    """ValueError, before a model is opened or trained, where a folder cannot be made: what it would lie in is read-only
+
+    A folder that is there is replaced as a whole, so that it is the folder around it that has to be written to.
+    """
+    around = next(path for path in folder.resolve().parents if path.exists())
+    if not os.access(around, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder} cannot be made: {around} cannot be written to; name a folder elsewhere")
 
 
 def check_format(architecture: str, to: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from repro.batches.sentence_encoder import WITH_OWN_CODE
 from repro.inputs.wanted import NOMIC_BERT
-from repro.storage.json_files import read_json
+from repro.storage.json_files import json_object, read_json
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
@@ -50,7 +50,7 @@ def code_of(name: str) -> list[tuple[str, str]]:
     snapshot, _ = _snapshot(name)
     if name not in WITH_OWN_CODE or snapshot is None or not (snapshot / "config.json").is_file():
         return []
-    named = _read(snapshot / "config.json").get("auto_map", {}).values()
+    named = _fields(_fields(snapshot / "config.json").get("auto_map")).values()
     apart = (one.partition("--") for one in named if isinstance(one, str) and "--" in one)
     return sorted({(repo, f"{place.partition('.')[0]}.py") for repo, _, place in apart})
 
@@ -109,6 +109,7 @@ def _lacks_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[st
     places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
     if not any((place / "config.json").is_file() for place in places):
         yield f"{folder}: config.json"
+    yield from filter(None, (_damaged(place / "config.json") for place in places))
     if not any(_has_weights(place) for place in places):
         yield f"{folder}: whole weights ({' or '.join(WEIGHTS)}, or every shard of one)"
     if has_tokenizer and not any((place / name).is_file() for place in places for name in TOKENIZERS):
@@ -124,7 +125,8 @@ def _has_weights(folder: Path) -> bool:
     """Return whether one file of weights is whole, or all those that an index names are."""
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
-        shards = set(_read(index).get("weight_map", {}).values()) if index.is_file() else set[str]()
+        named = _fields(_fields(index).get("weight_map")).values() if index.is_file() else ()
+        shards = {str(shard) for shard in named}
         if _is_whole(folder / name) or (shards and all(_is_whole(folder / shard) for shard in shards)):
             return True
     return False
@@ -147,12 +149,28 @@ def _is_whole(path: Path) -> bool:
 
 def _modules(folder: Path) -> dict[str, str]:
     """Return the sub-folders of a model's modules, each with the module's kind; none where it is all in one folder."""
-    listed = _read(folder / "modules.json") if (folder / "modules.json").is_file() else []
-    return {one["path"]: one["type"].rpartition(".")[2] for one in listed if isinstance(one, dict) and one.get("path")}
-
-
-def _read(path: Path) -> Any:
     try:
-        return read_json(path)
+        listed = read_json(folder / "modules.json")
     except ValueError:
         return {}
+    found = (_fields(one) for one in (listed if isinstance(listed, list) else ()))
+    return {str(one["path"]): str(one.get("type", "")).rpartition(".")[2] for one in found if one.get("path")}
+
+
+def _fields(found: Any) -> dict[str, Any]:
+    """Return an object of JSON, or that of a file; nothing for what is damaged or is no object."""
+    try:
+        values = json_object(found) if isinstance(found, Path) else found
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _damaged(path: Path) -> str:
+    """Return what is wrong with a file that has to hold an object of JSON; "" where nothing is, or it is not there."""
+    try:
+        if path.is_file():
+            json_object(path)
+    except ValueError as error:
+        return f"{error}: remove it and fetch it again"
+    return ""

@@ -134,7 +134,8 @@ class Plan:
         )
         sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        unknown = f"not counted: {cost['num_unknown']} trainings by epochs of unknown length, with {ABSENT} for a time"
+        trainings = counted(cost["num_unknown"], "training")
+        unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
         told += [*self._not_evaluated(), *self._together(), self._trust()]
         return [*self._other_machines(), *told]
@@ -153,7 +154,7 @@ class Plan:
         suites = [run.suite for run, one in pairs if not one.counts_evaluation]
         machine = "a GPU" if self.num_gpus else "a CPU"
         why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
-        return [f"evaluation not counted, of {len(suites)} runs: {why}"] if suites else []
+        return [f"evaluation not counted, of {counted(len(suites), 'run')}: {why}"] if suites else []
 
     def _together(self) -> list[str]:
         """Say what the times leave out where several GPUs share a run."""

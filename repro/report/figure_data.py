@@ -11,7 +11,7 @@ from typing import Any
 
 from repro.records.store import Record
 from repro.report.names import heading_of
-from repro.report.tables import metric_path
+from repro.report.tables import metric_path, no_records_note
 from repro.report.view import View, format_mean, spread_note
 from repro.spec import FIELDS, Figure, Pick, Row, Run
 from repro.spec.artefact import ABSENT
@@ -180,7 +180,8 @@ def view_of_rows(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequenc
             cells.setdefault(place, []).append((row["seed"], row[number_of(figure)]))
         lines += [(*place, whose, *_counted(figure, cells[place], asked.get(place))) for place in _in_order(cells)]
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
-    return View(title, header, tuple(lines), spread_note(lines), "l" * (len(header) - 2) + "rr")
+    notes = spread_note(lines) if lines or not runs else (no_records_note(figure.name, runs[0].scale),)
+    return View(title, header, tuple(lines), notes, "l" * (len(header) - 2) + "rr")
 
 
 def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | None) -> tuple[str, str]:

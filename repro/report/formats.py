@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 def as_markdown(view: View) -> str:
     """Return a view as a Markdown table with title and notes; text of the data stays text."""
-    notes = "".join(f"\n{note}\n" for note in view.notes)
-    return f"{view.title}\n\n{as_markdown_table(view.header, view.rows)}{notes}"
+    view = view.shown
+    table = [as_markdown_table(view.header, view.rows)] if view.header else []
+    return "\n".join([f"{view.title}\n", *table, *(f"{note}\n" for note in view.notes)])
 
 
 def as_markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -43,7 +44,13 @@ LONG_TEXT = 40
 
 
 def as_latex(view: View) -> str:
-    """Return a view as a LaTeX tabular, its title above it as a comment; every character of the data is escaped."""
+    """Return a view as a LaTeX tabular, its title above it as a comment; every character of the data is escaped.
+
+    Notes are comments where there is no row.
+    """
+    view = view.shown
+    if not view.header:
+        return "".join(f"% {' '.join(text.split())}\n" for text in (view.title, *view.notes))
     rows = [" & ".join(text.translate(LATEX_SPECIAL) for text in line) + r" \\" for line in (view.header, *view.rows)]
     head, *body = rows
     title, columns = " ".join(view.title.split()), "".join(_latex_column(view, n) for n in range(len(view.header)))
@@ -57,7 +64,7 @@ def _latex_column(view: View, number: int) -> str:
 
 
 def as_csv(view: View) -> str:
-    """Return a view as CSV, its numbers in one piece."""
+    """Return a view as CSV, its numbers in one piece, with all its columns: programs ask for them by name."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([text.replace(NARROW_SPACE, "") for text in line] for line in (view.header, *view.rows))
@@ -98,6 +105,7 @@ MOST_FOLDED_ROWS = 1000
 
 def plain_lines(view: View) -> Iterator[str]:
     """Return a view as lines, one a row and none folded: what thousands of rows are searched in."""
+    view = view.shown
     widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
     yield from (view.title, "")
     for number, row in enumerate((view.header, *view.rows)):
@@ -118,7 +126,11 @@ def _print_text(view: View) -> None:
     if len(view.rows) > MOST_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
         return
-    console = console_here()
+    view, console = view.shown, console_here()
+    if not view.header:
+        for line in (view.title, "", *view.notes, ""):
+            console.print(line)
+        return
     *others, last = [_natural(view, number) for number in range(len(view.header))]
     is_sentence = view.alignment[-1] == "l" and "r" in view.alignment and last > LONG_TEXT
     if is_sentence and console.width - sum(others) - GAP * len(others) < LONG_TEXT:
@@ -150,17 +162,10 @@ def _parts(view: View, width: int) -> Iterator[View]:
     for number in range(names, len(view.header)):
         room = width - sum(widths[n] + GAP for n in [*kept, number])
         if room < 0 and len(kept) > names:
-            yield _columns(view, kept)
+            yield view.with_columns(kept)
             kept = list(range(names))
         kept.append(number)
-    yield _columns(view, kept)
-
-
-def _columns(view: View, numbers: Sequence[int]) -> View:
-    def chosen(cells: Sequence[str]) -> tuple[str, ...]:
-        return tuple(cells[number] for number in numbers)
-
-    return View(view.title, chosen(view.header), tuple(map(chosen, view.rows)), align="".join(chosen(view.alignment)))
+    yield view.with_columns(kept)
 
 
 def _rich_table(view: View, title: str) -> RichTable:

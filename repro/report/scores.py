@@ -13,6 +13,7 @@ from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import difference, run_id, setting_id
+from repro.spec.values import counted
 from repro.storage.paths import local_records, published_records
 
 POINTS = 100.0
@@ -41,7 +42,8 @@ def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     but_seed = {architecture: [name for name in names if name != "seed"] for architecture, names in apart.items()}
     for seeds in several:
         lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, datasets, measure)
-    title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {len(set(runs))} runs have ended"
+    asked = counted(len(set(runs)), "run has", "runs have")
+    title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {asked} ended"
     spread = ("±: standard deviation over the seeds of a line",) if several else ()
     return View(title, ("run", "model", "mean", *datasets), tuple(lines), (*notes, *spread))
 

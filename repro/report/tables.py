@@ -75,6 +75,8 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
             lines.append((row.label, whose, f"{len(have)}/{len(asked)}", *cells))
     header = ("", "whose", "seeds", *(column.label for column in columns))
     notes = (WITHOUT.format(num=num_without, name=table.name, scale=scale),) if num_without else ()
+    if not notes and all(whose == "paper" for _, whose, *_ in lines):
+        notes = (no_records_note(table.name, scale),)
     title = f"{table.name} at scale {scale}: {table.caption}"
     return View(title, header, _blank_repeated(lines), (*spread_note(lines), *notes))
 
@@ -87,7 +89,13 @@ def exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Reco
     for run in (run for run in wanted if exhibit.of.matches(run) and run in have):
         note = f"from record {have[run].id}"
         return exhibit_rows(title, have[run].exhibits[name], columns=exhibit.columns, notes=(note,))
-    return exhibit_rows(title, [{}], columns=exhibit.columns, notes=("no record carries these rows yet",))
+    notes = (no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
+    return View(title, tuple(exhibit.columns), (), notes, "l" * len(exhibit.columns))
+
+
+def no_records_note(name: str, scale: str) -> str:
+    """Return what stands for the rows of an artefact of which no record has one yet, and what to type next."""
+    return f"No record has a row of it yet; `repro plan {name} --scale {scale}` says what its runs would take."
 
 
 def exhibit_rows(

@@ -24,7 +24,33 @@ class View:
         """Return l or r for each column."""
         return self.align or "ll"[: len(self.header)] + "r" * (len(self.header) - 2)
 
+    @property
+    def shown(self) -> View:
+        """Return what a reader is shown: no header without rows, no column without a value; notes say what is missing.
 
+        A column of blanks alone was never meant to have a value here, and is not missed.
+        """
+        if not self.rows:
+            return View(self.title, (), (), self.notes or (NO_ROWS,))
+        columns = [set(cells) for cells in zip(*self.rows, strict=True)]
+        kept = [number for number, cells in enumerate(columns) if cells - {ABSENT, ""}]
+        missed = [name for name, cells in zip(self.header, columns, strict=True) if ABSENT in cells <= {ABSENT, ""}]
+        if not kept:
+            return View(self.title, (), (), (*self.notes, NO_VALUES))
+        notes = (f"Left out, as no row has a value: {', '.join(missed)}",) if missed else ()
+        return self.with_columns(kept, (*self.notes, *notes))
+
+    def with_columns(self, numbers: Sequence[int], notes: tuple[str, ...] = ()) -> View:
+        """Return some of the columns under the same title, with these notes."""
+
+        def chosen(cells: Sequence[str]) -> tuple[str, ...]:
+            return tuple(cells[number] for number in numbers)
+
+        rows = tuple(map(chosen, self.rows))
+        return View(self.title, chosen(self.header), rows, notes, "".join(chosen(self.alignment)))
+
+
+NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
 NARROW_SPACE = "\u202f"
 SPREAD = "±: standard deviation over the runs that “seeds” counts"
 

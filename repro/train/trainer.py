@@ -37,6 +37,7 @@ from repro.train.metrics import read_metrics
 from repro.train.parallel import any_process, join_processes, num_processes, rank
 from repro.train.sharing import why_not
 from repro.train.sittings import words_of
+from repro.train.steps_done import steps_done
 from repro.train.switches import switches_here
 
 Progress = Callable[[str], None]
@@ -92,13 +93,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepared(inputs, should_stop, progress)
 
-    def tell(line: dict[str, Any]) -> None:
-        if line["step"] % REPORT_EVERY == 0 or line["step"] == settings.num_steps:
-            progress(
-                f"  step {line['step']}/{settings.num_steps}: loss {line['loss']:.3f}, "
-                f"accuracy {line['accuracy']:.3f}, {line['pairs_per_second']:.0f} pairs/s"
-            )
-
+    tell = teller(settings.num_steps, steps_done(folder), progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=tell)
     left_out = sampler.left_out
     provenance = {
@@ -122,6 +117,32 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if rank() > 0:  # the log is rank 0's: another node may not see its last lines yet, and has no use for them
         return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
+
+
+def teller(
+    num_steps: int, num_done: int, progress: Progress, *, clock: Callable[[], float] = time.monotonic
+) -> Callable[[dict[str, Any]], None]:
+    """Return what tells of a step now and then, and about how long the rest takes; first, say where training goes on.
+
+    The rest is reckoned from the seconds of all steps of this sitting, those between them included. `num_done`: of the
+    checkpoint.
+    """
+    started = clock()
+    if 0 < num_done < num_steps:
+        progress(f"  goes on after step {num_done} of {num_steps}")
+
+    def tell(line: dict[str, Any]) -> None:
+        step = line["step"]
+        if step % REPORT_EVERY and step != num_steps:
+            return
+        minutes = (clock() - started) / (step - num_done) * (num_steps - step) / 60
+        left = f"about {minutes:.0f} min left" if minutes >= 1 else "less than a minute left"
+        progress(
+            f"  step {step}/{num_steps}: loss {line['loss']:.3f}, accuracy {line['accuracy']:.3f}, "
+            f"{line['pairs_per_second']:.0f} pairs/s" + (f", {left}" if step < num_steps else "")
+        )
+
+    return tell
 
 
 def prepared(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.paper.hub import EMPTY, SOURCES, load_source, local_copy, prompts_by_domain
+from repro.data.paper.hub import EMPTY, SOURCES, load_source, local_copy, pair_files, prompts_by_domain
 from repro.data.paper.quirks import QUIRKS, quirks_of
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.inputs.inputs import Inputs
@@ -39,6 +39,19 @@ def test_a_local_copy_in_the_exact_format_is_read(tmp_path: Path) -> None:
         ("a", "b", "paq", "paq"),
         ("c", EMPTY, "npr", "npr"),
     ]
+
+
+def test_hidden_files_of_a_local_copy_are_as_if_not_there(tmp_path: Path) -> None:
+    folder = tmp_path / "nomic_embed_unsupervised"
+    for name in ("._train-00000-of-00001.parquet", ".cache/part.jsonl", "__MACOSX/train.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"what a system leaves")
+    with pytest.raises(ValueError, match="is not in"):
+        local_copy("nomic-unsupervised", tmp_path)
+    rows = [{"query": "a", "document": "b", "dataset": "paq"}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    assert [path.name for path in pair_files(folder)] == ["train-00000-of-00001.parquet"]
+    assert [row.query for row in load_source("nomic-unsupervised", tmp_path)] == ["a"]
 
 
 def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(

@@ -84,6 +84,15 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
     assert load_import(found.folder) == found
 
 
+@pytest.mark.parametrize("content", ['{"name": "mi', "[1]", "{}", '{"unknown": 1}'])
+def test_a_damaged_audit_is_named_with_what_to_do_and_the_pairs_stay(tmp_path: Path, content: str) -> None:
+    found = imported(tmp_path, write(tmp_path / "pairs.jsonl", ROWS))
+    (found.folder / "audit.json").write_text(content)
+    with pytest.raises(ValueError, match=r"audit\.json .*the pairs beside it stay as they are.*import again"):
+        load_import(found.folder)
+    assert len(read_pairs(found.folder / "pairs.arrow")) == len(ROWS)
+
+
 def test_columns_may_have_the_usual_names_or_given_ones(tmp_path: Path) -> None:
     rows = [
         {"anchor": "a b", "pos": ["c d", "e f"], "neg": ["g h"], "prompt": "x"},

@@ -17,7 +17,7 @@ from repro.data.pairs import read_pairs
 from repro.data.paper import benchmarks
 from repro.data.paper.benchmarks import BENCHMARKS, SUITES, folders_of
 from repro.data.paper.download import download
-from repro.data.paper.local_copies import CHECKSUMS, declared, fetch, folder_of, parts_of, problems
+from repro.data.paper.local_copies import CHECKSUMS, declared, fetch, folder_of, origin_of, parts_of, problems
 from repro.inputs.corpora import corpus_stage, searched_stage, suite_of
 from repro.spec import base
 
@@ -150,6 +150,36 @@ def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched: Path,
         listed["files"]["corpus.jsonl"]["sha256"] == hashlib.sha256((fetched / "corpus.jsonl").read_bytes()).hexdigest()
     )
     assert not list(fetched.parent.glob("*.zip*")) and problems("scifact", tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("content", ['{"files": {"corp', "[]", "{}", '{"files": {"corpus.jsonl": {"size": 3}}}'])
+def test_damaged_checksums_are_named_with_what_to_do_and_nothing_is_lost(
+    fetched: Path, tmp_path: Path, content: str
+) -> None:
+    (fetched / CHECKSUMS).write_text(content)
+    before = sorted(fetched.rglob("*"))
+    words = rf"{CHECKSUMS}.*; remove this one file, and repro fetch scifact writes it anew"
+    [said] = problems("scifact", tmp_path / "data")
+    assert re.search(words, said)
+    for ask in (fetch, origin_of):
+        with pytest.raises(ValueError, match=words):
+            ask("scifact", tmp_path / "data")
+    assert sorted(fetched.rglob("*")) == before
+    (fetched / CHECKSUMS).unlink()
+    assert fetch("scifact", tmp_path / "data", progress=quiet) == fetched and not problems("scifact", tmp_path / "data")
+
+
+def test_hidden_files_are_no_part_of_a_copy(fetched: Path, tmp_path: Path) -> None:
+    (fetched / CHECKSUMS).unlink()
+    before = origin_of("scifact", tmp_path / "data")
+    for name in (".DS_Store", "qrels/._test.tsv", ".cache/huggingface/corpus.jsonl"):
+        (fetched / name).parent.mkdir(parents=True, exist_ok=True)
+        (fetched / name).write_text("x")
+    assert origin_of("scifact", tmp_path / "data") == before
+    alone = folder_of("nfcorpus", tmp_path / "data")
+    alone.mkdir()
+    (alone / ".DS_Store").write_text("x")
+    assert "is not in" in problems("nfcorpus", tmp_path / "data")[0]
 
 
 def test_verify_names_each_file_that_changed(fetched: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Promises to whoever names a run as a model: what it cannot do is said before it is trained, and what it takes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from repro.cli.main import app
 from repro.execute import execute
 from repro.interop import named_runs, opening
 from repro.interop.named_runs import run_named, training_line
+from repro.interop.typed import check_export
 from repro.records.lookup import runs_asked
 from repro.spec import Run, base
 from repro.spec.identity import training_id
@@ -120,3 +122,19 @@ def test_of_a_training_that_has_ended_nothing_is_said_and_of_one_that_was_stoppe
 def checkpoint_of(run: Run) -> Path:
     (found,) = run_folder(training_id(run)).glob("checkpoint.safetensors")
     return found
+
+
+def test_an_export_into_a_folder_that_cannot_be_written_to_is_refused_before_a_model_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (locked := tmp_path / "locked").mkdir()
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))
+    with pytest.raises(ValueError, match=r"cannot be made: .*locked cannot be written to; name a folder elsewhere"):
+        check_export("nobody/nothing", locked / "a" / "b", "transformers")
+    (locked / "there").mkdir()  # it is empty, and would be replaced
+    with pytest.raises(ValueError, match="locked cannot be written to"):
+        check_export("nobody/nothing", locked / "there", "transformers")
+    monkeypatch.setenv("REPRO_HOME", str(locked))
+    with pytest.raises(ValueError, match=r"locked.* cannot be written to"):
+        check_export(PLAIN, tmp_path / "out", "transformers")

@@ -254,6 +254,8 @@ def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path
     [line] = [line for line in lines if line.startswith(f"  {run_id(words)}")]
     assert line.split()[1] == "–"
     assert "evaluation not counted, of 2 runs: nothing like it was measured on a CPU yet, on beir" in lines
+    [told] = [line for line in make_plan([words], [tmp_path]).lines() if line.startswith("evaluation not counted")]
+    assert told.startswith("evaluation not counted, of 1 run: ")
     known = make_plan([PLAIN], [tmp_path])
     assert known.totals["num_not_evaluated"] == 0 and not any("not counted" in line for line in known.lines())
 

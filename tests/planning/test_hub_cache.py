@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from repro.data.tokens import load_tokenizer
 from repro.inputs.wanted import NOMIC_BERT, tokenizer_of
-from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
+from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
 from repro.planning.requirements import Need, needs_of
 from repro.spec import base
 
@@ -184,3 +184,28 @@ def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_m
         assert len(found) == len(lacks) and all(lack in told for lack, told in zip(lacks, found, strict=True))
     assert tokenizer_of(base("small")) == tokenizer_of(base("desk")) == "minilm"
     assert load_tokenizer("minilm").get_vocab_size() == 30522, "as bert-base-uncased has them"
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "{", '"text"'])
+def test_a_config_that_is_no_object_is_named_and_to_be_fetched_again(cache: Path, content: str) -> None:
+    end(snapshot := begin(cache))
+    (snapshot / "config.json").write_text(content)
+    [lack] = lacks_of_encoder(NAME)
+    assert str(snapshot / "config.json") in lack and lack.endswith("remove it and fetch it again")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"auto_map": null}', '{"auto_map": [1]}', '{"auto_map": {"a": 1}}'])
+def test_a_config_without_its_fields_asks_for_no_code_of_others(cache: Path, content: str) -> None:
+    (begin(cache, CODED) / "config.json").write_text(content)
+    assert code_of(CODED) == []
+
+
+@pytest.mark.parametrize("content", ["3", '{"path": "x"}', '[{"path": "1_Pooling"}]', '[{"path": 1, "type": 2}]'])
+def test_odd_modules_and_indices_are_no_tracebacks(tmp_path: Path, content: str) -> None:
+    (folder := tmp_path / "odd").mkdir()
+    end(folder)
+    (folder / "config.json").write_text("{}")
+    (folder / "modules.json").write_text(content)
+    for index in ("[]", '{"weight_map": 1}', '{"weight_map": {"a": ["b"]}}'):
+        (folder / "model.safetensors.index.json").write_text(index)
+        assert lacks_of_encoder(str(folder)) == []

@@ -84,6 +84,11 @@ def states(*runs: Run) -> list[str]:
     return [status.state for status in statuses(runs)]
 
 
+def test_the_queue_counts_what_is_left_in_words() -> None:
+    left = [line.rpartition("; ")[2] for line in launch(*RUNS) if line.endswith("left")]
+    assert left[-3:] == ["2 jobs left", "1 job left", "0 jobs left"]
+
+
 def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
     assert states(*RUNS) == ["missing"] * 3
     launch(*RUNS)

@@ -163,7 +163,7 @@ def test_a_local_queue_stops_with_its_children(
     said = end(process, number, after="measuring" if place == "measuring" else "counting")
     assert process.returncode == status, said
     assert "Traceback" not in said
-    assert "1 of 1 running jobs stopped by themselves" in said
+    assert "1 of 1 running job stopped by itself" in said
     assert [status.state for status in statuses([run])] == ["interrupted"]
     assert [line for line in traced() if line.startswith("end")] == []
     assert any(line.startswith("stop") for line in traced()) == (place == "training")

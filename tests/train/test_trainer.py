@@ -12,7 +12,16 @@ from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.model.start import build_model
 from repro.spec import FIELDS, base
-from repro.train.trainer import build_filter, build_sampler, config_of, settings_of, sizes_of, start_model, summarise
+from repro.train.trainer import (
+    build_filter,
+    build_sampler,
+    config_of,
+    settings_of,
+    sizes_of,
+    start_model,
+    summarise,
+    teller,
+)
 
 OF_TRAINING: dict[str, Any] = {
     "seed": 7,
@@ -105,3 +114,22 @@ def test_train_loss_and_accuracy_are_means_over_the_last_tenth_of_the_steps() ->
     assert found.provenance == {"id": "x", "memory_bytes": columns["memory_bytes"].max()}
     assert summarise(lines[:1], {}).metrics["train/loss"] == lines[0]["loss"], "one step at least"
     assert "train/difficulty" not in summarise(lines[:5], {}).metrics
+
+
+@pytest.mark.parametrize(("num_done", "left"), [(0, "about 6 min left"), (100, "about 12 min left")])
+def test_a_training_says_where_it_goes_on_and_how_long_the_rest_takes(num_done: int, left: str) -> None:
+    told, now = list[str](), iter((1000.0, 1000.0 + 360.0, 5000.0, 6000.0))
+    tell = teller(400, num_done, told.append, clock=lambda: next(now))
+    line = {"loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0}
+    for step in (num_done + 1, 200, 399):  # a line every fifty steps
+        tell({"step": step, **line})
+    assert told[:-1] == ([f"  goes on after step {num_done} of 400"] if num_done else [])
+    assert told[-1] == f"  step 200/400: loss 1.000, accuracy 0.500, 100 pairs/s, {left}"
+    tell({"step": 400, **line})
+    assert told[-1].endswith("100 pairs/s")
+
+
+def test_a_training_that_is_done_does_not_go_on() -> None:
+    told: list[str] = []
+    teller(400, 400, told.append)
+    assert told == []

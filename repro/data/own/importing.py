@@ -31,7 +31,7 @@ from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import normalise_all
 from repro.storage.atomic import check_room, whole_folder
-from repro.storage.json_files import short
+from repro.storage.json_files import json_object, short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
@@ -123,9 +123,16 @@ def load_import(folder: Path) -> Imported:
     path = folder / AUDIT_FILE
     if not path.is_file() or not (folder / PAIRS_FILE).is_file():
         raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
-    told = json.loads(path.read_text(encoding="utf-8"))
-    lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
-    return Imported(folder=folder, **told | lists)
+    try:
+        told = json_object(path)
+        lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
+        return Imported(folder=folder, **told | lists)
+    except (ValueError, TypeError) as error:
+        why = error if isinstance(error, ValueError) else f"{path} does not have the fields of an import"
+        raise ValueError(
+            f"{why}; the pairs beside it stay as they are: put the file back from a copy, or remove the corpus' folder "
+            "and import again"
+        ) from error
 
 
 def plan_runs(

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from repro.data.columns import Columns
+from repro.data.folders import visible_files
 from repro.data.pairs import Row
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign
@@ -153,8 +154,8 @@ def local_copy(name: str, data_dir: Path) -> Path:
 
 
 def pair_files(folder: Path) -> Iterator[Path]:
-    """Return the files of a local copy that hold its pairs, in no order."""
-    return (path for path in folder.rglob("*") if path.suffix in (".parquet", ".jsonl"))
+    """Return the files of a local copy that hold its pairs, in no order; hidden ones are as if not there."""
+    return (path for path in visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
 
 
 def load_source(name: str, data_dir: Path) -> Iterator[Row]:

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from repro.data.folders import visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.download import download, file_digest
 from repro.data.paper.hub import SOURCES
 from repro.data.readers import unpack
 from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.json_files import json_object
 from repro.storage.paths import data_folder
 
 Progress = Callable[[str], None]
@@ -52,6 +54,7 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
     """
     folder = folder_of(name, data_dir)
     if (folder / CHECKSUMS).is_file():
+        listed_files(folder, name)
         return folder
     progress(f"fetching {name}, about {size_of(name)}, into {folder}")
     if name in SOURCES:
@@ -83,8 +86,12 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
         return [f"{name} (about {size_of(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"]
     if not listed.is_file():
         return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it, trusting the files that are there"]
+    try:
+        wanted_files = listed_files(folder, name)
+    except ValueError as error:
+        return [str(error)]
     found = []
-    for relative, wanted in json.loads(listed.read_text(encoding="utf-8"))["files"].items():
+    for relative, wanted in wanted_files.items():
         path = folder / relative
         if not path.is_file():
             found.append(f"{path} is missing")
@@ -95,11 +102,31 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
     return found
 
 
+def listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Return sha256 and size of each file that the checksums of a copy list, by its path.
+
+    ValueError for a list that is damaged: it names the file and says how it is written anew, beside the data.
+    """
+    path = folder / CHECKSUMS
+    try:
+        files = json_object(path).get("files")
+        entries = [*files.values()] if isinstance(files, dict) else [None]
+        if not all(isinstance(one, dict) and {"sha256", "size"} <= one.keys() for one in entries):
+            raise ValueError(f"{path} lists no files with their sha256 and size")
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; remove this one file, and repro fetch {name} writes it anew: what was fetched stays as it is"
+        ) from error
+    assert isinstance(files, dict), "checked above"
+    return files
+
+
 def origin_of(name: str, data_dir: Path | None = None) -> str:
     """Return what decides a copy's content: its checksums, or names and sizes where it has none."""
     folder = folder_of(name, data_dir)
     listed = folder / CHECKSUMS
     if listed.is_file():
+        listed_files(folder, name)  # else what is built from the copy would be built anew
         return file_digest(listed)[:12]
     return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
 
@@ -133,9 +160,7 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
 
 
 def _files(folder: Path) -> list[Path]:
-    hidden = (".cache", ".git")
-    inside = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
-    return sorted(path for path in inside if not set(path.relative_to(folder).parts) & set(hidden))
+    return sorted(path for path in visible_files(folder) if path.name != CHECKSUMS)
 
 
 def _entry(path: Path) -> dict[str, Any]:
