@@ -104,20 +104,6 @@ class System(Protocol):
         ...
 
 
-def evaluate_suite(
-    encoder: Encoder,
-    suite: Suite,
-    *,
-    contexts: Sequence[str] = ("own",),
-    num_contexts: int = 0,
-    seed: int = 0,
-    folder: Path | None = None,
-) -> Evaluation:
-    """Score an encoder by exact search under each context; TREC run files go to `folder`."""
-    setting = Setting(contexts=contexts, num_contexts=num_contexts, seed=seed)
-    return evaluate_setting(encoder, suite, setting, Keeping(runs=folder))
-
-
 def evaluate_setting(
     encoder: Encoder,
     suite: Suite,
@@ -125,7 +111,7 @@ def evaluate_setting(
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
 ) -> Evaluation:
-    """The same with everything that can be set, reranking included; `collections` are read when they are not given."""
+    """Score an encoder on a suite under each context, at each width; `collections` are read when they are not given."""
     read = read_collections(suite) if collections is None else collections
     others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts and setting.wrong_from is None else {}
     system = ModelSystem(encoder, setting, read, others)

@@ -42,7 +42,7 @@ class BatchView:
     @property
     def difficulty(self) -> float | None:
         """The mean surrogate similarity of a query to the other documents; None without scores."""
-        return None if self.scores_BM is None else batch_difficulty(self.scores_BM, np.arange(len(self.pairs_B)))
+        return None if self.scores_BM is None else batch_difficulty(self.scores_BM)
 
     @property
     def masked_fraction(self) -> float:
@@ -75,9 +75,8 @@ class BatchViewer:
         scores_BM = _scores(seen)
         filtering_BM = scores_BM if filtering is seen else _scores(filtering)
         masked_BM = mask_false_negatives(
-            np.arange(len(pairs_B)),
             keys_M,
-            scores_QM=filtering_BM if run.filter == "surrogate" else None,
+            filtering_BM if run.filter == "surrogate" else None,
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )
