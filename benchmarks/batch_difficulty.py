@@ -88,8 +88,7 @@ def plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
 
 def difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
     """The mean difficulty of all batches, as a run measures it."""
-    own = np.arange(batches.shape[1])
-    return float(np.mean([batch_difficulty(queries[rows] @ documents[rows].T, own) for rows in batches]))
+    return float(np.mean([batch_difficulty(queries[rows] @ documents[rows].T) for rows in batches]))
 
 
 def plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:

@@ -100,12 +100,6 @@ def cluster_pairs(
     return Clusters(assignment_N, np.concatenate(found), np.repeat(domains, num_clusters).astype(np.int32))
 
 
-def paired_kmeans(paired_nW: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
-    """Return the centroids (K, W) of the paired points: the attempt with the lowest objective."""
-    width = paired_nW.shape[1] // 2
-    return _best_attempt(np.concatenate([paired_nW, np.roll(paired_nW, width, axis=1)]), num_clusters, seed)
-
-
 @dataclass(frozen=True)
 class _Vectors:
     """The stored vectors of all pairs, (N, D) each, read by rows."""
@@ -177,7 +171,7 @@ def _cluster_domain(
     if num_fitted < len(rows_n):
         places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         fitted = rows_n[np.sort(places)]
-    centroids_KW = _best_attempt(vectors.points(fitted), num_clusters, seed, on_gpus=on_gpus)
+    centroids_KW = best_attempt(vectors.points(fitted), num_clusters, seed, on_gpus=on_gpus)
     nearest_n = _nearest_of_all(vectors, rows_n, _index_of(centroids_KW, on_gpus=on_gpus))
     used = np.flatnonzero(np.bincount(nearest_n))
     return centroids_KW[used], np.searchsorted(used, nearest_n).astype(np.int32)
@@ -208,7 +202,8 @@ def _has_gpus() -> bool:
     return bool(faiss.get_num_gpus() > 0)
 
 
-def _best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False) -> np.ndarray:
+def best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False) -> np.ndarray:
+    """Return the centroids (K, W) of the points, of several attempts at K-means those with the lowest objective."""
     seeds = [derive(seed, attempt) for attempt in range(NUM_ATTEMPTS)]
     attempts = [_one_attempt(points_PW, num_clusters, one, on_gpus=on_gpus) for one in seeds]
     return min(attempts, key=lambda attempt: attempt[0])[1]

@@ -2,8 +2,8 @@
 
 For query q with document d, and f the surrogate: 1. Query to documents: as `mask_false_negatives` says. 2. A query with
 q's text, or whose own document has d's text, is no negative for q nor for d. 3. A document with d's text is none for d.
-4. Any other is none where f(q, q′), f(q′, d) or f(d, d′) ≥ f(q, d) + margin, but d's own hard negatives are left alone:
-they were chosen. One threshold for all directions, as GISTEmbed has it (Solatorio 2024).
+4. Any other is none where f(q, q′), f(q′, d) or f(d, d′) ≥ f(q, d) + margin. Of d itself and its own hard negatives, no
+terms of the sum for d, nothing is said. One threshold for all directions, as GISTEmbed has it (Solatorio 2024).
 
 Shapes: B pairs, M = B (1 + H) documents in the order of `repro.batches.mask`, K = 2 (B + M), D size of a vector.
 """
@@ -48,15 +48,12 @@ def mask_directions(
     same_BM = own_keys_B[:, None] == content_keys_M
     to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
     itself_BB = np.eye(num_pairs, dtype=bool)
-    own_negatives_BH = itself_BB.repeat(num_hard_negatives, axis=1)
+    own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
     if scores is not None:
         threshold_B1 = np.diagonal(scores.queries_documents_BM)[:, None] + margin
         to_queries_BB = same_BB | (scores.queries_queries_BB >= threshold_B1)
         documents_queries_BB = scores.queries_documents_BM[:, :num_pairs].T
         from_queries_BB = same_BB | (documents_queries_BB >= threshold_B1)
-        chosen_BM = np.concatenate([np.zeros_like(itself_BB), own_negatives_BH], axis=1)
-        to_documents_BM = same_BM | ((scores.documents_documents_BM >= threshold_B1) & ~chosen_BM)
-    nobody_BH = np.zeros((num_pairs, len(content_keys_M) - num_pairs), dtype=bool)
-    itself_BM = np.concatenate([itself_BB, nobody_BH], axis=1)
-    blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~itself_BM]
+        to_documents_BM = same_BM | (scores.documents_documents_BM >= threshold_B1)
+    blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~own_BM]
     return np.concatenate(blocks, axis=1)

@@ -4,12 +4,12 @@ Steps, for query q with positive d and every other document d′ of the batch:
 1. d′ has the text of d: it is a positive under another id, and is masked, with or without a surrogate.
 2. d′ is one of q's own hard negatives: it was chosen as a negative, and is kept.
 3. The surrogate f says f(q, d′) ≥ f(q, d) + margin: d′ belongs to S(q, d), and is masked.
-The positive is never masked.
+The positive is never masked. Each query is that of a pair of the batch, in the order of the pairs.
 
 Documents are the columns of the scores: first the positives of the B pairs of the batch, then their hard negatives, H
-for the first pair, H for the second, … Works on numpy arrays and on torch tensors alike.
+for the first pair, H for the second, …
 
-Shapes: Q queries, B pairs, H hard negatives a pair, M = B·(1 + H) documents.
+Shapes: B pairs, H hard negatives a pair, M = B·(1 + H) documents; Q queries and K columns of a loss.
 """
 
 from __future__ import annotations
@@ -44,32 +44,24 @@ def write_content_keys(path: Path, blocks: Iterable[Sequence[str]]) -> None:
 
 
 def mask_false_negatives(
-    positive_columns_Q: Array,
-    content_keys_M: Array,
-    *,
-    scores_QM: Array | None,
-    margin: float = 0.0,
-    num_hard_negatives: int = 0,
-) -> Array:
-    """Return the documents that query's loss leaves out, bool (Q, M); `scores_QM` None: only repeated texts.
+    content_keys_M: np.ndarray, scores_BM: np.ndarray | None, *, margin: float = 0.0, num_hard_negatives: int = 0
+) -> np.ndarray:
+    """Return the documents that the loss of each pair's query leaves out, bool (B, M).
 
-    The margin is added to the positive's score, so a larger one masks less; scores may be negative. ValueError when the
-    columns cannot be B pairs with `num_hard_negatives` each.
+    `scores_BM` None: only repeated texts. The margin is added to the positive's score, so a larger one masks less;
+    scores may be negative. ValueError when the columns cannot be B pairs with `num_hard_negatives` each.
     """
     num_documents = len(content_keys_M)
     if num_documents % (1 + num_hard_negatives):
         raise ValueError(f"{num_documents} documents are no pairs with {num_hard_negatives} hard negatives each")
-    # Counted from the keys themselves, so the result is of their library and on their device.
-    columns_M = (content_keys_M == content_keys_M).cumsum(0) - 1
-    positives_Q1 = positive_columns_Q[:, None]
-    is_positive_QM = columns_M == positives_Q1
-    masked_QM = content_keys_M == content_keys_M[positive_columns_Q][:, None]
-    if scores_QM is not None:
-        own_scores_Q1 = scores_QM[columns_M[: len(positive_columns_Q)], positive_columns_Q][:, None]
-        is_near_QM = scores_QM >= own_scores_Q1 + margin
-        num_pairs = num_documents // (1 + num_hard_negatives)
-        masked_QM = masked_QM | (is_near_QM & ~_is_own(columns_M, positives_Q1, num_pairs, num_hard_negatives))
-    return masked_QM & ~is_positive_QM
+    num_pairs = num_documents // (1 + num_hard_negatives)
+    is_positive_BM = np.eye(num_pairs, num_documents, dtype=bool)
+    masked_BM: np.ndarray = content_keys_M == content_keys_M[:num_pairs, None]
+    if scores_BM is not None:
+        is_near_BM = scores_BM >= np.diagonal(scores_BM)[:, None] + margin
+        owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)  # negative for positives
+        masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
+    return masked_BM & ~is_positive_BM
 
 
 def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
@@ -86,17 +78,9 @@ def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array
     return masked_QK.sum() / max(1, num_queries * num_others)
 
 
-def batch_difficulty(scores_QM: Array, positive_columns_Q: Array) -> float:
+def batch_difficulty(scores_BM: np.ndarray) -> float:
     """Return the mean surrogate similarity of a query to the other documents of its batch (Figure 6)."""
-    num_queries, num_documents = scores_QM.shape
+    num_queries, num_documents = scores_BM.shape
     if num_documents < 2:
         raise ValueError("a batch of one document has no negatives, so no difficulty")
-    rows_Q = (positive_columns_Q == positive_columns_Q).cumsum(0) - 1
-    own_Q = scores_QM[rows_Q, positive_columns_Q]
-    return float(scores_QM.sum() - own_Q.sum()) / (num_queries * (num_documents - 1))
-
-
-def _is_own(columns_M: Array, positives_Q1: Array, num_pairs: int, num_hard_negatives: int) -> Array:
-    """Return which columns are a query's own hard negatives."""
-    owner_M = (columns_M - num_pairs) // max(1, num_hard_negatives)
-    return (columns_M >= num_pairs) & (owner_M == positives_Q1)
+    return float(scores_BM.sum() - np.diagonal(scores_BM).sum()) / (num_queries * (num_documents - 1))

@@ -83,10 +83,6 @@ class MixedSampler:
         batch_B: np.ndarray = self._rows[source][self._sources[source].at(number)].astype(np.int64)
         return batch_B
 
-    def source_at(self, step: int) -> int:
-        """Return the place of a step's source among the codes in their order."""
-        return self._draw(step)[0]
-
     def state_at(self, step: int) -> SamplerState:
         """Return what a checkpoint keeps after `step` batches."""
         return SamplerState(self.seed, *divmod(step, len(self)))

@@ -275,12 +275,16 @@ def _read_judgements(
 
 
 def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
-    """Return line number, and query id, document id and grade, of each judgement; ValueError names a malformed line."""
+    """Return line number, and query id, document id and grade, of each judgement; ValueError names a malformed line.
+
+    The first line may be a header, as BEIR writes one: it begins with "query-id" and ends with no grade.
+    """
     if not path.is_file():
         raise ValueError(f"{path} is missing: the splits there are {splits_of(path.parent.parent) or 'none'}")
-    for number, line in lines_of(path):
+    for place, (number, line) in enumerate(lines_of(path)):
         parts = line.split("\t")
-        if number == 1 and parts[0] == QRELS_HEADER[0]:
+        is_named_so = parts[0].lower().replace("_", "-") == QRELS_HEADER[0]
+        if place == 0 and is_named_so and not parts[-1][-1:].isdigit():
             continue
         try:
             query_id, document_id, grade = parts

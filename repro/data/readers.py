@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import lzma
+import math
 import shutil
 import stat
 import tarfile
@@ -280,10 +281,10 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
 
 
 def _domain(value: Any) -> str:
-    """Return the name of a domain, which may be a number, 0 too; nothing for a missing one."""
-    if value is None:
+    """Return the name of a domain, which may be a number, 0 too; nothing for a missing one, in tables NaN."""
+    if value is None or value != value:
         return ""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value in (math.inf, -math.inf):
         raise ValueError(f"the domain is {short(repr(value))}, expected a text or a number")
     return str(value)
 

@@ -79,16 +79,11 @@ class Prefixed:
             self._cut[width] = np.ascontiguousarray(prefix(self.documents_NW, width))
         return self._cut[width]
 
-    def search(self, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return places of the k best documents of each query, best first, int64 (Q, k), and their cosines."""
-        import faiss
+    def search(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return places of the k best documents of each query, best first, int64 (Q, k), and their cosines.
 
-        index = faiss.IndexFlatIP(route.widths[0])
-        index.add(self.at(route.widths[0]))
-        return self.search_with(index, queries_QW, route, k)
-
-    def search_with(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Do the same by an index of the first width that is there already, and the further widths."""
+        `index` is FAISS's of the documents at the route's first width.
+        """
         kept = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
         queries_QM = np.ascontiguousarray(prefix(queries_QW, route.widths[0]))
         scores_QC, places_QC = index.search(queries_QM, kept[0])

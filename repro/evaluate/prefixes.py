@@ -1,5 +1,7 @@
 """Prefixes of vectors, and how a view of a suite is called: a context, a width, or both ("wrong-width16").
 
+A prefix of vectors that were turned before, by an SVD, is a view of its own ("svd16").
+
 Shapes: N vectors of W dimensions, of which the first M are a prefix.
 """
 
@@ -10,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-VIEW = re.compile(r"(?:([a-z]+)-)?width(\d+)")
-OWN = "own"
+VIEW = re.compile(r"(?:(?:([a-z]+)-)?width|(svd))(\d+)")
+OWN, TURNED = "own", "svd"
 
 
 def prefix(vectors_NW: np.ndarray, width: int) -> np.ndarray:
@@ -28,12 +30,17 @@ def views_of(contexts: Sequence[str], widths: Iterable[int]) -> list[str]:
     return [view for kind in contexts for view in (kind, *(view_named(kind, width) for width in known))]
 
 
+def turned_views_of(widths: Iterable[int]) -> list[str]:
+    """Return the views of turned vectors, which are those under their own context, at each width."""
+    return [f"{TURNED}{width}" for width in sorted(set(widths))]
+
+
 def view_named(context: str, width: int) -> str:
     """Return how a context at a width is called."""
     return f"width{width}" if context == OWN else f"{context}-width{width}"
 
 
-def parse_view(view: str) -> tuple[str, int | None]:
-    """Return the context and the width of a view; None for whole vectors."""
+def parse_view(view: str) -> tuple[str, int | None, bool]:
+    """Return the context and the width of a view, None for whole vectors, and whether they are turned before."""
     found = VIEW.fullmatch(view)
-    return (found[1] or OWN, int(found[2])) if found else (view, None)
+    return (found[1] or OWN, int(found[3]), found[2] == TURNED) if found else (view, None, False)

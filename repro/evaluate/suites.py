@@ -2,7 +2,7 @@
 
 Metric paths: `desk/<dataset>/ndcg_at_10`; `desk/<family>/…` and `desk/mean/…` are means over datasets. Scores under
 another context than the corpus' own stand under `desk+wrong/…` and `desk+null/…`; scores of the vectors' first 16
-dimensions, normalised anew, under `desk+width16/…` and `desk+wrong-width16/…`.
+dimensions, normalised anew, under `desk+width16/…` and `desk+wrong-width16/…`; of turned vectors under `desk+svd16/…`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from repro.data.beir import HEADLINE, Retrieval, Suite, check_groups, groups_of
 from repro.evaluate.collections import Collection, read_collections, rows_of, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
-from repro.evaluate.prefixes import parse_view, prefix, views_of
+from repro.evaluate.prefixes import parse_view, prefix, turned_views_of, views_of
 from repro.evaluate.retrieval import Hits, bm25_search, score, search, write_run
 
 TOP_K = 100
@@ -47,11 +47,13 @@ class Setting:
     pool: Retrieval | None = None  # the texts of the context "random"
     wrong_from: Retrieval | None = None  # the texts of the context "wrong"; None: another dataset of the suite
     widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
+    directions_WW: np.ndarray | None = None  # turns the vectors under "own", whose prefixes are scored then, too
 
     @property
     def views(self) -> list[str]:
-        """Every context, and behind it the same at each width: "own", "width16", "wrong", "wrong-width16"."""
-        return views_of(self.contexts, self.widths)
+        """Every context, and behind it the same at each width: "own", "width16", "wrong", "wrong-width16"; "svd16"."""
+        turned = [] if self.directions_WW is None else turned_views_of(self.widths)
+        return views_of(self.contexts, self.widths) + turned
 
     def __post_init__(self) -> None:
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
@@ -104,20 +106,6 @@ class System(Protocol):
         ...
 
 
-def evaluate_suite(
-    encoder: Encoder,
-    suite: Suite,
-    *,
-    contexts: Sequence[str] = ("own",),
-    num_contexts: int = 0,
-    seed: int = 0,
-    folder: Path | None = None,
-) -> Evaluation:
-    """Score an encoder by exact search under each context; TREC run files go to `folder`."""
-    setting = Setting(contexts=contexts, num_contexts=num_contexts, seed=seed)
-    return evaluate_setting(encoder, suite, setting, Keeping(runs=folder))
-
-
 def evaluate_setting(
     encoder: Encoder,
     suite: Suite,
@@ -125,7 +113,7 @@ def evaluate_setting(
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
 ) -> Evaluation:
-    """The same with everything that can be set, reranking included; `collections` are read when they are not given."""
+    """Score an encoder on a suite under each context, at each width; `collections` are read when they are not given."""
     read = read_collections(suite) if collections is None else collections
     others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts and setting.wrong_from is None else {}
     system = ModelSystem(encoder, setting, read, others)
@@ -170,7 +158,7 @@ class ModelSystem:
     collections: Mapping[str, Collection]
     others: Mapping[str, str]  # dataset to the one that serves as its wrong corpus
     _tokens: tuple[str, dict[str, Any]] = ("", {})
-    _embedded: tuple[tuple[str, str], Any] = (("", ""), None)
+    _embedded: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the corpus that a context of this kind is drawn from."""
@@ -185,16 +173,28 @@ class ModelSystem:
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the run under one context, at one width, and how that context was drawn."""
         retrieval, setting = collection.retrieval, self.setting
-        context, width = parse_view(kind)
-        if self._embedded[0] != (retrieval.name, context):
-            self._embedded = (("", ""), None)  # let go of before others are made: there may be millions
-            self._embedded = ((retrieval.name, context), self._embed(collection, context))
-        queries, documents, provenance = self._embedded[1]
+        context, width, is_turned = parse_view(kind)
+        queries, documents, provenance = self._vectors(collection, context, is_turned=is_turned)
         if width is not None:
             queries, documents = prefix(queries, width), prefix(documents, width)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
         k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
+
+    def _vectors(
+        self, collection: Collection, context: str, *, is_turned: bool
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return what `_embed` does, from before if it was asked for last; turned vectors take the place of theirs."""
+        plain = (collection.retrieval.name, context, False)
+        if self._embedded[0] not in (plain, (*plain[:2], is_turned)):
+            self._embedded = (("", "", False), None)  # let go of before others are made: there may be millions
+            self._embedded = (plain, self._embed(collection, context))
+        if is_turned and self._embedded[0] == plain:
+            queries, documents, provenance = self._embedded[1]
+            turned = (queries @ self.setting.directions_WW, documents @ self.setting.directions_WW, provenance)
+            self._embedded = ((*plain[:2], True), turned)
+        vectors: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._embedded[1]
+        return vectors
 
     def _rows(self, retrieval: Retrieval) -> Sequence[int]:
         """Return the places of the documents that are embedded: all, or those that are some query's candidate."""

@@ -66,7 +66,7 @@ def search(
     index = faiss.IndexFlatIP(route.widths[0])
     index.add(documents.at(route.widths[0]))
     started = time.perf_counter()
-    places_QC, scores_QC = documents.search_with(index, queries_QW, route, k)
+    places_QC, scores_QC = documents.search(index, queries_QW, route, k)
     seconds = time.perf_counter() - started
     hits = {
         query: {retrieval.document_ids[place]: float(value) for place, value in zip(places, scores, strict=True)}

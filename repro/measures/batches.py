@@ -19,20 +19,19 @@ MOST_SHOWN_PAIRS = 64
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return the mean over batches of `batches/difficulty` and of `batches/masked_fraction`, with the values of each"""
-    from repro.batches.mask import masked_fraction
     from repro.measures.batch_text import BATCH_EXHIBIT, batch_exhibit
     from repro.measures.microscope import explain
-    from repro.train.trainer import build_filter, build_sampler
+    from repro.train.batch_view import BatchViewer
+    from repro.train.trainer import build_sampler
 
-    run, sampler, judge = inputs.run, build_sampler(inputs), build_filter(inputs)
+    run, sampler, view_of = inputs.run, build_sampler(inputs), BatchViewer(inputs)
     num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))
-    num_documents = run.batch_size * (1 + run.num_hard_negatives) if run.loss == "icl" else None
     difficulty, masked = [], []
     for step in range(num_batches):
-        found = judge(sampler.at(step))
-        assert found.difficulty is not None and found.masked is not None, "this measure has the surrogate's scores"
+        found = view_of(sampler.at(step))
+        assert found.difficulty is not None, "this measure has the surrogate's scores"
         difficulty.append(found.difficulty)
-        masked.append(float(masked_fraction(found.masked, num_documents)))
+        masked.append(found.masked_fraction)
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     exhibits = {BATCH_EXHIBIT: batch_exhibit(explain(run, 1))} if run.batch_size <= MOST_SHOWN_PAIRS else {}

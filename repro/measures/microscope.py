@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.mask import masked_fraction
 from repro.inputs.inputs import Inputs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id, training_id
@@ -65,7 +64,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is told of one batch; `batch_hash` is the one in the training's log, scores are the surrogate's."""
+    """All that is told of one batch; `batch_hash` is the one in the training's log, scores are the surrogate's.
+
+    `masked_fraction` is of all terms of the loss, as the log's; pairs show documents, the first of a loss's directions.
+    """
 
     run: str
     batch: int
@@ -111,7 +113,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         filter=run.filter,
         filter_margin=run.filter_margin,
         difficulty=_difficulty(seen),
-        masked_fraction=float(masked_fraction(seen.masked_BM)),
+        masked_fraction=seen.masked_fraction,
         pairs=_pairs(inputs, seen, num_negatives),
         parts=parts or _rebuilt_parts(view_of, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
@@ -176,5 +178,5 @@ def _rebuilt_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tupl
     for chunk in np.array_split(np.arange(num_batches), min(NUM_PARTS, num_batches)):
         first, last = int(chunk[0]), int(chunk[-1])
         seen = view_of(sampler.at(first))
-        parts.append(Part(first + 1, last + 1, _difficulty(seen), float(masked_fraction(seen.masked_BM))))
+        parts.append(Part(first + 1, last + 1, _difficulty(seen), seen.masked_fraction))
     return tuple(parts)

@@ -66,10 +66,12 @@ def _points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, 
 
 def distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
     """Return Euclidean distances, one value a document (D,): within it, to the others on average, to the nearest."""
+    from scipy.spatial.distance import cdist
+
     num_contexts, num_documents, width = vectors_CDH.shape
     flat = vectors_CDH.transpose(1, 0, 2).reshape(-1, width).astype(np.float64)
-    squared = np.maximum(2 - 2 * flat @ flat.T, 0)  # unit vectors
-    apart = np.sqrt(squared).reshape(num_documents, num_contexts, num_documents, num_contexts)
+    # of differences: `2 - 2 a·b` of float32 units loses all that a small distance is
+    apart = cdist(flat, flat).reshape(num_documents, num_contexts, num_documents, num_contexts)
     by_pair_DD = apart.mean(axis=(1, 3))
     own_D = np.diagonal(by_pair_DD) * num_contexts / max(1, num_contexts - 1)  # a vector and itself do not count
     others_DD = np.where(np.eye(num_documents, dtype=bool), np.nan, by_pair_DD)

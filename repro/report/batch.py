@@ -28,7 +28,7 @@ def _overview(told: Explanation) -> View:
         ("pairs", str(len(told.pairs))),
         ("surrogate", told.surrogate),
         ("filter removes", rule),
-        ("removed", f"{100 * told.masked_fraction:.2f} % of all (query, negative)"),
+        ("removed", f"{100 * told.masked_fraction:.2f} % of all negatives in the run's loss"),
         ("difficulty", f"{told.difficulty:.3f}, the mean score of a query with the other documents"),
     )
     return View(f"Batch {told.batch} of run {told.run}", ("what", "value"), rows, align="ll")

@@ -15,7 +15,7 @@ import numpy as np
 
 from repro.batches.directions import Directions, mask_directions
 from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
-from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives
+from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives, masked_fraction
 from repro.batches.negatives import document_rows
 from repro.data.pairs import Side
 from repro.inputs.inputs import Inputs
@@ -42,7 +42,16 @@ class BatchView:
     @property
     def difficulty(self) -> float | None:
         """The mean surrogate similarity of a query to the other documents; None without scores."""
-        return None if self.scores_BM is None else batch_difficulty(self.scores_BM, np.arange(len(self.pairs_B)))
+        return None if self.scores_BM is None else batch_difficulty(self.scores_BM)
+
+    @property
+    def masked_fraction(self) -> float:
+        """The share that is removed of all terms of the run's loss but the target, 0 … 1, as the training's log has it:
+        of four directions where the loss has them, else of queries with documents.
+        """
+        num_documents = len(self.rows_M)
+        is_of_documents = self.masked.shape[1] == num_documents
+        return float(masked_fraction(self.masked, None if is_of_documents else num_documents))
 
 
 @dataclass(frozen=True)
@@ -66,9 +75,8 @@ class BatchViewer:
         scores_BM = _scores(seen)
         filtering_BM = scores_BM if filtering is seen else _scores(filtering)
         masked_BM = mask_false_negatives(
-            np.arange(len(pairs_B)),
             keys_M,
-            scores_QM=filtering_BM if run.filter == "surrogate" else None,
+            filtering_BM if run.filter == "surrogate" else None,
             margin=run.filter_margin,
             num_hard_negatives=run.num_hard_negatives,
         )

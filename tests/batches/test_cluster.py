@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from repro.batches import cluster, fit
-from repro.batches.cluster import cluster_pairs, load_clusters, paired_kmeans
+from repro.batches.cluster import best_attempt, cluster_pairs, load_clusters
 from repro.batches.fit import sampled_domains
 from repro.seeds import derive
 from tests.batches.planted import planted_pairs, unit
@@ -16,6 +16,12 @@ from tests.batches.planted import planted_pairs, unit
 def pairs_without_structure(num_pairs: int, dimensions: int = 8) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     return unit(rng.normal(size=(num_pairs, dimensions))), unit(rng.normal(size=(num_pairs, dimensions)))
+
+
+def paired_kmeans(paired: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
+    """Centroids of the points as they are described: query ⊕ document of all pairs, then document ⊕ query."""
+    swapped = np.roll(paired, paired.shape[1] // 2, axis=1)
+    return best_attempt(np.concatenate([paired, swapped]), num_clusters, seed)
 
 
 def test_every_pair_is_in_the_nearest_cluster_of_its_domain() -> None:
@@ -36,10 +42,10 @@ def test_planted_topics_are_recovered() -> None:
 
 
 def test_both_halves_are_points() -> None:
-    """Pairs (a, b) and (b, a) are the same point twice over, so exchanging query and document moves no centroid set."""
+    """Of one cluster, the centroid is the mean of pairs and of pairs exchanged."""
     queries, documents = pairs_without_structure(60)
     pairs = np.concatenate([queries, documents], axis=1)
-    centroids = paired_kmeans(pairs, 1, seed=0)
+    centroids = cluster_pairs(queries, documents, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
     both = (pairs.mean(0) + np.concatenate([documents, queries], axis=1).mean(0)) / 2
     np.testing.assert_allclose(centroids[0], both, atol=1e-6)
 
@@ -69,7 +75,6 @@ def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(m
     expected = cluster_pairs(*asked, cluster_size=10, seed=0)
     made: list[faiss.Index] = []
     tried: dict[int, bool] = {}
-    best_attempt = cluster._best_attempt
 
     def to_all_gpus(index: faiss.Index) -> faiss.Index:
         made.append(faiss.IndexFlatL2(index.d))
@@ -83,7 +88,7 @@ def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(m
         return best_attempt(points, num_clusters, seed)
 
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", 200)
-    monkeypatch.setattr(cluster, "_best_attempt", best)
+    monkeypatch.setattr(cluster, "best_attempt", best)
     found = cluster_pairs(*asked, cluster_size=10, seed=0)
     assert tried == {200: False, 400: True}
     assert [index.ntotal for index in made] == [20]

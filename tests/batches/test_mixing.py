@@ -16,6 +16,11 @@ def mixed(alpha: float, seed: int = 0, batch_size: int = 8) -> MixedSampler:
     return MixedSampler(CODES, alpha=alpha, batch_size=batch_size, seed=seed, names=NAMES)
 
 
+def source_of(batches: MixedSampler, step: int) -> int:
+    """The place of a step's source among the codes, read off its batch."""
+    return [0, 2, 5].index(CODES[batches.at(step)[0]])
+
+
 def test_shares_are_those_of_the_equation() -> None:
     """Sizes 400, 100 and 25: square roots 20, 10 and 5."""
     assert mixing_shares(np.array(SIZES), 0.5) == pytest.approx([20 / 35, 10 / 35, 5 / 35])
@@ -36,7 +41,7 @@ def test_sources_come_as_often_as_their_share(alpha: float) -> None:
 def test_batches_of_a_source_are_whole_epochs_of_it() -> None:
     """100 pairs make twelve batches of 8: no pair twice in the first twelve of the source, nor in the next twelve."""
     batches = mixed(0.5)
-    of_medium = [batches.at(step) for step in range(600) if batches.source_at(step) == 1]
+    of_medium = [batches.at(step) for step in range(600) if source_of(batches, step) == 1]
     assert len(of_medium) > 24
     for start in (0, 12):
         rows = np.concatenate(of_medium[start : start + 12])
@@ -58,12 +63,12 @@ def test_numbers_of_a_source_go_on_over_blocks_of_draws(monkeypatch: pytest.Monk
     monkeypatch.setattr(mixing, "BLOCK", 16)
     batches, counted = mixed(0.5), [0, 0, 0]
     for step in range(100):
-        source = batches.source_at(step)
+        source = source_of(batches, step)
         expected = batches._rows[source][batches._sources[source].at(counted[source])]
         assert np.array_equal(batches.at(step), expected), step
         counted[source] += 1
     assert min(counted) > 5
-    blocks = {tuple(batches.source_at(16 * block + place) for place in range(16)) for block in range(6)}
+    blocks = {tuple(source_of(batches, 16 * block + place) for place in range(16)) for block in range(6)}
     assert len(blocks) == 6, "each block is drawn anew"
 
 

@@ -54,6 +54,18 @@ def test_queries_of_other_splits_are_left_out(folder: Path) -> None:
     assert load_beir(folder, "dev").query_ids == ("q2",)
 
 
+@pytest.mark.parametrize("before", ["query-id\tcorpus-id\tscore\n", "\nquery_id\tdoc_id\trelevance\n", ""])
+def test_judgements_are_read_with_a_header_and_without(folder: Path, before: str) -> None:
+    (folder / "qrels/test.tsv").write_text(f"{before}q1\td1\t2\nq1\td3\t0\nq2\td2\t1\n")
+    assert load_beir(folder) == SMALL
+
+
+def test_a_query_called_as_the_header_is_judged(folder: Path) -> None:
+    (folder / "queries.jsonl").write_text('{"_id": "query-id", "text": "a"}\n{"_id": "q2", "text": "b"}\n')
+    (folder / "qrels/test.tsv").write_text("query-id\td1\t2\nq2\td2\t1\n")
+    assert load_beir(folder).judgements == {"query-id": {"d1": 2}, "q2": {"d2": 1}}
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [

@@ -71,6 +71,18 @@ def test_a_domain_numbered_0_is_a_domain(tmp_path: Path) -> None:
     assert [one.domain for one in read_foreign(jsonl(tmp_path, *lines))] == ["0", "1", "", ""]
 
 
+def test_a_domain_that_is_no_number_is_a_missing_one_and_an_infinite_one_is_refused(tmp_path: Path) -> None:
+    """Tables are written so: a column of numbers that lacks one has NaN in its place."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"query": ["a", "b"], "document": ["c", "d"], "domain": [2.5, np.nan]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    assert [one.domain for one in read_foreign(tmp_path / "x.parquet")] == ["2.5", ""]
+    with pytest.raises(ValueError, match=r"1 of 1 rows .*line 1.*the domain is inf"):
+        list(read_foreign(jsonl(tmp_path, '{"query": "a", "document": "b", "domain": Infinity}')))
+
+
 @pytest.mark.parametrize("header", ["query,document,query", "query,document,negative_1,negative_1"])
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, header: str) -> None:
     (tmp_path / "x.csv").write_text(f"{header}\n" + ",".join("abcd"[: header.count(",") + 1]) + "\n")

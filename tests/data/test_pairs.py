@@ -1,5 +1,6 @@
 """Training pairs on disk: what is read is what was written, nothing half-written stays, mistakes are named."""
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from repro.data import pairs as pairs_module
-from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 
 ROWS = [Row(f"id-{i}", f"query {i}", f"document {i} é", f"domain-{i % 7}", f"source-{i % 2}") for i in range(53)]
 
@@ -95,6 +96,30 @@ def test_batches_below_the_bound_are_as_they_would_be_without_it(
     monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest - 1)
     write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
     assert batch_sizes(tmp_path / "bound.arrow") != [10, 10, 10, 10, 10, 3]
+
+
+class Advised:
+    """Stands for the map of a file, and notes how the system is told that it will be read."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+
+    def madvise(self, word: int) -> None:
+        self.words.append(word)
+
+
+def test_texts_far_apart_are_read_alone_and_others_with_what_follows(tmp_path: Path) -> None:
+    """Few of many: read-ahead would bring the whole file. Many: one page at a time would take ten times as long."""
+    write_pairs(tmp_path / "many.arrow", (Row(f"{n}", "q", f"d{n}", "a", "s") for n in range(3000)), rows_per_batch=999)
+    advised = Advised()
+    pairs = Pairs(read_pairs(tmp_path / "many.arrow")._table, mapped=advised)  # type: ignore[arg-type]
+    assert pairs.texts("document", [2999, 0]) == ["d2999", "d0"]
+    assert advised.words == [mmap.MADV_RANDOM, mmap.MADV_NORMAL]
+    for rows in (np.arange(0, 3000, 7), [8, 3], np.arange(0)):
+        pairs.texts("document", rows)
+    assert len(advised.words) == 2
+    with pytest.raises(IndexError):
+        pairs.texts("document", [3000, 0])
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_part(path: Path) -> None:

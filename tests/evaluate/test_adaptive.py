@@ -24,6 +24,12 @@ def vectors(count: int, seed: int) -> np.ndarray:
 DOCUMENTS, QUERIES = vectors(NUM_DOCUMENTS, 0), vectors(NUM_QUERIES, 1)
 
 
+def searched(route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
+    documents, index = Prefixed(DOCUMENTS), faiss.IndexFlatIP(route.widths[0])
+    index.add(documents.at(route.widths[0]))
+    return documents.search(index, QUERIES, route, k)
+
+
 def by_brute_force(route: Route, k: int) -> list[list[int]]:
     found = []
     for query in QUERIES.astype(np.float64):
@@ -40,15 +46,15 @@ def by_brute_force(route: Route, k: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("route", [*routes((8, 16, 32)), Route("short", (8, 16, 32), (40, 12))], ids=lambda r: r.name)
 def test_every_route_finds_what_brute_force_finds(route: Route) -> None:
-    places, scores = Prefixed(DOCUMENTS).search(QUERIES, route, 10)
+    places, scores = searched(route, 10)
     assert places.tolist() == by_brute_force(route, 10)
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
 def test_a_shortlist_can_miss_what_the_whole_finds() -> None:
     """Otherwise the tests above would prove nothing of the shortlist."""
-    whole, _ = Prefixed(DOCUMENTS).search(QUERIES, Route("whole", (WIDTH,)), 10)
-    short, _ = Prefixed(DOCUMENTS).search(QUERIES, Route("short", (8, WIDTH), (20,)), 10)
+    whole, _ = searched(Route("whole", (WIDTH,)), 10)
+    short, _ = searched(Route("short", (8, WIDTH), (20,)), 10)
     assert whole.tolist() != short.tolist()
 
 
@@ -65,7 +71,7 @@ def test_two_stages_are_faiss_own_refinement() -> None:
     refined.add(DOCUMENTS)
     refined.k_factor = 4.0
     _, theirs = refined.search(QUERIES, 10)
-    ours, _ = Prefixed(DOCUMENTS).search(QUERIES, Route("two", (8, WIDTH), (40,)), 10)
+    ours, _ = searched(Route("two", (8, WIDTH), (40,)), 10)
     assert ours.tolist() == theirs.tolist()
 
 

@@ -10,10 +10,11 @@ from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.evaluate import first_stage
 from repro.evaluate.collections import read_collections
 from repro.evaluate.retrieval import bm25_search, read_run, score
-from repro.evaluate.suites import TOP_K, evaluate_bm25, evaluate_suite
+from repro.evaluate.suites import TOP_K, evaluate_bm25
 from repro.measures import cross, mteb
 from repro.report.scores import notes_of
 from repro.spec import base
+from tests.evaluate.scored import evaluate_suite
 from tests.measures.by_hand import inputs_of
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))

@@ -9,7 +9,8 @@ import pytest
 
 from repro.data.beir import Retrieval, Suite, load_suite, write_beir_folder, write_suite
 from repro.evaluate.retrieval import read_run, score
-from repro.evaluate.suites import Setting, evaluate_bm25, evaluate_setting, evaluate_suite
+from repro.evaluate.suites import Setting, evaluate_bm25, evaluate_setting
+from tests.evaluate.scored import evaluate_suite
 
 FAMILY = {"ants": "insects", "bees": "insects", "oaks": "trees"}
 

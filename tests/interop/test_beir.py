@@ -9,8 +9,8 @@ from beir.datasets.data_loader import GenericDataLoader
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.data.paper.quirks import quirks_of
-from repro.evaluate.suites import evaluate_suite
 from repro.interop.beir import BeirModel, beir_retriever
+from tests.evaluate.scored import evaluate_suite
 from tests.interop.test_sentence_transformers import model_of
 
 

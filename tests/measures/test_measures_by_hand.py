@@ -180,6 +180,19 @@ def test_a_cluster_is_compared_inside_and_with_draws_from_its_domain(tmp_path: P
     assert shown in ({f"document {row}" for row in rows} for rows in ((0, 1, 2), (3, 4, 5)))
 
 
+def test_small_distances_between_float32_vectors_are_as_exact_as_the_vectors() -> None:
+    """One less the product of units of seven digits has no digit left at a distance of a thousandth."""
+    rng = np.random.default_rng(0)
+    vectors_CDH = rng.normal(size=(1, 3, 64)) + 1e-3 * rng.normal(size=(4, 3, 64))
+    vectors_CDH = (vectors_CDH / np.linalg.norm(vectors_CDH, axis=2, keepdims=True)).astype(np.float32)
+    exact_CDH = vectors_CDH.astype(np.float64)
+    for document in range(3):
+        pairs = itertools.combinations(exact_CDH[:, document], 2)
+        expected = np.mean([np.linalg.norm(one - other) for one, other in pairs])
+        found = spread.distances(vectors_CDH)["spread/within"][document]
+        assert 0 < expected < 3e-3 and found == pytest.approx(expected, rel=1e-9)
+
+
 def test_the_difficulty_of_batches_is_that_of_plain_loops(tmp_path: Path) -> None:
     run = base("smoke", measure="batches", architecture="none", filter="surrogate", batch_size=16)
     inputs = Inputs(run)

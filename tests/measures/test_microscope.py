@@ -114,6 +114,20 @@ def test_after_a_training_the_batch_has_the_hash_of_its_log_and_the_logs_difficu
     )
 
 
+@pytest.mark.parametrize("num_hard", [0, 2])
+def test_the_share_removed_is_of_the_loss_in_the_batch_in_parts_before_a_training_and_after(num_hard: int) -> None:
+    """Of the four directions of the improved loss, not of one: the parts' shares would be those of another sum."""
+    run = replace(RUN, loss="icl", num_hard_negatives=num_hard, seed=5)
+    before, (first, *_) = told_of(run, 1), told_of(run, 1).parts
+    execute(run, progress=quiet)
+    log = read_metrics(run_folder(run_id(run)))
+    logged, after = log[0]["masked_fraction"], told_of(run, 1)
+    assert before.parts_are_from == "one rebuilt batch of each part" and after.parts_are_from == "the training's log"
+    assert 0 < logged < 1
+    assert before.masked_fraction == after.masked_fraction == pytest.approx(logged, abs=1e-6)
+    assert first.masked_fraction == pytest.approx(logged, abs=1e-6)
+
+
 def test_a_run_that_stores_no_vectors_is_seen_through_the_same_surrogate() -> None:
     plain = base("smoke", sampler="random")
     told = told_of(plain)

@@ -17,7 +17,7 @@ from repro.storage.paths import local_records, run_folder
 SHORT = {"num_steps": 2, "num_warmup_steps": 1}
 CASES: dict[str, tuple[Run, Any, int]] = {
     "widths": (base("smoke", measure="widths", **SHORT), ModelSystem, 4),
-    "widths by SVD": (base("smoke", measure="widths", **SHORT), ModelSystem, 14),
+    "widths by SVD": (base("smoke", measure="widths", **SHORT), ModelSystem, 6),
     "cross": (base("smoke", measure="cross", architecture="contextual", **SHORT), repro.evaluate.collections, 3),
     "headroom": (base("smoke", measure="headroom", architecture="none"), repro.evaluate.collections, 12),
     "headroom of a model": (base("smoke", measure="headroom", **SHORT), repro.evaluate.collections, 6),

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.evaluate.prefixes import parse_view, prefix, views_of
+from repro.evaluate.prefixes import parse_view, prefix, turned_views_of, views_of
 from repro.evaluate.suites import Setting, evaluate_setting
-from repro.measures.widths import Rotated, measure, principal_directions
+from repro.measures.widths import measure, principal_directions
 from repro.spec import Run, base
 from tests.measures.by_hand import HandMadePairs, collection, inputs_of, suite_of
 
@@ -67,6 +67,14 @@ def test_every_width_scores_as_brute_force_does(tmp_path: Path) -> None:
     assert found.metrics["desk+width8/mean/ndcg_at_10"] != found.metrics["desk/mean/ndcg_at_10"]
 
 
+def test_texts_are_embedded_once_for_prefixes_and_for_prefixes_by_svd(tmp_path: Path) -> None:
+    model = Hashed()
+    run = base("smoke", measure="widths", suite="desk")
+    found = measure(inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")  # type: ignore[arg-type]
+    assert {path.split("/")[0] for path in found.metrics} >= {"desk", "desk+width8", "desk+svd8"}
+    assert model.num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + 40, "every collection, and the training documents"
+
+
 def test_a_nested_run_is_scored_at_its_own_widths_and_without_svd(tmp_path: Path) -> None:
     run = base("smoke", measure="widths", suite="desk", nested_sizes="4+16")
     found = measure(inputs(tmp_path, run, "one"), Hashed(), tmp_path / "runs")  # type: ignore[arg-type]
@@ -116,9 +124,10 @@ def test_views_are_read_as_they_are_written() -> None:
         *("own", "width8", "width16"),
         *("wrong", "wrong-width8", "wrong-width16"),
     ]
-    assert [parse_view(view) for view in ("own", "width8", "wrong-width16", "null")] == [
-        *(("own", None), ("own", 8)),
-        *(("wrong", 16), ("null", None)),
+    assert turned_views_of((16, 8)) == ["svd8", "svd16"]
+    assert [parse_view(view) for view in ("own", "width8", "wrong-width16", "null", "svd16")] == [
+        *(("own", None, False), ("own", 8, False)),
+        *(("wrong", 16, False), ("null", None, False), ("own", 16, True)),
     ]
 
 
@@ -133,10 +142,3 @@ def test_the_svd_is_that_of_the_gram_matrix_and_turns_without_changing_whole_vec
     np.testing.assert_allclose(np.abs(np.sum(directions * eigenvectors, axis=0)), 1, atol=1e-5)
     np.testing.assert_allclose(directions.T @ directions, np.eye(6), atol=1e-6)
     assert principal_directions(vectors[:3]).shape == (6, 6), "few documents still give a whole rotation"
-
-
-def test_a_rotated_model_keeps_its_cosines() -> None:
-    model = Hashed()
-    texts, turn = ["a", "b", "c"], principal_directions(model.encode([str(n) for n in range(40)]))
-    turned = Rotated(model, turn).encode(texts)
-    np.testing.assert_allclose(turned @ turned.T, model.encode(texts) @ model.encode(texts).T, atol=1e-5)

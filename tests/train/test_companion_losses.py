@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from torch import Tensor, nn
 
 from repro.batches.directions import Directions, mask_directions
+from repro.batches.mask import masked_fraction
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce
@@ -163,8 +164,7 @@ def by_hand(
         from_queries = [j != i and (alike[j] or f["qd"][j, i] >= limit) for j in range(count)]
         chosen = [j >= count and owner[j] == i for j in range(total)]
         to_documents = [
-            j != i and (documents[j] == documents[i] or (f["dd"][i, j] >= limit and not chosen[j]))
-            for j in range(total)
+            j != i and not chosen[j] and (documents[j] == documents[i] or f["dd"][i, j] >= limit) for j in range(total)
         ]
         rows.append([False] * total + to_queries + from_queries + to_documents)
     return np.array(rows)
@@ -184,6 +184,9 @@ def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margi
     got = mask_directions(query_keys, document_keys, nothing, scores, margin=margin, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(got, by_hand(queries, documents, max(1, num_hard), f, margin))
     assert 0 < got.mean() < 1
+    columns = [torch.from_numpy(one) for one in vectors_of]
+    counted = float(improved_contrastive(*columns, masked_QK=torch.from_numpy(got)).masked_fraction)
+    assert masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6), "no term that is in no sum"
 
 
 def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
