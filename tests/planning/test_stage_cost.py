@@ -100,7 +100,7 @@ def test_a_corpus_of_unknown_size_is_a_dash_and_no_zero(tmp_path: Path) -> None:
     assert "bge-full-data: – pairs, as nobody here knows how many" in lines
     [line] = [line for line in lines if line.startswith(f"  {run_id(by_epochs)}")]
     assert line.split()[1] == "–"
-    assert any(line.startswith("not counted: 1 trainings by epochs") for line in lines)
+    assert any(line.startswith("not counted: 1 training by epochs") for line in lines)
     assert made.as_dict()["seconds"][run_id(by_epochs)] is None and made.as_dict()["seconds"][run_id(base("small"))] > 0
     assert not any("bge-full-data" in cost.pairs for cost in made.stage_costs)
 

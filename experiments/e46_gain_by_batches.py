@@ -1,0 +1,169 @@
+"""What the contextual architecture gains, by the kind of batch it is trained on; not in the paper.
+
+The paper's architecture reads documents of the batch as its context, so a batch of one domain shows it in training what
+a searched collection shows it later. Table 1 has a row of such batches, which no claim was about.
+"""
+
+from typing import Any
+
+from experiments import fresh
+from experiments.e01_table1 import (
+    ARCHITECTURE,
+    ARCHITECTURE_DOMAIN,
+    BATCHES,
+    BOTH,
+    CLUSTER,
+    CONTEXTUAL_BATCH,
+    FAMILY_COLUMNS,
+    NEITHER,
+    NEITHER_DOMAIN,
+    SEEDS,
+)
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
+
+SCALES = ("smoke", "desk", "lab")
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one source a batch": (NEITHER, ARCHITECTURE),
+    "clusters, filter": (BATCHES, BOTH),
+    "one domain a batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
+}
+"""The biencoder and the contextual model of Table 1 on each kind of batch."""
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Both models on each kind of batch, on seeds that nobody had looked at when the claims were stated."""
+    at = scale if scale in SCALES else "lab"
+    found = []
+    for pair in KINDS.values():
+        seeds = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}[at]
+        for row in pair:
+            sizes = {"batch_size": CONTEXTUAL_BATCH[at]}
+            sizes |= {"cluster_size": CLUSTER[at]} if row["sampler"] == "cluster" else {}
+            found += [base(at, **row, **sizes, seed=seed) for seed in seeds]
+    return tuple(found)
+
+
+NDCG = "{suite}/mean/ndcg_at_10"
+UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+COMPARED = {
+    "own corpus − biencoder": ("own corpus", "biencoder"),
+    "own − wrong corpus": ("own corpus", "wrong corpus"),
+    "own corpus − no context": ("own corpus", "no context"),
+}
+LOOKS = {
+    "own corpus − biencoder": ("#440154", "o"),
+    "own − wrong corpus": ("#21918c", "s"),
+    "own corpus − no context": ("#b5a000", "^"),
+}
+
+
+def rows() -> tuple[tuple[str, str, Row], ...]:
+    """Return each kind of batch, each model and context, and its row."""
+    found: list[tuple[str, str, Row]] = []
+    for kind, (biencoder, contextual) in KINDS.items():
+        found.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
+        found += [
+            (kind, words, Row(label=f"{kind}: {words}", of=pick(**contextual), context=context))
+            for context, words in UNDER.items()
+        ]
+    return tuple(found)
+
+
+def draw_gains(frame: Any, axes: Any) -> None:
+    """A mark a seed for what a contextual model gains on each kind of batch, a line for their mean."""
+    scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
+    for number, (label, (one, other)) in enumerate(COMPARED.items()):
+        colour, mark = LOOKS[label]
+        for place, kind in enumerate(KINDS):
+            pair = [f"{kind}: {each}" for each in (one, other)]
+            if not set(pair) <= set(scores):
+                continue
+            gains = (scores[pair[0]] - scores[pair[1]]).dropna()
+            at = place + 0.24 * (number - 1)
+            shown = f"{label} (n = {len(gains)})" if place == 0 else None
+            axes.plot([at] * len(gains), gains, mark, color=colour, markersize=4, alpha=0.6, label=shown)
+            axes.plot([at - 0.09, at + 0.09], [gains.mean()] * 2, color=colour, linewidth=2)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(KINDS)), list(KINDS))
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+
+
+FIGURE = Figure(
+    name="gain_by_batches",
+    title="What the contextual architecture gains, by kind of batch",
+    caption=(
+        "NDCG@10 of the contextual model under documents of the searched corpus, less that of the biencoder trained on "
+        "the same batches (dots), less its own under another corpus (squares), and less its own under no context "
+        "(triangles). A mark is a seed, a line their mean."
+    ),
+    kind="own",
+    x="sampler",
+    y=NDCG,
+    x_label="batches",
+    y_label="difference in NDCG@10 (points)",
+    factor=100,
+    series=tuple(row for _, _, row in rows()),
+    draw=draw_gains,
+)
+
+TABLE = Table(
+    name="gain_by_batches_table",
+    caption="NDCG@10 by family, of both models on each kind of batch; the contextual one under three contexts.",
+    columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
+    rows=tuple(row for _, _, row in rows()),
+)
+
+
+def scored(row: dict[str, Any], context: str = "") -> Term:
+    """A model under a context ("" is its own corpus)."""
+    return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
+
+
+SAID: dict[str, Any] = {
+    "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
+    "stated": "2026-11-24",
+    "seen_seeds": SEEDS,
+    "scales": ("desk", "lab"),
+}
+BEYOND_CHANCE = "any difference beyond chance"
+HALF_A_POINT = f"{BEYOND_CHANCE}; within half a point there is no effect"
+
+CLAIMS = (
+    Claim.order(
+        "D.a",
+        "on batches of one domain the paper's architecture finds more than a biencoder on the same batches",
+        pairs=[(scored(ARCHITECTURE_DOMAIN), scored(NEITHER_DOMAIN))],
+        delta=0.005,
+        because=HALF_A_POINT,
+        **SAID,
+    ),
+    Claim.order(
+        "D.b",
+        "the paper's architecture finds more if it is trained on batches of one domain than of one source",
+        pairs=[(scored(ARCHITECTURE_DOMAIN), scored(ARCHITECTURE))],
+        delta=0.005,
+        because=HALF_A_POINT,
+        **SAID,
+    ),
+    Claim.order(
+        "D.c",
+        "trained on batches of one domain, the paper's architecture finds more with its own corpus than with none",
+        pairs=[(scored(ARCHITECTURE_DOMAIN), scored(ARCHITECTURE_DOMAIN, "null"))],
+        delta=0.005,
+        because=HALF_A_POINT,
+        **SAID,
+    ),
+    Claim.order(
+        "D.d",
+        "trained on batches of one domain, the paper's architecture finds more with its own corpus than with a wrong "
+        "one",
+        pairs=[(scored(ARCHITECTURE_DOMAIN), scored(ARCHITECTURE_DOMAIN, "wrong"))],
+        delta=0.005,
+        because=HALF_A_POINT,
+        **SAID,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=46, title="What the architecture gains, by kind of batch", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+)
