@@ -10,6 +10,7 @@ from repro.claims.judge import Judgement
 from repro.report.artefacts import artefact_views, judgements
 from repro.report.contents import artefact_table, file_map, folder_table, notes_table
 from repro.report.formats import as_markdown
+from repro.report.headlines import headlines_view
 from repro.report.tables import by_paper, claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec.artefact import MAIN
@@ -59,7 +60,9 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
     }
     blocks |= {place: write(folder) for place, write in CONTENTS.items()}
     if scale == DESK:
-        blocks[DEARER, LEDGER[1]] = as_markdown(claims_view(measured(LAB), f"Claims that records at `{LAB}` judge"))
+        at_lab = measured(LAB)
+        blocks[DEARER, LEDGER[1]] = as_markdown(claims_view(at_lab, f"Claims that records at `{LAB}` judge"))
+        blocks["headlines", LEDGER[1]] = as_markdown(headlines_view({DESK: judged, LAB: at_lab}))
         for block, (name, at, page) in TABLES.items():
             view = artefact_views(experiment_of(name), at, with_yours=False)[name]
             blocks[block, page] = as_markdown(view if at == DESK else begun_rows(view))

@@ -134,8 +134,8 @@ def claims_view(judgements: Sequence[Judgement], title: str = "Claims") -> View:
     for judged in judgements:
         unit, interval = judged.unit, ABSENT
         if judged.low is not None and judged.high is not None:
-            interval = f"[{_in_unit(judged.low, unit)}, {_in_unit(judged.high, unit)}]"
-        effect = ABSENT if judged.effect is None else _in_unit(judged.effect, unit)
+            interval = f"[{in_unit(judged.low, unit)}, {in_unit(judged.high, unit)}]"
+        effect = ABSENT if judged.effect is None else in_unit(judged.effect, unit)
         bar = ABSENT if judged.effect is None else f"{judged.claim.bar} {unit.name}"
         text = judged.claim.says + (f" ({judged.note})" if judged.note else "")
         text = "; ".join(filter(None, (text, needed_words(judged))))
@@ -143,7 +143,8 @@ def claims_view(judgements: Sequence[Judgement], title: str = "Claims") -> View:
     return View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), align="llrrlrl")
 
 
-def _in_unit(value: float, unit: Unit) -> str:
+def in_unit(value: float, unit: Unit) -> str:
+    """Return a difference as it is printed, with its sign, without the unit's name."""
     return format_signed(value * unit.factor, unit.decimals)
 
 

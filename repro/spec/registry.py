@@ -66,8 +66,8 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
 
 
 def declared_notes(name: str) -> tuple[Any, ...]:
-    """Return what `experiments` lists under a name, NOT_JUDGED, ERRATA or DEVIATIONS, as dataclasses."""
-    module = "deviations" if name == "DEVIATIONS" else "unjudged"
+    """Return what `experiments` lists under a name, NOT_JUDGED, ERRATA, DEVIATIONS or HEADLINES, as dataclasses."""
+    module = name.lower() if name in ("DEVIATIONS", "HEADLINES") else "unjudged"
     found: tuple[Any, ...] = getattr(importlib.import_module(f"experiments.{module}"), name)
     return found
 

@@ -1,0 +1,33 @@
+"""The main sentences and questions, each with the claim that judges it: what the page of results begins with."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A sentence in short, what the paper prints of it, and the id of the claim that judges it."""
+
+    says: str
+    paper: str
+    claim: str
+
+
+HEADLINES = tuple(
+    Headline(*line)
+    for line in (
+        ("contextual batches beat plain ones (biencoder)", "+1.8", "T1.b"),
+        ("the contextual architecture beats the biencoder on plain batches", "+2.5", "T1.c"),
+        ("both together beat each alone", "+0.7, +1.4", "T1.d"),
+        ("the architecture beats the biencoder on batches of one domain (ours)", "", "D.a"),
+        ("the searched corpus as context beats another one, in retrieval", "+2.2", "E.e"),
+        ("the searched corpus as context beats none (ours)", "", "E.g"),
+        ("it beats another one by half a point, if the model is handed word frequencies (ours)", "", "E.a"),
+        ("the architecture gains more on a specific domain: medical text", "", "T1.k"),
+        ("contextual batches are harder: a higher training loss", "+0.42, +0.31", "T1.e"),
+        ("harder batches go with higher scores", "", "F2.a"),
+        ("filtering false negatives helps", "", "F4.a"),
+        ("with the filter, smaller clusters are better", "", "F3.a"),
+        ("a greedy tour beats random packing at the smallest clusters", "", "F14.a"),
+    )
+)
+"""The paper's numbers: of Table 1, and of Table 2's retrieval for two contexts; elsewhere it prints none."""
