@@ -12,6 +12,7 @@ SIMULATED: dict[str, Any] = {
     "num_pairs": None,
     "suite": "planted",
 }
+LOOKED_AGAIN: dict[str, Any] = SIMULATED | {"measure": "looks"}
 KINDS = (
     *("order", "interaction", "inside", "trend", "correlation", "equivalence"),
     *("varies", "uneven", "all", "family", "unpooled"),
@@ -35,10 +36,16 @@ AT_LEAST = "of a judge at 95, at least 93 in every cell"
 TRUTHS = {"none": "no effect", "one-point": "one point"}
 
 
+FIRST_SEEDS = (3, 5)
+
+
 def runs(scale: str) -> tuple[Run, ...]:
-    """Two draws of all cells at the scale of our own machines: together 1000 trials a cell. One at smoke."""
-    one = base("smoke" if scale == "smoke" else "desk", **SIMULATED)
-    return (one,) if scale == "smoke" else grid(one, seed=DRAWS)
+    """Two draws of all cells at the scale of our own machines, 1000 trials a cell together, and 2000 a cell of looks; one
+    at smoke.
+    """
+    at = "smoke" if scale == "smoke" else "desk"
+    each = base(at, **SIMULATED), base(at, **LOOKED_AGAIN)
+    return each if scale == "smoke" else tuple(run for one in each for run in grid(one, seed=DRAWS))
 
 
 def columns(name: str) -> tuple[Column, ...]:
@@ -62,13 +69,37 @@ def table(name: str, caption: str, value: str, kinds: tuple[str, ...] = KINDS) -
     return Table(name=name, caption=caption, columns=columns(value), rows=rows)
 
 
-LOOKS = {1: ("o", "#440154"), 3: ("s", "#31688e"), 5: ("^", "#35b779"), 8: ("D", "#b5a000")}
+LOOKS_TABLE = Table(
+    name="calibration_looks",
+    caption=(
+        "Claims that are UNDECIDED are looked at again, up to three times, with as many seeds more each time: "
+        f"per cent of trials whose last verdict is false ({AT_MOST}), whose last interval covers the truth, and that "
+        "HOLD; and looks made, on average."
+    ),
+    columns=tuple(
+        Column(label=f"{words}, {seeds} a look", value=f"looks/{{part}}/{seeds}/{name}", factor=factor)
+        for name, words, factor in (
+            ("false", "false", 100),
+            ("covered", "covered", 100),
+            ("decided", "holds", 100),
+            ("looks", "looks", 1),
+        )
+        for seeds in FIRST_SEEDS
+    ),
+    rows=tuple(
+        Row(label=f"{TRUTHS[truth]}, {words}", of=pick(**LOOKED_AGAIN), part=f"{truth}/{noise}")
+        for truth in TRUTHS
+        for noise, words in NOISES.items()
+    ),
+)
+
+STYLES = {1: ("o", "#440154"), 3: ("s", "#31688e"), 5: ("^", "#35b779"), 8: ("D", "#b5a000")}
 
 
 def draw_false(frame: Any, axes: Any) -> None:
     """A dot for each truth and noise of a kind of claim: its share of false verdicts over all draws."""
     shares = frame.groupby(["part1", "part2", "part3", "part4"])["value"].mean().reset_index()
-    for number, (seeds, (marker, colour)) in enumerate(LOOKS.items()):
+    for number, (seeds, (marker, colour)) in enumerate(STYLES.items()):
         rows = shares[shares["part4"].astype(int) == seeds]
         at = [KINDS.index(kind) + 0.2 * (number - 1.5) for kind in rows["part1"]]
         label = f"{seeds} seed{'s' * (seeds > 1)}"
@@ -106,6 +137,7 @@ SHOWS = (
         WITH_INTERVAL,
     ),
     table("calibration_power", "Claims that HOLD, per cent of trials: power where they should.", "decided"),
+    LOOKS_TABLE,
 )
 
 EXPERIMENT = Experiment(number=22, title="Is the judge right?", runs=runs, shows=SHOWS)

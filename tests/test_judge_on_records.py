@@ -15,6 +15,7 @@ from experiments.e22_calibration import MOST_BY_CHANCE
 from repro.claims.calibration import cells
 from repro.claims.contrasts import SEEDS_ALONE
 from repro.claims.judge import Judgement, judge_all
+from repro.claims.looks import cells as looks_cells
 from repro.claims.variance import fit_prior, system_of, variance_of
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
@@ -338,7 +339,7 @@ def test_the_committed_calibration_is_whole_and_within_its_bounds() -> None:
     By binomial tails, corrected for the number of cells: of a hundred calibrations of a judge that is right, one would
     fail. The 93 % are of a judge at 95 %, and leave their two points to that error.
     """
-    made = records_of(CALIBRATION.runs("desk"), "published")
+    made = records_of([run for run in CALIBRATION.runs("desk") if run.measure == "calibration"], "published")
     num_trials = sum(one.provenance["suite"]["num_trials"] for one in made)
     assert num_trials >= 1000
 
@@ -355,6 +356,20 @@ def test_the_committed_calibration_is_whole_and_within_its_bounds() -> None:
     captions = {table.name: table.caption for table in CALIBRATION.shows}
     assert f"at most {FALSE:.0%}".rstrip("%") in captions["calibration_false"]
     assert f"at least {COVERED:.0%}".rstrip("%") in captions["calibration_covered"]
+
+
+def test_claims_that_are_looked_at_again_err_within_the_bounds_of_those_that_are_not() -> None:
+    made = records_of([run for run in CALIBRATION.runs("desk") if run.measure == "looks"], "published")
+    num_trials = sum(one.provenance["suite"]["num_trials"] for one in made)
+    assert num_trials >= 2000
+    whole = list(looks_cells())
+    false, covered = (
+        {cell.path: float(np.mean([one.metrics[f"{cell.path}/{name}"] for one in made])) for cell in whole}
+        for name in ("false", "covered")
+    )
+    most = binom.isf(0.01 / len(whole), num_trials, FALSE) / num_trials
+    assert {path: share for path, share in false.items() if share > most + 1e-9} == {}
+    assert {path: share for path, share in covered.items() if share < COVERED - 1e-9} == {}
 
 
 def test_no_row_of_the_calibration_waits_for_a_share_that_its_kind_of_claim_does_not_have() -> None:

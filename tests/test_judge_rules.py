@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from statsmodels.stats.power import TTestPower
 
 from repro.claims.calibration import Cell, simulate
@@ -13,6 +14,8 @@ from repro.claims.correlation import Point, correlate
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import evidence_for, looks_at
 from repro.claims.judge import CLEAR_OF_BAR, judge_all, p_values
+from repro.claims.levels import share_of_look
+from repro.claims.looks import LooksCell, simulate_looks
 from repro.claims.needs import (
     MOST_SEEDS,
     POWER,
@@ -325,11 +328,24 @@ def test_a_fresh_seed_that_is_missing_is_not_passed_over(tmp_path: Path) -> None
     assert lacking.verdict == "NOT RUN"
 
 
-def test_a_second_look_takes_half_of_the_level_and_says_so(tmp_path: Path) -> None:
+def test_all_further_looks_together_have_no_more_than_half_of_the_level() -> None:
+    assert share_of_look(1) == 1.0
+    assert [share_of_look(number) for number in (2, 3, 4)] == pytest.approx([1 / 6, 1 / 12, 1 / 20])
+    assert 0.49 < sum(share_of_look(number) for number in range(2, 200)) <= 0.5
+
+
+@pytest.mark.parametrize("noise", [0, 5])
+def test_a_claim_that_is_looked_at_until_it_is_decided_errs_no_more_often_than_at_one_look(noise: int) -> None:
+    found = simulate_looks(LooksCell("none", noise, 3), 400, 5)
+    assert found["looks"] > 2, "without effect most claims stay open, and are looked at again"
+    assert found["false"] * 400 <= binom.isf(0.001, 400, 0.05) and found["covered"] >= 0.93
+
+
+def test_a_second_look_takes_a_sixth_of_the_level_and_says_so(tmp_path: Path) -> None:
     made = two_samplers(tmp_path, 0.012, [0, 1, 2, 3])
     (once,) = judge_all([ORDER], "desk", [one.run for one in made], made)
     (twice,) = judge_all([replace(ORDER, num_looks=2)], "desk", [one.run for one in made], made)
-    assert (once.level, twice.level) == (0.05, 0.025) and twice.note == "look 2, as seeds were added"
+    assert (once.level, twice.level) == (0.05, pytest.approx(0.05 / 6)) and twice.note == "look 2, as seeds were added"
     assert (twice.low or 0) < (once.low or 0) < (once.high or 0) < (twice.high or 0)
 
 
@@ -385,11 +401,14 @@ def test_an_undecided_claim_names_what_would_decide_it(tmp_path: Path) -> None:
         assert one.level == 0.05 and one.seeds_needed is not None, (
             "planned at the level of the look that they will make"
         )
-        powers = [power_of_claim(ORDER, one.estimates, one.seeds_needed - less, 0.05 / num_looks) for less in (0, 1)]
+        powers = [
+            power_of_claim(ORDER, one.estimates, one.seeds_needed - less, 0.05 * share_of_look(num_looks))
+            for less in (0, 1)
+        ]
         assert powers[0] >= POWER > powers[1]
     (second,) = judge_all([replace(ORDER, num_looks=2)], "desk", wanted, timed)
     assert second.seeds_needed is not None
-    assert power_of_claim(ORDER, second.estimates, second.seeds_needed - 1, 0.05 / 3) < POWER
+    assert power_of_claim(ORDER, second.estimates, second.seeds_needed - 1, 0.05 / 12) < POWER
     nil = replace(judged, seeds_needed=None, detectable=0.009)
     assert needed_words(nil) == "needs more than 10000 seeds; 3 would show 0.90 points beyond the bar"
     assert needed_words(replace(judged, verdict="HOLDS")) == ""

@@ -126,7 +126,7 @@ def simulate(cell: Cell, num_trials: int, seed: int) -> dict[str, float]:
     false, covered, decided, pool = [], [], [], Pool()
     for trial in range(num_trials):
         if trial % TRIALS_A_POOL == 0:
-            pool = Pool() if cell.kind == "unpooled" else Pool(_pooled(cell, rng))
+            pool = Pool() if cell.kind == "unpooled" else Pool(pooled(cell, rng))
         judged = judge_all(claims, "desk", *_trial(cell, rng), pool=pool)
         false.append(any(one.verdict in verdicts for one, verdicts in zip(judged, wrong, strict=True)))
         decided.append(judged[0].verdict == "HOLDS")
@@ -202,7 +202,7 @@ def _trial(cell: Cell, rng: np.random.Generator) -> tuple[Sequence[Run], list[Re
     runs = simulated_runs(number, cell.num_seeds)
     scores_CSQ = simulated_scores(_gains(cell, hard_C), cell, rng)
     records = [
-        _record(run, scores_CSQ[place // cell.num_seeds, run.seed], hard_C[place // cell.num_seeds])
+        record_of(run, scores_CSQ[place // cell.num_seeds, run.seed], hard_C[place // cell.num_seeds])
         for place, run in enumerate(runs)
     ]
     return runs, records
@@ -250,7 +250,7 @@ def _seeds(number: int, num_seeds: int, noise: float, rng: np.random.Generator) 
     return (rng.normal(size=(number, num_seeds)) * deviations_C[:, None])[:, :, None]
 
 
-def _pooled(cell: Cell, rng: np.random.Generator) -> list[Record]:
+def pooled(cell: Cell, rng: np.random.Generator) -> list[Record]:
     """Return the records of other configurations; only their means are read."""
     own = rng.normal(size=(NUM_POOLED, POOLED_SEEDS)) * QUERY_NOISE * np.sqrt(0.5)
     means_CS = own + _seeds(NUM_POOLED, POOLED_SEEDS, cell.noise, rng)[:, :, 0]
@@ -274,7 +274,8 @@ def _metrics(mean: float, hard: float = 0.0) -> dict[str, float]:
     return {"desk/mean/ndcg_at_10": mean, HARD: hard}
 
 
-def _record(run: Run, scores_Q: np.ndarray, hard: float) -> Record:
+def record_of(run: Run, scores_Q: np.ndarray, hard: float) -> Record:
+    """Return the record of a run whose queries have these scores (Q,), with a measure of its batches."""
     means_D = np.add.reduceat(scores_Q, STARTS) / NUM_QUERIES
     metrics = _metrics(float(means_D.mean()), hard)
     metrics |= {f"desk/set{n}/ndcg_at_10": float(mean) for n, mean in zip(NUM_QUERIES, means_D, strict=True)}

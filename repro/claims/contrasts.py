@@ -2,9 +2,9 @@
 
 An order is a mean less a mean, an interaction a difference of differences, a trend the least-squares slope on the log2
 of its axis, a printed value a mean less a constant: each is a weighted sum over configurations, computed once a seed.
-Its values over seeds are what is tested. What is random: seeds (initial weights, order of batches, drawn contexts), and
-the queries (or documents, or tasks) of a dataset. What is fixed: the datasets themselves; no verdict says anything of
-other datasets.
+Its values over seeds are what is tested. What is random: seeds (initial weights, order of batches, contexts drawn in
+training), and the queries (or documents, or tasks) of a dataset. What is fixed: the datasets themselves, and the one
+draw of contexts that all seeds are scored with; no verdict says anything of others.
 
 Shapes: S seeds, Q units (queries).
 """
@@ -153,7 +153,7 @@ def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[f
     for (system, metric), weight in contrast.weights.items():
         found = [units(record, metric) for record in evidence.of_system(system)]
         values_S += weight * np.array([stratified_mean(values, strata) for values, strata in found])
-        if metric.startswith(PER_STEP):
+        if metric.removeprefix(LOG2).startswith(PER_STEP):
             continue
         strata = found[0][1]
         lacks_queries |= metric.startswith("{suite}") and len(strata) == 1

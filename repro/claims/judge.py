@@ -20,7 +20,7 @@ from repro.claims.contrasts import contrasts_of, estimate
 from repro.claims.correlation import correlate, points_of
 from repro.claims.estimate import Estimate
 from repro.claims.evidence import Evidence, MissingRunsError, evidence_for
-from repro.claims.levels import ALPHA, ENDS_AT_BAR, holm_levels, interval_for
+from repro.claims.levels import ALPHA, ENDS_AT_BAR, holm_levels, interval_for, share_of_look
 from repro.claims.needs import need_of, need_of_leads, sided, tolerance
 from repro.claims.units import AbsentDatasetError
 from repro.claims.variance import Pool
@@ -96,14 +96,15 @@ class Measured:
 
     def after_looks(self, claim: Claim) -> Measured:
         """Return it with the p-values that seeds give which had been looked at, or were added after a look."""
-        num_looks = self.evidence.num_looks
+        num_looks, share = self.evidence.num_looks, share_of_look(self.evidence.num_looks)
         if self.evidence.is_post_hoc and claim.is_chosen:
             found = dict.fromkeys(self.p_values, 1.0)
             return replace(self, p_values=found, note="chosen on these seeds: it waits for fresh ones")
-        found = {name: min(1.0, num_looks * value) for name, value in self.p_values.items()}
+        found = {name: min(1.0, value / share) for name, value in self.p_values.items()}
         looks = f"look {num_looks}, as seeds were added" if num_looks > 1 else ""
         if self.evidence.is_post_hoc and claim.has_new_delta:
-            found, looks = found | {"NO EFFECT": 1.0}, "its δ waits for fresh seeds"
+            by_delta = ("NO EFFECT",) if isinstance(claim, Directed) else tuple(found)  # else all verdicts are by δ
+            found, looks = found | dict.fromkeys(by_delta, 1.0), "its δ waits for fresh seeds"
         return replace(self, p_values=found)._noting(looks)
 
 
@@ -153,7 +154,7 @@ def _judge_together(family: Mapping[Claim, Measured], scale: str, num_waiting: i
     for (claim, found), level in zip(family.items(), holm_levels(p_values), strict=False):
         verdict = found.verdict(level)
         shared = ALPHA / len(p_values)  # p-values have been corrected for looks, intervals are here
-        own = Judgement(claim, verdict, scale, level=shared / found.evidence.num_looks)
+        own = Judgement(claim, verdict, scale, level=shared * share_of_look(found.evidence.num_looks))
         told = _told(own, found.beside(verdict, shared))
         decided[claim.id] = _needing(told, found) if verdict == "UNDECIDED" else told
     return decided
@@ -266,7 +267,7 @@ def _needing(judged: Judgement, found: Measured) -> Judgement:
     """
     assert judged.estimate is not None and judged.level is not None, "only a measured claim is undecided"
     leads, looks = found.leads, found.evidence.num_looks
-    then = judged.level if judged.is_post_hoc else judged.level * looks / (looks + 1)
+    then = judged.level if judged.is_post_hoc else judged.level * share_of_look(looks + 1) / share_of_look(looks)
     if leads is None:
         need = need_of(judged.claim, found.estimates, judged.estimate, judged.level, then)
     else:

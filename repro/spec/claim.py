@@ -41,7 +41,7 @@ class Claim:
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
     has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
     is_chosen: bool = False  # what is compared was picked for how it looked on the seen seeds: these say nothing at all
-    num_looks: int | ByScale = 1  # times it was judged, on ever more seeds (a number: at desk); 5 % is divided by it
+    num_looks: int | ByScale = 1  # times it was judged, on ever more seeds (a number: at desk)
 
     def __post_init__(self) -> None:
         """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""

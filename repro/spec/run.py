@@ -32,6 +32,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
         "cross": "scores on each of some domains under the context of each other",
         "calibration": "false verdicts of the judge of claims on simulated records; no training",
+        "looks": "false verdicts of the judge on claims that are looked at again while they are open; no training",
         "polarity": "zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
     }
@@ -228,7 +229,7 @@ BATCH_FIELDS = (
 """Fields that can change a batch: runs of one seed that agree in them see the same pairs at each step."""
 
 
-DRAWS = ("batches", "neighbours", "cluster", "calibration")
+DRAWS = ("batches", "neighbours", "cluster", "calibration", "looks")
 """Measures that draw with the run's seed; the others depend on it only through a training."""
 
 
