@@ -40,8 +40,8 @@ FIRST_SEEDS = (3, 5)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Two draws of all cells at the scale of our own machines, 1000 trials a cell together, and 2000 a cell of looks; one
-    at smoke.
+    """Two draws of all cells at the scale of our own machines: 1000 trials a cell, and 2000 a cell of looks. One at
+    smoke.
     """
     at = "smoke" if scale == "smoke" else "desk"
     each = base(at, **SIMULATED), base(at, **LOOKED_AGAIN)
