@@ -62,10 +62,9 @@ def interval_of(
     and its lower end need not be, as HOLDS need not (Berger & Hsu 1996, Statistical Science 11, 283-319). Where a claim
     has two, it was chosen for being far off, and both ends are corrected.
     """
-    low, high = weakest.interval(level / num_comparisons) or (None, None)
-    if is_directed:
-        low, _ = weakest.interval(level) or (None, None)
-    return low, high
+    corrected = weakest.interval(level / num_comparisons)
+    plain = weakest.interval(level) if is_directed else corrected
+    return (plain[0], corrected[1]) if plain and corrected else (None, None)
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
