@@ -16,7 +16,8 @@ from repro.model.config import ARCHITECTURES, BACKBONES, POOLINGS
 from repro.model.start import HEADS
 from repro.model.start import KINDS as PRETRAINED_KINDS
 from repro.spec import TRAINED
-from repro.spec.run import CHOICES, CONTEXTS, DRAWS, MEASURES
+from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES
+from repro.spec.run import CHOICES, CONTEXTS
 from repro.train.chunks import NARROW, WIDE
 from repro.train.loss import LOSSES
 from tests.test_fields import ROOMS_THAT_CARRY_OUT, ROOT
@@ -105,5 +106,6 @@ def test_code_tells_the_choices_of_a_field_apart(field: str) -> None:
 
 
 def test_lists_of_measures_name_measures() -> None:
-    for name, listed in {"DRAWS": DRAWS, "LOOKS_AT_PAIRS": LOOKS_AT_PAIRS, "READS_PAIRS": READS_PAIRS}.items():
+    lists = {"DRAWS": DRAWS, "MEASURED_OF": MEASURED_OF, "LOOKS_AT_PAIRS": LOOKS_AT_PAIRS, "READS_PAIRS": READS_PAIRS}
+    for name, listed in lists.items():
         assert set(listed) <= set(MEASURES), f"{name} has {sorted(set(listed) - set(MEASURES))}, no measure"

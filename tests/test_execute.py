@@ -90,6 +90,19 @@ def test_a_record_knows_how_its_numbers_came_about() -> None:
     assert list((run_folder(record.id) / "trec").rglob("*.trec.gz"))
 
 
+@pytest.mark.slow
+def test_a_compiled_training_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run."""
+    plain, compiled = execute(CONTEXTUAL, progress=quiet), torch.compile
+    monkeypatch.setenv("REPRO_HOME", str(home() / "other"))
+    monkeypatch.setenv("REPRO_SWITCHES", "compile")
+    monkeypatch.setattr(torch, "compile", lambda forward, **words: compiled(forward, **{**words, "backend": "eager"}))
+    record = execute(CONTEXTUAL, progress=quiet)
+    assert record.provenance["training"]["switches"] == ["compile"]
+    speed = "train/pairs_per_second"
+    assert {**record.metrics, speed: 0} == pytest.approx({**plain.metrics, speed: 0}, abs=1e-3, rel=1e-3)
+
+
 def test_bm25_keeps_its_parameters() -> None:
     record = execute(base("smoke", architecture="bm25"), progress=quiet)
     assert record.provenance["suite"]["bm25"]["k1"] == 0.9

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.records.lookup import MOST_RUNS, read_runs
-from repro.spec import FIELDS, Run, base, first_phase_of
+from repro.spec import FIELDS, MEASURES, Run, base, first_phase_of
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER, SCALES
@@ -89,11 +89,25 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("measure", ["cross", "spread"])
-def test_what_compares_contexts_takes_a_model_that_reads_one(measure: str) -> None:
-    assert base("smoke", measure=measure, architecture="contextual").measure == measure
-    with pytest.raises(ValueError, match=f"measure='{measure}' with architecture='bm25', which reads no context"):
-        base("smoke", measure=measure, architecture="bm25")
+@pytest.mark.parametrize(
+    ("architecture", "measures"),
+    [
+        ("biencoder", "spread cross"),
+        ("contextual", "adaptive cascade headroom"),
+        ("bm25", "spread cross adaptive cascade widths steps curve polarity"),
+        ("surrogate", "spread cross adaptive cascade widths steps curve"),
+        ("none", "spread cross adaptive cascade widths steps curve polarity mteb"),
+    ],
+)
+def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_training(
+    architecture: str, measures: str
+) -> None:
+    for measure in MEASURES:
+        if measure not in measures.split():
+            assert base("smoke", measure=measure, architecture=architecture).measure == measure
+            continue
+        with pytest.raises(ValueError, match=f"measure='{measure}' with architecture='{architecture}': it takes "):
+            base("smoke", measure=measure, architecture=architecture)
 
 
 def test_a_first_phase_of_clusters_is_not_mixed() -> None:

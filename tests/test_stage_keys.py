@@ -159,7 +159,7 @@ def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
     below = {"selection": {*stages.RECIPE} - {"candidates"}, "embeddings": {"embeddings", "clusters", "negatives"}}
     run = replace(RUN, architecture="contextual", protocol="rerank-bm25", rerank_depth=3)
     before = {stage.name: stage.title for stage in stages_of(run)}
-    monkeypatch.setitem(stages.RECIPE, kind, 2)
+    monkeypatch.setitem(stages.RECIPE, kind, stages.RECIPE[kind] + 1)
     after = {stage.name: stage.title for stage in stages_of(run)}
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
 

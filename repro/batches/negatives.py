@@ -16,6 +16,8 @@ from repro.seeds import generator_for
 from repro.storage.arrays import blocks_of, rows_by_code, taken
 
 ROWS_AT_ONCE = 512
+ROUNDING = 1e-6
+"""By how much the score of one unit vector, as float32 sums it in one order or another, may lie below itself."""
 GROUPS = 16
 """Groups of columns for each hard negative: with more, fewer keys are sorted, and more of their minima."""
 
@@ -50,9 +52,15 @@ def mine_negatives(
         for part in blocks_of(len(members_M), ROWS_AT_ONCE):
             rows = members_M[part]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
-            near_RM = None if with_near else scores_RM >= _positive(queries_ND, documents_ND, rows)[:, None]
+            near_RM = None if with_near else as_near(scores_RM, _positive(queries_ND, documents_ND, rows)[:, None])
             negatives_NH[rows] = pool_M[_nearest(scores_RM, own_M[part], near_RM, num_hard_negatives, seed)]
     return negatives_NH
+
+
+def as_near(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """Return which scores f(q, d') are not below f(q, d), eq. 4; a document with the very vector of d never is."""
+    near: np.ndarray = scores >= positive - ROUNDING
+    return near
 
 
 def _positive(queries_ND: np.ndarray, documents_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:

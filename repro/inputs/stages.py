@@ -29,7 +29,7 @@ from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 SELECTION_SEED = CLUSTER_SEED = 0
 """Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
-RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 1}
+RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 2}
 RECIPE |= {"candidates": 1, "headroom": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""

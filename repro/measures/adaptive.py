@@ -28,10 +28,6 @@ MILLION = 1e6
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` for each route and dataset."""
     run, suite = inputs.run, inputs.suite
-    if run.architecture != "biencoder":
-        raise ValueError(
-            f"measure='adaptive' with architecture={run.architecture!r}: it searches a biencoder's vectors"
-        )
     collections = read_collections(suite)
     every = routes(nested_widths(run) or standard_widths(run.hidden_size))
     metrics: dict[str, float] = {}

@@ -22,8 +22,6 @@ VALIDATION, TEST = slice(0, None, 2), slice(1, None, 2)
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+widthM/mean/accuracy` and `dimensions`, and of the cascade that ends at M `…+cascadeM/…`."""
     run, suite = inputs.run, inputs.suite
-    if run.architecture != "biencoder":
-        raise ValueError(f"measure='cascade' with architecture={run.architecture!r}: it cuts a biencoder's vectors")
     if len(suite.datasets) < 2:
         raise ValueError(f"measure='cascade' on the suite {suite.name!r}: it tells collections apart, and there is one")
     collections = read_collections(suite)

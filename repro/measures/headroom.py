@@ -181,8 +181,7 @@ class Repooled:
 def _biencoder(model: Encoder) -> Biencoder:
     from repro.model.biencoder import Biencoder
 
-    if not isinstance(model, Biencoder):
-        raise ValueError(f"the measure 'headroom' re-pools a biencoder, not a {type(model).__name__}")
+    assert isinstance(model, Biencoder), f"a run measures headroom of a biencoder, not of a {type(model).__name__}"
     return model
 
 

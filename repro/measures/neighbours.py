@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.batches.negatives import as_near
 from repro.evaluate.suites import Encoder
 from repro.inputs.inputs import Inputs
 from repro.measures import Measured
@@ -46,7 +47,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = _mean_of_counted(scores_AK >= positive_A1, counts_AK)
+        arrays[f"{kind}/plausible"] = _mean_of_counted(as_near(scores_AK, positive_A1), counts_AK)
         arrays[f"{kind}/similarity"] = _mean_of_counted(alike_AK, counts_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
             arrays[f"{kind}/{column}"] = _mean_of_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
@@ -112,7 +113,7 @@ def _shown(
 ) -> list[Mapping[str, str | float]]:
     """Return what is to be read of a pair, whose row comes first, and of its neighbours."""
     own_D = documents_SD[0]
-    positive = float(query_D @ own_D)
+    positive = query_D @ own_D
     domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
     texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
     return [
@@ -121,7 +122,7 @@ def _shown(
             "document": document,
             "domain": domain,
             "similarity": round(float(own_D @ vector_D), 3),
-            "may be a positive": "it is" if place == 0 else _yes(query_D @ vector_D >= positive),
+            "may be a positive": "it is" if place == 0 else _yes(bool(as_near(query_D @ vector_D, positive))),
         }
         for place, (query, document, domain, vector_D) in enumerate(texts)
     ]

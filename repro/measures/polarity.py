@@ -18,8 +18,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     texts, labels = film_reviews()
     right_N = label_numbers(labels)
     encoder = surrogate_of(inputs.run) if inputs.run.architecture == "surrogate" else model
-    if encoder is None:
-        raise ValueError(f"the measure 'polarity' needs vectors; architecture={inputs.run.architecture!r} has none")
+    assert encoder is not None, f"a run measures no polarity of architecture={inputs.run.architecture!r}"
     encoder.set_context(texts, inputs.run.context_seed)  # all are documents, under the texts themselves
     texts_ND = encoder.encode(texts)
     metrics: dict[str, float] = {}

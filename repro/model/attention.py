@@ -54,9 +54,13 @@ def _shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: i
 
 @contextmanager
 def attention_kept(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
-    """Yield a list to which each forward adds its attention weights, (N, heads, L, L) a layer; then all is as before"""
+    """Yield a list to which each forward adds its attention weights, (N, heads, L, L) a layer; then all is as before.
+
+    Meanwhile a compiled backbone runs as a plain one.
+    """
     model, kept = backbone.model, []
     before = (model.config._attn_implementation, model.config.output_attentions)
+    compiled, backbone._compiled = backbone._compiled, None  # a compiled forward calls no hooks
     hook = model.register_forward_hook(lambda module, given, found: kept.append(found.attentions))
     model.set_attn_implementation("eager")
     model.config.output_attentions = True
@@ -64,5 +68,6 @@ def attention_kept(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
         yield kept
     finally:
         hook.remove()
+        backbone._compiled = compiled
         model.config.output_attentions = before[1]
         model.set_attn_implementation(before[0])

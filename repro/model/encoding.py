@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -171,10 +172,16 @@ def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[
 
 def canonical_order(tokens: Tokens) -> np.ndarray:
     """Return the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
-    lengths = tokens.lengths
-    starts = tokens.offsets
-    keys = [(int(lengths[n]), tokens.ids[starts[n] : starts[n + 1]].tobytes()) for n in range(len(tokens))]
-    return np.array(sorted(range(len(tokens)), key=keys.__getitem__), dtype=np.int64)
+    lengths, ids = tokens.lengths, np.asarray(tokens.ids)
+    order = np.argsort(lengths, kind="stable")
+    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):  # views: texts of one length
+        length = int(lengths[alike[0]]) if len(alike) > 1 else 0
+        if length:
+            texts_NS = np.ascontiguousarray(sliding_window_view(ids, length)[tokens.offsets[alike]])
+            # numpy drops zero bytes at the end of such a key, which changes no order among keys of one length
+            keys_N = texts_NS.view(f"S{length * ids.itemsize}")[:, 0]
+            alike[:] = alike[np.argsort(keys_N, kind="stable")]
+    return order
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

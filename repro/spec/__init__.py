@@ -15,16 +15,13 @@ from repro.spec.claim import (
     Value,
     Varies,
 )
+from repro.spec.measures import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, TRAINED
 from repro.spec.run import (
     CHOICES,
     CONTEXTS,
     EVALUATION_FIELDS,
     FIELDS,
-    MEASURES,
     MTEB_SUITES,
-    OF_CONTEXTS,
-    SEARCHES_IN_FULL,
-    TRAINED,
     Run,
     base,
     batches_of,
@@ -44,9 +41,9 @@ __all__ = [
     "CONTEXTS",
     "EVALUATION_FIELDS",
     "FIELDS",
+    "MEASURED_OF",
     "MEASURES",
     "MTEB_SUITES",
-    "OF_CONTEXTS",
     "SEARCHES_IN_FULL",
     "TRAINED",
     "ByScale",

@@ -9,35 +9,11 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
+from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES, SEARCHES_IN_FULL, SETS_NUM_CONTEXTS, TRAINED
 from repro.spec.scales import scale_named, values_at
 from repro.spec.values import checked_value, suggestion
 from repro.spec.widths import widths_in
 from repro.storage.json_files import short
-
-MEASURES: Mapping[str, str] = MappingProxyType(
-    {
-        "retrieval": "scores of the model on the suite, under each context",
-        "batches": "how hard the run's batches are for the surrogate, and what the filter would leave out; no training",
-        "counts": "how many pairs each training source has, how many queries and documents each evaluation set",
-        "neighbours": "the nearest documents of training documents under the surrogate, and how many may be positives",
-        "cluster": "the pairs of one cluster, and how alike the pairs of clusters are; no training",
-        "shape": "the sizes of the run's contextual model, from its own configuration; no training",
-        "divergence": "how far the word statistics of each evaluation set are from those of the training text",
-        "spread": "vectors of a few documents, each under many contexts",
-        "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
-        "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
-        "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
-        "cascade": "which collection a query belongs to, told by prefixes that grow where it is unsure",
-        "steps": "scores after each fifth of the training's steps, along one training",
-        "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
-        "cross": "scores on each of some domains under the context of each other",
-        "calibration": "false verdicts of the judge of claims on simulated records; no training",
-        "looks": "false verdicts of the judge on claims that are looked at again while they are open; no training",
-        "polarity": "zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
-        "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
-    }
-)
-"""What a run can measure; each is a module of `repro.measures`."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -60,20 +36,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
 """Suites that are tasks of the library mteb, which gets their data itself: all 56 of MTEB, or those of one category."""
 
-SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "mteb")
-"""Measures that search all documents, whatever the scale's protocol is."""
-
-OF_CONTEXTS = ("spread", "cross")
-"""Measures that compare what one model says under several contexts."""
-
-SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
-"""Measures that a contextual model can be given another number of context documents in than in training."""
-
 CONTEXTS = ("own", "wrong", "null")
 """Contexts that a contextual model is scored under."""
-
-TRAINED = ("biencoder", "contextual")
-"""Architectures that are trained; the others are references that take their place in a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,10 +145,11 @@ class Run:
                 f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
                 "protocol='full' and rerank_depth=None"
             )
-        if self.measure in OF_CONTEXTS and self.architecture != "contextual":
+        taken = MEASURED_OF.get(self.measure, CHOICES["architecture"])
+        if self.architecture not in taken:
             raise ValueError(
-                f"measure={self.measure!r} with architecture={self.architecture!r}, which reads no context: measure a "
-                "contextual model"
+                f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(taken)}; choose one "
+                "of these, or another measure"
             )
         if self.num_test_contexts is not None and self.measure not in SETS_NUM_CONTEXTS:
             raise ValueError(
@@ -227,10 +192,6 @@ BATCH_FIELDS = (
     *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate reads as many tokens as the model
 )
 """Fields that can change a batch: runs of one seed that agree in them see the same pairs at each step."""
-
-
-DRAWS = ("batches", "neighbours", "cluster", "calibration", "looks")
-"""Measures that draw with the run's seed; the others depend on it only through a training."""
 
 
 def is_random(run: Run) -> bool:

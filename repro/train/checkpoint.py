@@ -6,7 +6,8 @@ Its header carries, as JSON, whose run it is, how many steps are done and where 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,9 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None
-    try:
-        with safe_open(path, "pt") as file:
-            state = _state(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
-    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
+    with _opened(path) as file:
+        state = _state(file.metadata() or {})
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
     _restore(tensors, model, optimizer, path)
@@ -71,9 +69,16 @@ def sittings_in(folder: Path) -> list[Mapping[str, Any]]:
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return []
+    with _opened(path) as file:
+        return list(_state(file.metadata() or {}).sittings)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Yield a checkpoint's file; ValueError for whatever is wrong with it as it is read."""
     try:
         with safe_open(path, "pt") as file:
-            return list(_state(file.metadata() or {}).sittings)
+            yield file
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
 

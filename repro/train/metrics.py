@@ -48,11 +48,10 @@ class MetricsLog:
 
     def __init__(self, folder: Path, step: int, digest: str = "") -> None:
         path = folder / METRICS_FILE
-        kept = read_metrics(folder, step)
-        self._hash = hashlib.sha256("".join(map(_as_line, kept)).encode())
+        text = "".join(map(_as_line, read_metrics(folder, step)))
+        self._hash = hashlib.sha256(text.encode())
         if digest not in ("", self.digest):
             raise ValueError(f"{path} was changed: it is not the log this checkpoint was written after; {REMEDY}")
-        text = "".join(map(_as_line, kept))
         if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
             with whole_file(path, lasts=True) as part:  # or a power loss could leave less than the checkpoint counts on
                 part.write_text(text, encoding="utf-8")
@@ -65,9 +64,10 @@ class MetricsLog:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Write one line and flush it."""
-        self._file.write(_as_line(line))
+        text = _as_line(line)
+        self._file.write(text)
         self._file.flush()
-        self._hash.update(_as_line(line).encode())
+        self._hash.update(text.encode())
 
     def sync(self) -> None:
         """Wait until the lines are on disk: before a checkpoint says that they are."""

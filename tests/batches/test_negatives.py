@@ -52,6 +52,25 @@ def test_a_text_is_no_negative_of_itself_under_another_id() -> None:
     assert set(found[0]) == set(found[1]) == {2, 3}
 
 
+@pytest.mark.parametrize("width", [64, 384])
+def test_a_document_with_the_very_vector_of_the_positive_is_no_negative(width: int) -> None:
+    """Texts that begin alike and are cut have one vector, and equal scores: float32 may round them apart."""
+    rng = generator_for(3, "test negatives")
+    queries = rng.normal(size=(200, width))
+    others = rng.normal(size=(400, width))
+    own = queries + 0.3 * rng.normal(size=(200, width))
+    queries, documents = np.concatenate([queries, others]), np.concatenate([own, own, others[:200]])  # row + 200: twins
+    queries, documents = (
+        (one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in (queries, documents)
+    )
+    found = mine_negatives(queries, documents, np.zeros(600), np.arange(600), num_hard_negatives=2, seed=0)
+    exact = queries.astype(np.float64) @ documents.astype(np.float64).T
+    for row in range(200):
+        below = [other for other in np.argsort(-exact[row]) if exact[row, other] < exact[row, row] - 1e-5][:2]
+        assert row + 200 not in found[row]
+        assert exact[row, found[row]] == pytest.approx(exact[row, below], abs=1e-6), "twins of others tie"
+
+
 def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
     """Word vectors of few words tie often; which of the tied is taken must not depend on how they are sorted."""
     rng = generator_for(1, "test negatives")
@@ -72,7 +91,7 @@ def test_negatives_of_many_documents_are_those_of_sorting_them_all(
     """Minima of groups say which are sorted; a pair with few documents below its own takes others by lot."""
     rng = generator_for(num, "test negatives")
     queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
-    queries, documents = ((one / 1024).astype(np.float32) for one in (queries, documents))  # exact, and short vectors
+    queries, documents = ((one / 512).astype(np.float32) for one in (queries, documents))  # exact, and short vectors
     lot = generator_for(5, "hard negatives").random(num_pairs)
     kept = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
     found = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **kept)

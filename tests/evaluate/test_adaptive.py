@@ -10,7 +10,7 @@ from repro.evaluate.adaptive import Prefixed, Route, routes
 from repro.evaluate.prefixes import prefix
 from repro.measures.adaptive import measure
 from repro.spec import base
-from tests.measures.by_hand import Ranker, collection, inputs_of, suite_of
+from tests.measures.by_hand import collection, inputs_of, suite_of
 from tests.measures.test_widths import Hashed
 
 WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
@@ -107,6 +107,3 @@ def test_a_record_has_scores_cost_and_speed_of_every_route(tmp_path: Path) -> No
     assert found.metrics["desk+from8/mean/mflops"] == pytest.approx((12 * 8 + 12 * 32) / 1e6)
     assert found.metrics["desk+from8/mean/ndcg_at_10"] == found.metrics["desk+whole/mean/ndcg_at_10"], "200 is all"
     assert len(found.arrays["desk+width8"]) == 4 and found.metrics["desk+whole/a/queries_per_second"] > 0
-    contextual = base("smoke", measure="adaptive", architecture="contextual")
-    with pytest.raises(ValueError, match="it searches a biencoder's vectors"):
-        measure(inputs_of(contextual, suite=suite), Ranker(), tmp_path)

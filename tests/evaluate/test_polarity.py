@@ -8,7 +8,6 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from repro.evaluate.polarity import LABELS, classify, film_reviews, label_numbers
-from repro.execute import execute
 from repro.inputs.inputs import Inputs
 from repro.measures.polarity import measure
 from repro.spec import base
@@ -68,8 +67,3 @@ def test_the_measure_agrees_with_scikit_learn_and_brute_force() -> None:
         assert found.metrics[f"polarity/{name}/accuracy"] == pytest.approx(accuracy_score(labels, chosen))
         assert found.arrays[f"polarity/{name}/accuracy"].mean() == found.metrics[f"polarity/{name}/accuracy"]
         assert found.metrics[f"polarity/{name}/called_positive"] == chosen.count("__label__pos") / len(texts)
-
-
-def test_bm25_has_no_vectors_to_tell_polarity_by() -> None:
-    with pytest.raises(ValueError, match="'polarity' needs vectors; architecture='bm25' has none"):
-        execute(base("smoke", architecture="bm25", measure="polarity"), progress=lambda line: None)

@@ -15,7 +15,7 @@ from repro.evaluate.retrieval import bm25_search, read_run
 from repro.execute import execute
 from repro.inputs.corpora import suite_of
 from repro.inputs.kinds import kinds_of_evaluation
-from repro.spec import MEASURES, OF_CONTEXTS, SEARCHES_IN_FULL, Run, base
+from repro.spec import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, Run, base
 from repro.storage.paths import SOURCES, run_folder
 
 DEPTH = 5
@@ -118,7 +118,7 @@ def test_candidates_are_found_for_those_measures_alone_that_read_them() -> None:
     read = {name for name, source in sources.items() if re.search(r"first_stage\(inputs|\bevaluate\(inputs", source)}
     assert read == {"retrieval", "steps", "cross"}
     for name in set(MEASURES) - set(SEARCHES_IN_FULL):
-        run = replace(RERANKED, measure=name, architecture="contextual" if name in OF_CONTEXTS else "bm25")
+        run = replace(RERANKED, measure=name, architecture=MEASURED_OF.get(name, ("bm25",))[0])
         assert ("candidates" in kinds_of_evaluation(run)) == (name in read), name
 
 

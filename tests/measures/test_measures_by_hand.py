@@ -136,6 +136,23 @@ def test_neighbours_and_their_shares_are_those_of_plain_loops(tmp_path: Path, mo
     assert found.exhibits["neighbours"][0]["may be a positive"] == "it is"
 
 
+def test_a_neighbour_with_the_very_vector_of_the_own_document_is_plausible(tmp_path: Path) -> None:
+    """Its score is that of the positive, which float32 may round apart."""
+    rng = np.random.default_rng(0)
+    queries, own = rng.normal(size=(2, 100, 384))
+    own += 2 * queries
+    vectors = {"query": np.concatenate([queries, queries]), "document": np.concatenate([own, own])}  # row + 100: twins
+    vectors = {
+        side: (one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for side, one in vectors.items()
+    }
+    pairs = HandMadePairs([0] * 200)
+    parts = {"embeddings": vectors.get, "content_keys": content_keys(pairs.documents)}
+    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
+    share = 1 / neighbours.NUM_NEIGHBOURS  # the twin, and no other
+    assert found.arrays["nearest/plausible"] == pytest.approx(np.full(200, share))
+    assert [row["may be a positive"] for row in found.exhibits["neighbours"]] == ["it is", "yes", *["no"] * 10]
+
+
 def test_no_drawn_document_counts_that_has_the_text_of_the_own_one(tmp_path: Path) -> None:
     queries, documents = unit(0.4, 0.3, 1.2, 1.4, 1.5), unit(0.1, 0.25, 1.0, 1.1, 1.1)
     pairs = HandMadePairs([0, 0, 1, 1, 1], ["one", "two", "three", "four", "four"])

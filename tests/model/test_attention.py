@@ -79,3 +79,13 @@ def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_s
     with pytest.raises(ValueError, match="no context is set"):
         attention_shares(model, random_texts(2))
     assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_of_a_compiled_backbone_are_those_of_a_plain_one_and_it_stays_compiled(kind: str) -> None:
+    model, texts = contextual(kind), random_texts(3)
+    backbone, expected = model.second_stage_model.backbone, attention_shares(model, texts)
+    backbone.compile_forward("eager")
+    compiled = backbone._compiled
+    torch.testing.assert_close(attention_shares(model, texts), expected)
+    assert backbone._compiled is compiled is not None

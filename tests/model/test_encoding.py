@@ -15,7 +15,7 @@ from repro.data.tokens import Tokens
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
-from repro.model.encoding import write_tensors
+from repro.model.encoding import canonical_order, write_tensors
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from tests.model.samples import KINDS, small_model
@@ -201,6 +201,31 @@ class Wide(Biencoder):
 
     def embed_texts(self, texts: Texts) -> torch.Tensor:
         return texts.ids_NS.float().mean(1, keepdim=True) + torch.arange(self.width)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 9])
+@pytest.mark.parametrize("num_words", [2, 400, 30_000])
+def test_texts_are_ordered_as_tuples_of_length_and_bytes_are(most: int, num_words: int) -> None:
+    """Ties stay as they came; empty texts come first; word 0, whose bytes are zero, counts as any other."""
+    rng = np.random.default_rng(most)
+    for count in (0, 1, 2, 500):
+        offsets = np.concatenate([[0], np.cumsum(rng.integers(0, most + 1, count))]).astype(np.int64)
+        tokens = Tokens(rng.integers(0, num_words, offsets[-1]).astype(np.int32), offsets)
+        texts = [tokens.ids[offsets[n] : offsets[n + 1]].tobytes() for n in range(count)]
+        expected = sorted(range(count), key=lambda n: (len(texts[n]), texts[n]))
+        found = canonical_order(tokens)
+        assert found.tolist() == expected and found.dtype == np.int64
+
+
+def test_ordering_texts_takes_little_more_than_their_tokens_do() -> None:
+    count, length = 20_000, 6
+    ids = np.random.default_rng(0).integers(0, 30_000, count * length).astype(np.int32)
+    tokens = Tokens(ids, np.arange(count + 1, dtype=np.int64) * length)
+    tracemalloc.start()
+    canonical_order(tokens)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < ids.nbytes + 64 * count
 
 
 def test_vectors_of_many_texts_lie_in_memory_once() -> None:

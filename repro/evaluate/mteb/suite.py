@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -86,14 +87,28 @@ def _reranking_task(collection: Retrieval) -> AbsTask:
 
 
 def _pair_task(name: str, collection: Retrieval) -> AbsTask:
-    texts = dict(zip(collection.document_ids, collection.documents, strict=True))
-    graded = (collection.judgements[query] for query in collection.query_ids)
-    right = [next(document for document, grade in those.items() if grade > 0) for those in graded]
-    others = np.roll(right, 1)  # the right answer of another question
+    """Each query with its right document, and with the nearest before it of other queries' that is not right for it.
+
+    Where all of them are right, the wrong one is the first of the collection that is not. Queries without a right
+    document are left out.
+    """
+    texts, asked = (
+        dict(zip(ids, words, strict=True))
+        for ids, words in ((collection.document_ids, collection.documents), (collection.query_ids, collection.queries))
+    )
+    relevant = {query: [one for one, grade in collection.judgements[query].items() if grade > 0] for query in asked}
+    right = {query: here[0] for query, of in relevant.items() if (here := [one for one in of if one in texts])}
+    answers = list(right.values())
+    wrong: dict[str, str] = {}
+    for place, query in enumerate(right):
+        others = chain((answers[place - step] for step in range(1, len(answers))), texts)
+        found = next((document for document in others if document not in relevant[query]), None)
+        if found is not None:
+            wrong[query] = found
     rows = {
-        "sentence1": [*collection.queries, *collection.queries],
-        "sentence2": [texts[document] for document in [*right, *others]],
-        "labels": [1] * len(right) + [0] * len(right),
+        "sentence1": [asked[query] for query in [*right, *wrong]],
+        "sentence2": [texts[document] for document in [*answers, *wrong.values()]],
+        "labels": [1] * len(right) + [0] * len(wrong),
     }
     return _made(AbsTaskPairClassification, name, "PairClassification", {SPLIT: Dataset.from_dict(rows)})
 
