@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -62,14 +63,26 @@ def settings(
     """Experiments on Contextual Document Embeddings: every table and figure of the paper over one model and trainer."""
 
 
+def prepare_process() -> None:
+    """Set what holds for this process and its children, before any library with threads is loaded.
+
+    Threads of OpenMP sleep while they wait for each other. By default they spin, and where other programs want the
+    cores each spins in another's place: a training step on two busy cores took ten times as long.
+    """
+    gc.set_threshold(*COLLECTED_AFTER)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def main() -> None:
     """Run the command line; the reader's mistakes end in one line and exit code 2, bugs in one line and 70."""
-    gc.set_threshold(*COLLECTED_AFTER)
+    prepare_process()
     sys.exit(guarded(lambda: app(prog_name="repro", standalone_mode=False)))
 
 
 def open_door(name: str) -> int:
     """Run one artefact, `python -m repro.NAME`, with the options of `repro run`; return the exit code."""
+
+    prepare_process()
 
     def act() -> Any:
         experiment_of(name)  # a name that is none is said before the options are read
