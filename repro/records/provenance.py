@@ -12,8 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from repro.doors import FOLDERS
-from repro.storage.paths import CHECKOUT, PACKAGE
+from repro.storage.paths import CHECKOUT, IS_INSTALLED, PACKAGE, SOURCES
 
 PACKAGES = (
     *("torch", "transformers", "tokenizers", "faiss-cpu", "faiss-gpu", "numpy", "bm25s", "ir-measures"),
@@ -23,12 +22,14 @@ PACKAGES = (
 """Distributions that a run computes with; one that is not installed is left out."""
 BUILT_FROM = Path(__file__).with_name("built_from.json")
 """What a copy without a history was made from: filled in by `git archive` (.gitattributes) or by a build (setup.py)."""
+BESIDE = ("experiments", "figures", "slurm")
+MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *BESIDE))
 SETTINGS = ("pyproject.toml", "requirements.lock")
-WHAT_RUNS = (*(f"{folder}/*.py" for folder in (PACKAGE.name, *FOLDERS)), "repro/*.json", *SETTINGS)
+WHAT_RUNS = (*MODULES, "repro/*.json", *SETTINGS)
 """What an uncommitted change must be in to be one: an edited test or text changes no number."""
 
 
-class _GitRefused(Exception):
+class _GitRefusedError(Exception):
     """Git is not there, or does not answer for this checkout; its own words."""
 
 
@@ -37,10 +38,10 @@ def _git(*words: str) -> str:
     try:
         done = subprocess.run(["git", "-C", str(CHECKOUT), *words], capture_output=True, check=False)
     except OSError as error:
-        raise _GitRefused(f"git cannot be started ({error.strerror})") from error
+        raise _GitRefusedError(f"git cannot be started ({error.strerror})") from error
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())
-        raise _GitRefused(said or f"git {words[0]} ended with {done.returncode}")
+        raise _GitRefusedError(said or f"git {words[0]} ended with {done.returncode}")
     return done.stdout.decode(errors="surrogateescape")
 
 
@@ -64,7 +65,7 @@ def _identity() -> tuple[dict[str, Any], str]:
     try:
         commit = _git("rev-parse", "HEAD").strip()
         changed = _git("diff", "HEAD", "--", *WHAT_RUNS) + _new_source()
-    except _GitRefused as error:
+    except _GitRefusedError as error:
         told = {"commit": _commit_on_disk(), "uncommitted_sha256": None, "uncommitted": "not known"}
         return told, str(error)
     digest = hashlib.sha256(changed.encode(errors="surrogateescape")).hexdigest()[:12]
@@ -100,6 +101,26 @@ def _new_source() -> str:
         with suppress(OSError):  # a link to nowhere, or removed meanwhile
             found += [f"{name}\n{(CHECKOUT / name).read_bytes().decode(errors='surrogateescape')}"]
     return "".join(found)
+
+
+def source_digest() -> str:
+    """Return a digest of the files on disk that decide what a run does: modules, manifests, the lock; git or none.
+
+    Texts, tests, pictures and published records are not in it: to commit those changes no run.
+    """
+    roots = [PACKAGE, *(SOURCES / name for name in BESIDE)]
+    files = {path.relative_to(root.parent): path for root in roots for path in root.rglob("*") if _decides(path, root)}
+    files |= {Path(name): CHECKOUT / name for name in SETTINGS if not IS_INSTALLED and (CHECKOUT / name).is_file()}
+    told = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        told.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode(errors="replace"))
+    return told.hexdigest()[:12]
+
+
+def _decides(path: Path, root: Path) -> bool:
+    is_record = path.suffix == ".json" and path.parent.name == "records"  # published, or which commit a copy is
+    is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return path.suffix in (".py", ".json") and not is_record and not is_hidden and path.is_file()
 
 
 def _built_from() -> dict[str, Any]:
