@@ -47,6 +47,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     """
     if has_record(local_records(), run):
         return read_record(local_records() / f"{run_id(run)}.json")
+    code = code_identity()  # what is edited while it runs, which can take days, made no number of it
     check_available([run])
     _check_model(run)
     inputs = Inputs(run)
@@ -66,7 +67,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         arrays={**trained.arrays, **measured.arrays},
         exhibits=measured.exhibits,
         provenance={
-            **code_identity(),
+            **code,
             "versions": versions(),
             "machine": machine(narrow=getattr(trained.model, "is_narrow", False)),
             "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},

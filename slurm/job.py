@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
-from repro.records.provenance import code_identity
+from repro.records.provenance import code_identity, source_digest
 from repro.records.store import has_record
 from repro.spec import run_of_fields
 from repro.stopping import Interrupted, Stopped, unbroken, undisguised
@@ -44,7 +44,7 @@ class Job:
     num_processes: int = 1  # on each node
     num_nodes: int = 1
     max_requeues: int = 10  # interruptions in a row between which it gets no further
-    launched_with: Mapping[str, Any] = field(default_factory=dict)  # code_identity() at the launch
+    launched_with: Mapping[str, Any] = field(default_factory=dict)  # code_identity() and source_digest() at the launch
     execute: str = EXECUTE
     stages_of: str = STAGES_OF
 
@@ -96,9 +96,8 @@ class Job:
             raise Stopped("it was cancelled")
         if written.state.num_in_vain > self.max_requeues:
             raise RuntimeError(f"{too_often(written.state, self.max_requeues)}; the last: {written.former_reason}")
-        now = code_identity()
-        if self.launched_with and self.run["scale"] in CAREFUL_SCALES and dict(self.launched_with) != now:
-            raise RuntimeError(f"the code has changed since the launch: {dict(self.launched_with)} then, {now} now")
+        if self.launched_with and self.run["scale"] in CAREFUL_SCALES:
+            _check_same_code(self.launched_with)
         item.write(replace(written.state, state="running", at=time.time()))
 
     def _run(self, stop: Stop, job_id: str) -> None:
@@ -112,6 +111,16 @@ class Job:
             named(self.execute)(run_of_fields(self.run), should_stop=stop, progress=say)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
+
+
+def _check_same_code(then: Mapping[str, Any]) -> None:
+    """RuntimeError when what runs is other than at the launch; by its files, as git need not be there, nor answer."""
+    now = code_identity() | {"source": source_digest()}
+    if then.get("source") != now["source"]:
+        raise RuntimeError(
+            f"the code has changed since the launch: {dict(then)} then, {now} now; put back what was launched, or "
+            "launch again with --retry to go on with the code of today"
+        )
 
 
 def too_often(state: JobState, max_requeues: int) -> str:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from repro.records.provenance import code_identity, versions
+from repro.records.provenance import source_digest, versions
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
@@ -58,7 +58,7 @@ def what_is_seen(job: Mapping[str, Any]) -> dict[str, str]:
         if stage.is_built:
             stage.check()
         found[f"stage {stage.title}"] = _digest(stage.files) if stage.is_built else "not there"
-    return found | {"code": _digest(code_identity()), "set of package versions": _digest(versions())}
+    return found | {"code": source_digest(), "set of package versions": _digest(versions())}
 
 
 def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:

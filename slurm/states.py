@@ -17,6 +17,7 @@ from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
 KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
+LOOK_AGAIN_SECONDS = (0.1, 0.4)
 STATES = ("running", "interrupted", "failed", "cancelled", "done")
 
 
@@ -73,16 +74,32 @@ class WorkItem:
 
     def read(self) -> JobState | None:
         """Return the last state; None when it never began."""
-        path = self.folder / "job.json"
-        if not path.is_file():
+        path, found = self.folder / "job.json", self._content()
+        if found is None:
             return None
-        found = read_json(path)
         known = {one.name: KINDS[str(one.type)] for one in fields(JobState)}
         plain = found if isinstance(found, dict) else {}
         values = {name: plain[name] for name, kind in known.items() if isinstance(plain.get(name), kind)}
         if "state" not in values:
             raise ValueError(f"{path} is no note of a job; remove it, and launch again with --retry")
         return JobState(**values)
+
+    def _content(self) -> Any:
+        """Return what the file of the last state holds; None where there is none.
+
+        One that is empty or torn is looked at again: another launcher may be just about to remove or replace it.
+        """
+        path = self.folder / "job.json"
+        for patience_seconds in (*LOOK_AGAIN_SECONDS, None):
+            try:
+                return read_json(path)
+            except (ValueError, OSError) as error:
+                if not path.exists():
+                    return None
+                if patience_seconds is None:
+                    raise ValueError(f"{error}; remove it, and launch again with --retry") from error
+            time.sleep(patience_seconds)
+        raise AssertionError("the last look returns or raises")
 
 
 def item_of_run(run: Run) -> WorkItem:

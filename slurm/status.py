@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from slurm.scheduler import Queued, fate, queue
 from slurm.states import JobState, WorkItem, item_of_run
 from slurm.sweep import Submission, read_submissions
 
+END_BYTES = 2**15
 BUILDING, MOST_SHARDS_TOLD = "being built", 3
 NEVER_LAUNCHED = "never launched"
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable", "cancelled", "missing")
@@ -212,11 +215,7 @@ def stage_state(name: str) -> JobState | None:
 
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return how far a run is; None before its first step."""
-    try:
-        lines = (run_folder(training_id(run)) / "metrics.jsonl").read_text().splitlines()
-    except FileNotFoundError:
-        return None
-    whole = [line for line in lines if line.endswith("}")]
+    whole = [line for line in _end_of(run_folder(training_id(run)) / "metrics.jsonl") if line.endswith("}")]
     if not whole:
         return None
     last = json.loads(whole[-1])
@@ -264,4 +263,19 @@ def _ended(owner: Owner) -> str:
 
 
 def _last_lines(log: Path, num_lines: int = 15) -> list[str]:
-    return log.read_text(errors="replace").splitlines()[-num_lines:] if log.is_file() else []
+    return _end_of(log)[-num_lines:]
+
+
+def _end_of(path: Path) -> list[str]:
+    """Return the lines at the end of a file, none of which begins before that; nothing where there is no file.
+
+    Logs of a million steps have hundreds of megabytes, and --watch looks every two seconds.
+    """
+    if not path.is_file():
+        return []
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        begin = max(0, file.seek(0, SEEK_END) - END_BYTES)
+        file.seek(begin)
+        lines = file.read(END_BYTES).decode(errors="replace").splitlines()
+        return lines[1:] if begin else lines
+    return []

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro.records.provenance import code_identity
+from repro.records.provenance import code_identity, source_digest, why_git_is_silent
 from repro.spec import TRAINED, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
-from repro.storage.paths import sweeps_folder
+from repro.storage.paths import CHECKOUT, sweeps_folder
 from repro.storage.shards import shards_of
 from repro.storage.stages import Stage
 from repro.train.sharing import why_not
@@ -48,15 +48,22 @@ class Task:
 
 
 def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
-    """Return what code this is; ValueError when runs at a careful scale would be made with uncommitted changes."""
+    """Return which code this is, with a digest; ValueError where no commit names that of runs at a careful scale."""
     code = code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    if scales and not allow_dirty and (code["commit"] is None or code["uncommitted_sha256"]):
-        what = "no commit to name" if code["commit"] is None else f"uncommitted changes ({code['uncommitted_sha256']})"
-        raise ValueError(
-            f"the code has {what}, and scale {scales} must name its code: commit first, or say --allow-dirty"
-        )
-    return code
+    if scales and not allow_dirty and (what := _why_not_named(code)):
+        raise ValueError(f"{what}, or say --allow-dirty: scale {scales} must name its code")
+    return code | {"source": source_digest()}
+
+
+def _why_not_named(code: Mapping[str, Any]) -> str:
+    """Return why a commit does not name what would run, and what to do; empty where it does."""
+    if silence := why_git_is_silent():
+        return f"git does not tell which code this is ({silence}): let it answer in {CHECKOUT}"
+    if code["commit"] is None:
+        return "the code has no commit to name: use a checkout, or an archive or a build of one"
+    changes = code["uncommitted_sha256"]
+    return f"the code has uncommitted changes ({changes}): commit first" if changes else ""
 
 
 def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:

@@ -14,6 +14,7 @@ from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.inputs.stages import stages_of
+from repro.measures import Measured
 from repro.measures.keeping import keep_in
 from repro.measures.retrieval import WithNulls
 from repro.model.contextual import ContextualModel
@@ -233,6 +234,19 @@ def test_the_difficulty_of_batches_is_measured_without_training() -> None:
     assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
     plain = execute(replace(run, sampler="random", cluster_size=None), progress=quiet)
     assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"
+
+
+def test_a_record_names_the_code_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = {"commit": "begun with"}
+    monkeypatch.setattr("repro.execute.code_identity", lambda: dict(code))
+
+    def commit_meanwhile(*words: object) -> Measured:
+        code["commit"] = "committed meanwhile"
+        return Measured({})
+
+    monkeypatch.setattr("repro.execute.measure_run", commit_meanwhile)
+    record = execute(base("smoke", measure="batches", architecture="none"), progress=quiet)
+    assert record.provenance["commit"] == "begun with"
 
 
 def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from repro.planning.requirements import lacks_of
 from repro.records.lookup import runs_asked
-from repro.records.provenance import code_identity, machine, versions
+from repro.records.provenance import code_identity, machine, versions, why_git_is_silent
 from repro.spec.scales import ORDER
 from repro.storage.paths import home
 from repro.train.switches import switches_here
@@ -37,9 +37,9 @@ def examine() -> Iterator[Finding]:
     device = machine(narrow=switches_here().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
     yield Finding("text wheels", not missing, wheels)
-    code = code_identity()
-    clean = code["commit"] is not None and code["uncommitted_sha256"] is None
-    changes = code["uncommitted_sha256"] or "none"
+    code, silence = code_identity(), why_git_is_silent()
+    clean = code["commit"] is not None and code["uncommitted_sha256"] is None and not silence
+    changes = f"not known, since git does not answer: {silence}" if silence else code["uncommitted_sha256"] or "none"
     yield Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
     sbatch = shutil.which("sbatch")

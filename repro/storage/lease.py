@@ -95,10 +95,12 @@ class Lease:
         if self._ended.is_set():
             return
         self._ended.set()
-        with suppress(OSError):  # of a full disk: the file is there, empty, or else the owner will soon count as dead
-            _ended_file(self.folder, self.number).write_text(outcome)
+        is_told = _write_outcome(_ended_file(self.folder, self.number), outcome)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        if not is_told:
+            with suppress(OSError):
+                os.utime(self._descriptor, (0, 0))  # which takes no room: nobody is to wait for a heart-beat
         os.close(self._descriptor)
 
     def _beat(self) -> None:
@@ -183,7 +185,7 @@ def _read_owner(folder: Path, number: int) -> Owner:
     # a beat that is far ahead of the disk's own clock is no beat of a living owner: it would have been renewed since
     age = abs(time.time() + _clock_offset(folder) - beat)
     ended = _ended_file(folder, number)
-    outcome = ended.read_text() if ended.exists() else None
+    outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
     alive = outcome is None and age < found["dead_after_seconds"] and not _is_gone(found)
     return Owner(
         number=number, host=found.get("host", "?"), pid=found.get("pid", 0), since=found.get("since", beat),
@@ -213,6 +215,17 @@ def _owner_file(folder: Path, number: int) -> Path:
 
 def _ended_file(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.ended"
+
+
+def _write_outcome(path: Path, outcome: str) -> bool:
+    """Write how an owner ended; on a full disk no file is left, since an empty one would say that all went well."""
+    try:
+        path.write_bytes(outcome.encode(errors="replace"))
+    except OSError:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def _leave() -> None:

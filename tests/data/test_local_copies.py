@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from repro.data.pairs import read_pairs
 from repro.data.paper import benchmarks
 from repro.data.paper.benchmarks import BENCHMARKS, SUITES, folders_of
 from repro.data.paper.download import download
-from repro.data.paper.local_copies import CHECKSUMS, declared, fetch, folder_of, origin_of, parts_of, problems
+from repro.data.paper.hub import CHECKSUMS, local_copy
+from repro.data.paper.local_copies import declared, fetch, folder_of, origin_of, parts_of, problems
 from repro.inputs.corpora import corpus_stage, searched_stage, suite_of
 from repro.spec import base
 
@@ -229,6 +231,62 @@ def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_c
     assert pairs.texts("query", [0]) == ["a"] and pairs.negatives([0]) == [["c"]]
     (folder / "y.jsonl").write_text(json.dumps(row))
     assert corpus_stage("nomic-supervised").path != stage.path
+
+
+def row(name: str) -> str:
+    """A line of a source's file."""
+    return json.dumps({"query": name, "document": "b", "negative": ["c"], "dataset": "nli"})
+
+
+def test_a_source_that_is_being_fetched_is_no_corpus_until_its_checksums_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+
+    def break_off(*words: str, local_dir: Path, **options: object) -> None:
+        (local_dir / "x.jsonl").write_text(row("x"))
+        with pytest.raises(ValueError, match=r"is fetched in part.*repro fetch nomic-supervised"):
+            corpus_stage("nomic-supervised")
+        raise OSError("the line is dead")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", break_off)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *words: SimpleNamespace(sha="c0ffee"))
+    with pytest.raises(ValueError, match="the same command goes on"):
+        fetch("nomic-supervised", progress=quiet)
+    with pytest.raises(ValueError, match="is fetched in part"):
+        corpus_stage("nomic-supervised")
+    assert "is fetched in part" in problems("nomic-supervised")[0]
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
+    folder = fetch("nomic-supervised", progress=quiet)
+    assert corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
+    assert not problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [CHECKSUMS, "x.jsonl"]
+
+
+def test_a_download_by_hand_that_broke_off_is_no_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    part = tmp_path / "nomic_embed_supervised" / ".cache" / "huggingface" / "download" / "y.jsonl.c0ffee.incomplete"
+    part.parent.mkdir(parents=True)
+    part.touch()
+    (tmp_path / "nomic_embed_supervised" / "x.jsonl").write_text(row("x"))
+    with pytest.raises(ValueError, match=rf"{part}.*repro fetch nomic-supervised"):
+        corpus_stage("nomic-supervised")
+    part.unlink()
+    assert corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
+
+
+def test_a_fetching_of_which_nothing_came_leaves_room_for_a_copy_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*words: object) -> None:
+        raise OSError("no such host")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", refuse)
+    with pytest.raises(ValueError, match="or put a copy in"):
+        fetch("nomic-supervised", tmp_path, progress=quiet)
+    folder = folder_of("nomic-supervised", tmp_path)
+    folder.mkdir(exist_ok=True)
+    (folder / "x.jsonl").write_text(row("x"))
+    assert local_copy("nomic-supervised", tmp_path) == folder
 
 
 def test_every_declared_set_says_where_it_is_from() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from repro.records import provenance
-from repro.records.provenance import PACKAGES, code_identity, versions
+from repro.records.provenance import PACKAGES, code_identity, versions, why_git_is_silent
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
@@ -67,3 +67,57 @@ def test_a_new_module_is_an_uncommitted_change_and_what_git_ignores_is_none(
     assert first and write("experiments/e99_tour.py", "a = 2\n") not in (None, first)
     (tmp_path / "experiments" / "e99_tour.py").unlink()
     assert write("repro/data/deep.py", "a = 1\n") not in (None, first)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a commit, taken for that of the code."""
+    root = tmp_path / "checkout"
+    (root / "repro").mkdir(parents=True)
+    (root / "repro" / "module.py").write_text("a = 1\n")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "first")
+    monkeypatch.setattr(provenance, "CHECKOUT", root)
+    return root
+
+
+def git(root: Path, *words: str) -> str:
+    """Gives what git answers."""
+    command = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *words)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("how", ["branch", "packed", "detached", "worktree"])
+def test_a_checkout_where_git_is_missing_names_its_commit_and_says_that_changes_are_unknown(
+    how: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = git(checkout, "rev-parse", "HEAD")
+    if how == "packed":
+        git(checkout, "pack-refs", "--all")
+    if how == "detached":
+        git(checkout, "checkout", "-q", "--detach")
+    if how == "worktree":
+        git(checkout, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+        monkeypatch.setattr(provenance, "CHECKOUT", tmp_path / "other")
+    assert code_identity() == {"commit": commit, "uncommitted_sha256": None}
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
+    assert code_identity() == {"commit": commit, "uncommitted_sha256": None, "uncommitted": "not known"}
+    assert "git cannot be started" in why_git_is_silent()
+
+
+def test_a_changed_file_that_is_no_utf_8_is_an_uncommitted_change(checkout: Path) -> None:
+    found = set()
+    for text in (b"# caf\xe9\n", b"# caf\xe8\n"):
+        for name in ("module.py", "new.py"):
+            (checkout / "repro" / name).write_bytes(text)
+            found.add(code_identity()["uncommitted_sha256"])
+    assert len(found) == 4 and None not in found
+
+
+def test_an_edited_test_or_text_is_no_uncommitted_change(checkout: Path) -> None:
+    for name in ("tests/test_one.py", "README.md"):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).write_text("a")
+    git(checkout, "add", ".")
+    assert code_identity()["uncommitted_sha256"] is None

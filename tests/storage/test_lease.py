@@ -151,6 +151,17 @@ def test_the_end_of_a_lease_on_a_full_disk_hides_no_error_and_stops_the_heart_be
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
     owner = look(tmp_path)
     assert owner is not None and not owner.is_alive
+    assert owner.outcome is None, "an empty outcome would say that it ended well"
+
+
+def test_an_outcome_that_no_file_can_hold_hides_no_error_and_is_no_success(tmp_path: Path) -> None:
+    lease = acquire(tmp_path)
+    assert lease is not None
+    with pytest.raises(OSError, match="no such file"), lease:
+        raise OSError("no such file: caf\udce9.json")
+    owner = look(tmp_path)
+    assert owner is not None and owner.outcome == "OSError: no such file: caf?.json"
+    assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_suspended_owner_that_was_taken_over_ends_without_writing(tmp_path: Path) -> None:

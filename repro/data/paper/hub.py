@@ -21,6 +21,10 @@ from repro.data.readers import read_foreign
 from repro.data.wording import normalise
 
 EMPTY = "[empty]"  # what an empty text became in the authors' loader
+CHECKSUMS = "checksums.json"
+"""What `fetch` writes last: sha256 and size of each file of a local copy."""
+FETCHING = ".fetching"
+"""What `fetch` puts into a folder first, and removes when the checksums are written."""
 _SHARD = re.compile(r"(-train)?-\d{5}-of-\d{5}$")
 
 
@@ -141,7 +145,10 @@ def source_named(name: str) -> HubSource:
 
 
 def local_copy(name: str, data_dir: Path) -> Path:
-    """Return the folder of a source below `data_dir`; ValueError says its size and the command that fetches it."""
+    """Return the folder of a source below `data_dir`.
+
+    ValueError where it is not there, or not all of it: its size, and the command that fetches it or goes on.
+    """
     source = source_named(name)
     folder = data_dir / source.hub_id.split("/")[1]
     if not any(pair_files(folder)):
@@ -150,7 +157,19 @@ def local_copy(name: str, data_dir: Path) -> Path:
             f"repro fetch {name} --data-dir {data_dir}, or hf download {source.hub_id} --repo-type dataset "
             f"--local-dir {folder}"
         )
+    if why := why_unfinished(name, folder):
+        raise ValueError(why)
     return folder
+
+
+def why_unfinished(name: str, folder: Path) -> str:
+    """Return why a folder is no whole copy of a source, and what to do; empty for one whose fetching has ended."""
+    if (folder / CHECKSUMS).is_file():
+        return ""
+    marks = [folder / FETCHING] if (folder / FETCHING).exists() else folder.rglob("*.incomplete")
+    mark = next(iter(marks), None)
+    remedy = f"on a machine with internet: repro fetch {name} --data-dir {folder.parent} goes on with it"
+    return f"{name} in {folder} is fetched in part: there is {mark}; {remedy}" if mark else ""
 
 
 def pair_files(folder: Path) -> Iterator[Path]:

@@ -14,14 +14,13 @@ from typing import Any
 from repro.data.folders import visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.download import download, file_digest
-from repro.data.paper.hub import SOURCES
+from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, why_unfinished
 from repro.data.readers import unpack
 from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.json_files import json_object
 from repro.storage.paths import data_folder
 
 Progress = Callable[[str], None]
-CHECKSUMS = "checksums.json"
 
 
 def declared() -> list[str]:
@@ -55,6 +54,7 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
     folder = folder_of(name, data_dir)
     if (folder / CHECKSUMS).is_file():
         listed_files(folder, name)
+        (folder / FETCHING).unlink(missing_ok=True)  # killed just before it was removed
         return folder
     progress(f"fetching {name}, about {size_of(name)}, into {folder}")
     if name in SOURCES:
@@ -64,6 +64,7 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
         if not folder.is_dir():
             _fetch_archive(name, folder, progress, base)
     write_checksums(folder, name, revision)
+    (folder / FETCHING).unlink(missing_ok=True)
     return folder
 
 
@@ -84,6 +85,8 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
     listed = folder / CHECKSUMS
     if not _files(folder):
         return [f"{name} (about {size_of(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"]
+    if name in SOURCES and (why := why_unfinished(name, folder)):
+        return [why]
     if not listed.is_file():
         return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it, trusting the files that are there"]
     try:
@@ -136,10 +139,14 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
     from huggingface_hub.errors import HTTPError  # of whichever library carries its requests
 
     source = SOURCES[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FETCHING).touch()  # what is there from now on is taken for no copy until its checksums are written
     try:
         revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
         snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
     except (OSError, HTTPError) as error:
+        if not any(path.is_file() and path.name != FETCHING for path in folder.rglob("*")):
+            (folder / FETCHING).unlink(missing_ok=True)  # nothing came: a copy that is put there is a whole one
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"{name}: {source.hub_id} (about {size_of(name)}) could not be fetched from the hub ({reason}); the same "
