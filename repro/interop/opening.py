@@ -157,9 +157,10 @@ class StockEncoder:
         """Take and ignores a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D); a model with a route for each role takes that of the prompt."""
         name = prompt if prompt in self.theirs.prompts else None
-        vectors_ND: np.ndarray = self.theirs.encode(list(texts), prompt_name=name, normalize_embeddings=True)
+        asked = {"prompt_name": name, "task": prompt, "normalize_embeddings": True}
+        vectors_ND: np.ndarray = self.theirs.encode(list(texts), **asked)
         return vectors_ND.astype(np.float32)
 
     def to(self, device: str) -> None:
