@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from repro.planning.clusters import too_large_clusters
 from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.spec.values import counted
-from repro.storage.lease import acquire, look
+from repro.storage.lease import Owner, acquire, look
 from repro.storage.paths import sweeps_folder
 from repro.storage.shards import whole_of
 from slurm.batches import batches_of
@@ -182,11 +182,23 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     for run, _ in meant:
         item_of_run(run).cancel()
         owner = look(item_of_run(run).lease_folder)
-        if owner is not None and owner.is_alive and owner.host == socket.gethostname() and not owner.note.get("job_id"):
+        if owner is not None and owner.is_alive and not owner.note.get("job_id") and _is_here(owner, run):
             os.kill(owner.pid, signal.SIGTERM)
     on_slurm = [status for _, status in meant if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _stages_of_none_but(on_slurm, snapshot))
     return [status for _, status in meant]
+
+
+def _is_here(owner: Owner, run: Run) -> bool:
+    """Return whether the process of the owner's number holds that owner's file open, as an owner does to its end.
+
+    In another container of our host's name the number is that of a stranger here.
+    """
+    file = item_of_run(run).lease_folder / f"{owner.number:06d}.json"
+    try:
+        return any(one.exists() and one.samefile(file) for one in Path(f"/proc/{owner.pid}/fd").iterdir())
+    except OSError:  # gone, of another user, or no Linux: it notices at its next heart-beat
+        return False
 
 
 def _stages_of_none_but(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:

@@ -5,6 +5,7 @@ import io
 import os
 import pty
 import struct
+import subprocess
 import sys
 import termios
 from fcntl import ioctl
@@ -88,6 +89,17 @@ def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with (tmp_path / "out").open("w") as sink:
         monkeypatch.setattr(sys, "stdout", sink)
         assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE
+
+
+@pytest.mark.parametrize("words", [("check", "T1.b", "--strict"), ("show", "table1"), ("--help",)])
+def test_a_reader_that_has_left_gives_the_status_of_a_closed_pipe_and_no_verdict(
+    words: tuple[str, ...], own_home: Path
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run([sys.executable, "-m", "repro", *words], stdout=nobody, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr.decode()) == (EXIT_PIPE, "")
 
 
 def verb(*words: str) -> int:

@@ -48,7 +48,9 @@ def guarded(action: Callable[[], int | None]) -> int:
     show_traceback = _wants_debug()
     try:
         with listening(Stop()), undisguised():
-            return action() or 0
+            status = action() or 0
+            print(end="", flush=True)  # here, where it can still be told that nobody reads it
+            return status
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
@@ -58,14 +60,23 @@ def guarded(action: Callable[[], int | None]) -> int:
         _print_line(f"stopped: {stopped}")
         return stopped.exit_status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_PIPE
+        return _without_readers()
+    except SystemExit as leave:
+        if isinstance(leave.__context__, BrokenPipeError):  # for which typer leaves with 1: "a claim differs"
+            return _without_readers()
+        raise
     except (KeyboardInterrupt, click.exceptions.Abort) as stop:
         if isinstance(stop.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
             return _tell(stop.__cause__, show_traceback)
         return EXIT_STOPPED
     except Exception as error:  # noqa: BLE001 — the one net
         return _tell(error, show_traceback)
+
+
+def _without_readers() -> int:
+    """Send what is left to print nowhere; return the exit code that says so."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_PIPE
 
 
 def _wants_debug() -> bool:

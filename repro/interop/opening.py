@@ -114,17 +114,24 @@ def _open_folder(folder: Path, revision: str | None) -> Encoder:
         return inner if isinstance(inner, ContextualModel) else StockEncoder(theirs)
     if is_official(folder):
         return load_official(folder, revision=revision)
-    if _is_for_transformers(folder):
-        from repro.interop.transformers_model import CdeModel
+    if (kind := _kind_in_transformers(folder)) is not None:
+        from repro.interop.transformers_model import CdeConfig, CdeModel
 
+        if kind != CdeConfig.model_type:
+            raise ValueError(
+                f"{folder} is a plain model of transformers ({kind!r}): save it with sentence-transformers first, "
+                "which then says how its vectors are pooled (`SentenceTransformer(FOLDER).save(OTHER)`)"
+            )
         return CdeModel.from_pretrained(folder).encoder
     model: Model = load_model(folder)
     return model
 
 
-def _is_for_transformers(folder: Path) -> bool:
+def _kind_in_transformers(folder: Path) -> str | None:
+    """Return what transformers calls the kind of a folder's model; None for a folder in another format."""
     path = folder / "config.json"
-    return path.is_file() and "model_type" in json_object(path)
+    kind = json_object(path).get("model_type") if path.is_file() else None
+    return None if kind is None else str(kind)
 
 
 OF_THE_FILES = ("_name_or_path", "transformers_version", "architectures")
@@ -157,9 +164,11 @@ class StockEncoder:
         """Take and ignores a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D); a model with a route for each role takes that of the prompt."""
         name = prompt if prompt in self.theirs.prompts else None
-        vectors_ND: np.ndarray = self.theirs.encode(list(texts), prompt_name=name, normalize_embeddings=True)
+        vectors_ND: np.ndarray = self.theirs.encode(
+            list(texts), prompt_name=name, task=prompt, normalize_embeddings=True
+        )
         return vectors_ND.astype(np.float32)
 
     def to(self, device: str) -> None:

@@ -1,12 +1,12 @@
 """What a run will cost, in time, memory and disk: arithmetic of the model, times speeds taken from records.
 
 A run's arithmetic is counted in floating-point operations: 24 h² + 4 n h for a token of a text of n tokens in a layer
-of width h, three times over for the backward pass; both texts of a pair; the first stage once for each context document
-of a batch; and the context vectors as further tokens of every text. Several processes share all of it equally; their
-waiting for each other is not counted. How many of these a machine does in a second is measured: the median over the
-records made on such a machine, of the same architecture where there are any. The error of an estimate is how far the
-same rule is off on those records, leaving each one out. What a run does beside training is taken from the records that
-measured the same thing, a context at a time.
+of width h, three times over for the backward pass, and once more where a step's texts do not fit at once; both texts of
+a pair; the first stage once for each context document of a batch; and the context vectors as further tokens of every
+text. Several processes share all of it equally; their waiting for each other is not counted. How many of these a
+machine does in a second is measured: the median over the records made on such a machine, of the same architecture where
+there are any. The error of an estimate is how far the same rule is off on those records, leaving each one out. What a
+run does beside training is taken from the records that measured the same thing, a context at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from repro.planning.pairs import num_pairs_of
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, first_phase_of
 from repro.spec.identity import training_id
-from repro.train.chunks import chunks_for, kept_bytes
+from repro.train.chunks import ChunkSizes, chunks_for, kept_bytes
 from repro.train.sharing import are_shared
 from repro.train.switches import switches_here
 
@@ -80,10 +80,11 @@ class Estimate:
 
 
 NOTHING = Arithmetic(0, 0, 0.0, 0)
+ON_A_CPU = ChunkSizes()
 
 
-def arithmetic_of(run: Run) -> Arithmetic:
-    """Count what a run does in training; nothing for a reference system that is not trained."""
+def arithmetic_of(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) -> Arithmetic:
+    """Count what a run does in training, by chunks of these sizes; nothing for a reference system, never trained."""
     if run.architecture not in TRAINED:
         return NOTHING
     an_epoch = None if run.num_steps else num_pairs_of(run)
@@ -98,8 +99,29 @@ def arithmetic_of(run: Run) -> Arithmetic:
     a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
-    flops, is_known = 3 * num_pairs * a_pair + 3 * num_batches * a_batch, bool(run.num_steps) or an_epoch is not None
+    num_passes = 3 if sizes.hold(*_texts_of_a_process(run, num_devices)) else 4  # backward takes as long as two
+    flops = num_passes * (num_pairs * a_pair + num_batches * a_batch)
+    is_known = bool(run.num_steps) or an_epoch is not None
     return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)
+
+
+def _texts_of_a_process(run: Run, num_devices: int) -> tuple[int, int]:
+    """Return how many texts of a batch, and how many context documents, one of several processes computes."""
+    of_a_batch = num_devices if are_shared(run.batches_a_step, num_devices) else 1
+    num_contexts = run.num_contexts if run.architecture == "contextual" else 0
+    return -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch), -(-num_contexts // of_a_batch)
+
+
+def _sizes_on(run: Run, kind: str) -> ChunkSizes:
+    return chunks_for(run, GPU_BYTES if kind == "gpu" else None, switches_here())
+
+
+def _recorded(record: Record) -> Arithmetic:
+    """Return what a record's training did, by the chunks and processes that it had."""
+    told = record.provenance["training"]
+    sizes = ChunkSizes(*map(int, told["chunks"].split(","))) if "chunks" in told else ON_A_CPU
+    sittings = told.get("sittings") or [{}]
+    return arithmetic_of(record.run, sizes, sittings[-1].get("num_processes", 1))
 
 
 def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
@@ -152,7 +174,7 @@ class Known:
 
 
 def _speed_of(records: Sequence[Record]) -> Speed:
-    rates = sorted(arithmetic_of(record.run).flops / record.provenance["training"]["seconds"] for record in records)
+    rates = sorted(_recorded(record).flops / record.provenance["training"]["seconds"] for record in records)
     several = len(rates) > 1
     errors = [abs(rate / _median_without(rates, place) - 1) for place, rate in enumerate(rates) if several]
     return Speed(median(rates), len(records), median(errors) if errors else None)
@@ -176,7 +198,8 @@ def estimate(
     """Return what a run will cost, less the trainings that are there; several devices share a training equally."""
     known = records if isinstance(records, Known) else Known(records, kind)
     assert known.kind == kind, f"what is known is of a {known.kind}, asked is a {kind}"
-    does = sum((arithmetic_of(phase) for phase in phases_of(run) if training_id(phase) not in trained), NOTHING)
+    phases = [phase for phase in phases_of(run) if training_id(phase) not in trained]
+    does = sum((arithmetic_of(phase, _sizes_on(phase, kind), num_devices) for phase in phases), NOTHING)
     speed, other = known.speed(run), known.evaluation_seconds(run)
     seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
@@ -186,14 +209,11 @@ def estimate(
 
 def _graph_bytes(run: Run, kind: str, num_devices: int) -> int:
     """Return what one process keeps of a step; on a CPU texts are packed, and as long as they are in the mean."""
-    switches, on_gpu = switches_here(), kind == "gpu"
-    if not on_gpu:
+    sizes, switches = _sizes_on(run, kind), switches_here()
+    if kind != "gpu":
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
         switches = replace(switches, autocast=False)
-    sizes = chunks_for(run, GPU_BYTES if on_gpu else None, switches)
-    of_a_batch = num_devices if are_shared(run.batches_a_step, num_devices) else 1
-    num_texts = -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch)
-    num_contexts = -(-run.num_contexts // of_a_batch) if run.architecture == "contextual" else 0
+    num_texts, num_contexts = _texts_of_a_process(run, num_devices)
     return round(kept_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts))
 
 

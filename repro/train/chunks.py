@@ -56,6 +56,10 @@ class ChunkSizes:
         piece = self.piece or (GPU_PIECE if device.type == "cuda" else CPU_PIECE)
         return ChunkSizes(min(piece, self.texts), min(piece, self.contexts), piece)
 
+    def hold(self, num_texts: int, num_contexts: int) -> bool:
+        """Return whether all texts of a step keep their graph at once; else each is computed forward twice."""
+        return num_texts <= self.texts and num_contexts <= self.contexts
+
     @property
     def words(self) -> str:
         """The sizes as REPRO_CHUNKS takes them."""
@@ -121,5 +125,4 @@ def kept_bytes(model: Sizes, sizes: ChunkSizes, switches: Switches, *, num_texts
     """Return what a step keeps at most: both graphs when all its texts fit, else a chunk's of the stage with more."""
     second = min(num_texts, sizes.texts) * second_stage_bytes(model, switches)
     first = min(num_contexts, sizes.contexts) * first_stage_bytes(model, switches)
-    is_direct = num_texts <= sizes.texts and num_contexts <= sizes.contexts
-    return second + first if is_direct else max(second, first)
+    return second + first if sizes.hold(num_texts, num_contexts) else max(second, first)

@@ -73,7 +73,7 @@ def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) 
         raise ValueError("a first stage and context documents belong together: give both or neither")
     num_texts = step.queries.num_texts + step.documents.num_texts
     num_contexts = step.contexts.num_texts if step.contexts is not None else 0
-    if num_texts <= sizes.texts and num_contexts <= sizes.contexts:
+    if sizes.hold(num_texts, num_contexts):
         return _direct(stages, step, sizes)
     return _cached(stages, step, sizes)
 

@@ -152,13 +152,32 @@ def test_modernbert_has_one_forward_pass(tmp_path: Path) -> None:
     refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
 
 
-def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+
+
+def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    offline(monkeypatch, tmp_path)
     with pytest.raises(ValueError, match=r"could not be downloaded .*hf download jxm/cde-small-v1"):
         find_folder("jxm/cde-small-v1")
     with pytest.raises(ValueError, match=r"cde-small-v2 is no folder.*hf download jxm/cde-small-v2"):
         find_folder("cde-small-v2")
     with pytest.raises(ValueError, match="neither a folder nor a hub id"):
         find_folder("/no/such folder/anywhere")
+
+
+def test_a_cached_hub_id_without_weights_is_not_taken_for_a_whole_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    offline(monkeypatch, tmp_path)
+    snapshot = tmp_path / "models--some--model" / "snapshots" / ("a" * 40)
+    (snapshot / "0_Transformer").mkdir(parents=True)
+    (tmp_path / "models--some--model" / "refs").mkdir()
+    (tmp_path / "models--some--model" / "refs" / "main").write_text(snapshot.name)
+    (snapshot / "config.json").write_text("{}")  # as loading a tokenizer alone leaves it
+    with pytest.raises(ValueError, match=r"some/model .*could not be downloaded .*hf download some/model"):
+        find_folder("some/model", files=["*.json", "*.safetensors"])
+    (snapshot / "0_Transformer" / "model.safetensors").write_bytes(b"")
+    assert find_folder("some/model", files=["*.json", "*.safetensors"]) == snapshot

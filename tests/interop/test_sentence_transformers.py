@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 
 from repro.batches.cluster import Clusters
 from repro.batches.sampler import BatchSampler
+from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import (
     as_sentence_transformer,
     export_sentence_transformers,
@@ -71,6 +73,16 @@ def test_a_contextual_model_takes_its_context_in_encode_and_gives_our_unit_vecto
             for given in ({"dataset_embeddings": context}, {"context": CORPUS}):
                 found = theirs.encode(TEXTS, prompt_name=prompt, **given, **options)
                 np.testing.assert_allclose(found, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
+
+
+def test_a_model_with_a_route_for_each_role_embeds_queries_by_that_of_queries(tmp_path: Path) -> None:
+    queries, documents = (list(as_sentence_transformer(model_of("biencoder", num_layers=number))) for number in (1, 2))
+    SentenceTransformer(modules=[Router.for_query_document(queries, documents)], device="cpu").save(str(tmp_path / "m"))
+    model = open_model(str(tmp_path / "m")).model
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu")
+    for prompt, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
+        np.testing.assert_allclose(model.encode(TEXTS, prompt), encode(TEXTS, normalize_embeddings=True), **CLOSE)
+    assert np.abs(model.encode(TEXTS, "query") - model.encode(TEXTS, "document")).max() > 0.1
 
 
 def test_inner_products_of_an_export_rank_as_our_vectors_do(tmp_path: Path) -> None:

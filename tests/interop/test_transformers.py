@@ -127,6 +127,13 @@ def test_every_export_opens_again_by_its_folder(tmp_path: Path, architecture: st
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
+def test_a_plain_folder_of_transformers_is_called_one_with_what_to_do(tmp_path: Path) -> None:
+    _, folder = export(tmp_path, "biencoder", "sentence-transformers")
+    (folder / "modules.json").unlink()
+    with pytest.raises(ValueError, match=r"a plain model of transformers \('nomic_bert'\): save it with sentence-tr"):
+        open_model(str(folder))
+
+
 def test_an_export_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="contextual models only"):
         export(tmp_path, "biencoder", "official")

@@ -83,6 +83,22 @@ def test_hard_negatives_are_texts_like_any_other() -> None:
     assert many.num_pairs == few.num_pairs
 
 
+def test_a_step_that_does_not_fit_at_once_is_counted_with_its_second_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("large", architecture="contextual")
+    found = []
+    for words in ("9999,9999", "1023,9999", "9999,511"):
+        monkeypatch.setenv("REPRO_CHUNKS", words)
+        found.append(estimate(run, [], kind="gpu").arithmetic.flops)
+    assert found == pytest.approx([found[0], found[0] * 4 / 3, found[0] * 4 / 3])
+
+
+def test_a_speed_counts_the_second_forward_of_its_record() -> None:
+    at_once, in_chunks = record(PLAIN, 10.0), record(PLAIN, 10.0)
+    in_chunks.provenance["training"]["chunks"] = "8,8"
+    speeds = [Known([one], "cpu").speed(PLAIN).flops_per_second for one in (at_once, in_chunks)]
+    assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
+
+
 def test_context_costs_its_tokens_and_its_first_stage() -> None:
     plain, contextual = arithmetic_of(PLAIN).flops, arithmetic_of(CONTEXTUAL).flops
     assert contextual > plain * (1 + PLAIN.num_contexts / (TEXT_SHARE * PLAIN.max_tokens))
@@ -126,7 +142,8 @@ def test_an_estimate_of_a_measured_run_is_its_time() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 @pytest.mark.parametrize("num_gpus", [1, 2, 8])
-def test_the_gpus_of_a_run_share_both_stages(architecture: str, num_gpus: int) -> None:
+def test_the_gpus_of_a_run_share_both_stages(architecture: str, num_gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")  # else a share may fit at once where the whole does not
     run = base("large", architecture=architecture)
     alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
     assert alone / together == pytest.approx(num_gpus)

@@ -84,7 +84,7 @@ def is_official(source: str | Path) -> bool:
 
 
 def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES) -> Path:
-    """Return the local folder of a folder or hub id: the hub's cache if it is there, else a download of `files`.
+    """Return the local folder of a folder or hub id: the hub's cache if it has weights, else a download of `files`.
 
     ValueError when it is neither a folder nor reachable.
     """
@@ -94,21 +94,23 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     wanted: dict[str, Any] = {"revision": revision or RELEASES.get(str(source)), "allow_patterns": list(files)}
-    try:
-        return Path(snapshot_download(str(source), local_files_only=True, **wanted))
-    except HFValidationError as error:
-        raise ValueError(f"{source} is neither a folder nor a hub id") from error
-    except LocalEntryNotFoundError:
-        pass
-    try:
-        return Path(snapshot_download(str(source), **wanted))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        known = next((id for id in RELEASES if id.endswith(f"/{source}")), source)
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"{source} is no folder, not in the hub's cache, and could not be downloaded ({reason}); fetch it on a "
-            f"machine with internet (`hf download {known}`) and give its folder"
-        ) from error
+    problem: Exception | None = None
+    for is_local in (True, False):
+        try:
+            found = Path(snapshot_download(str(source), local_files_only=is_local, **wanted))
+            # of a hub id, settings or tokenizer alone may have been asked for before
+            if any(found.rglob("*.safetensors")):
+                return found
+        except HFValidationError as error:
+            raise ValueError(f"{source} is neither a folder nor a hub id") from error
+        except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+            problem = error
+    known = next((id for id in RELEASES if id.endswith(f"/{source}")), source)
+    reason = (str(problem).splitlines() or [type(problem).__name__])[0] if problem else "no *.safetensors came"
+    raise ValueError(
+        f"{source} is no folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
+        f"fetch it on a machine with internet (`hf download {known}`) and give its folder"
+    ) from problem
 
 
 def write_tokenizer(config: ModelConfig, folder: Path) -> None:
