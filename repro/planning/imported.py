@@ -78,7 +78,10 @@ class Planned:
         if near := self.report.get("near_duplicates"):
             named = ", ".join(f"{name} {count}" for name, count in near.items())
             lost = counted(sum(near.values()), "query", "queries")
-            lines.append(f"  {lost} left out: another document is nearly the same as their own ({named})")
+            lines.append(
+                f"  look at this: of {lost} another document is nearly the same as their own ({named}): "
+                "a model that finds that one instead is told it is wrong"
+            )
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )

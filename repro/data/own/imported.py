@@ -31,7 +31,7 @@ from repro.storage.paths import corpora_folder
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
-RECIPE = 3
+RECIPE = 4
 """Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
 
 
@@ -157,7 +157,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             _copy_given(corpus, suite)
             collections: list[Retrieval] = []  # the import has left out what shares a text with them
         else:
-            collections = hold_out(pairs, corpus.held_out_domains, left_out=near)
+            collections = hold_out(pairs, corpus.held_out_domains, near=near)
             for collection in collections:
                 write_beir_folder(suite / collection.name, collection)
             names = [collection.name for collection in collections]
