@@ -93,11 +93,11 @@ def score(
     """Score somebody's TREC run against judgements, by trec_eval's definitions."""
     from repro.evaluate.trec import score_files
 
-    means = score_files(run, judgements, tell)
+    found = score_files(run, judgements, tell)
     if as_json:
-        return print(json.dumps(means, indent=1, sort_keys=True))
-    for measure, value in means.items():
-        say(f"{measure} {value:.4f}")
+        return print(json.dumps(found, indent=1, sort_keys=True))
+    for name, value in found.items():
+        say(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
 
 
 VERBS = (evaluate, export, score)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,6 +114,13 @@ def taken_words(columns: Columns, names: Sequence[str], layout: Layout) -> str:
         also = f" (also there: {', '.join(left)})" if left else ""
         words.append(f"{part} <- {short(', '.join(used[part]))}{also}")
     return ", ".join(words)
+
+
+def swapped(words: str) -> str:
+    """Return the options that take query and document the other way round than these words of `taken_words` say."""
+    also = r"(?: \(also there: .*?\))?"
+    found = re.search(rf"query <- (.+?){also}, document <- (.+?){also}(?:, negatives <- .*|, domain <- .*)?$", words)
+    return f"--query {shlex.quote(found[2])} --document {shlex.quote(found[1])}" if found else ""
 
 
 def _is_numbered(name: str) -> bool:

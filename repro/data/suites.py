@@ -9,6 +9,7 @@ The rules, in this order, for one collection:
 5. each right answer keeps its first unambiguous query; at most `max_queries` queries stay, in the order of the hash.
 Whatever a rule removes is counted. With `several_answers`, as for a reader's own corpus, rule 3 is another: a query
 asked of several documents is judged right for each that is searched, once, unless one of them has a near-duplicate.
+With `keeps_near_duplicates`, for a reader's own corpus too, rule 4 drops none and counts what it would have dropped.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class SuiteRules:
     max_queries: int = 400
     near_duplicate: float = 0.8
     several_answers: bool = False  # a query of several documents is judged right for each, not dropped
+    keeps_near_duplicates: bool = False  # a corpus of one boilerplate would have no query left
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,24 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         if row is None:
             continue
         right = shared.pop(normalise(row.query), [key])
-        if copied.isdisjoint(right):
+        is_kept = copied.isdisjoint(right) or (rules.keeps_near_duplicates and len(golds) < rules.max_queries)
+        counts["num_near_duplicate"] += not copied.isdisjoint(right) and is_kept == rules.keeps_near_duplicates
+        if is_kept:
             golds.append(([documents[one][0].id for one in right], row))
-        else:
-            counts["num_near_duplicate"] += 1
     if not golds:
-        raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows: widen its domains")
+        raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows: {_why_none(counts, rules)}")
     retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], golds[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
     return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})
+
+
+def _why_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
+    words = {
+        "num_ambiguous": "are asked of several documents",
+        "num_near_duplicate": f"have a near-duplicate ({100 * rules.near_duplicate:.0f} % of their words)",
+    }
+    found = [f"{counts[name]} {says}" for name, says in words.items() if counts[name]]
+    return f"{'all ' * (len(found) == 1)}{', '.join(found)}: widen its domains"
 
 
 def _documents_of(

@@ -38,12 +38,15 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambda line: None) -> dict[str, float]:
-    """Return the mean of each measure over the judged queries; a judged query that the run lacks scores 0.
+    """Return the mean of each measure over the judged queries, and `num_queries`, how many these are.
 
-    Documents are ranked by the scores as they stand in the file, however little they differ. Queries that nothing
-    judges are left out, as trec_eval leaves them out, and `tell` hears how many; ValueError when these are all.
+    A judged query that the run lacks scores 0, and `tell` hears how many have a ranking. Documents are ranked by the
+    scores as they stand in the file, however little they differ. Queries that nothing judges are left out, as trec_eval
+    leaves them out, and `tell` hears how many; ValueError when these are all, or nothing is ranked.
     """
     found, judged = read_run(run), read_judgements(judgements)
+    if not found:
+        raise ValueError(f"{run} ranks nothing: expected lines of query, Q0, document, rank, score and name of the run")
     unjudged = sorted(set(found) - set(judged))
     if unjudged:
         words = f"{len(unjudged)} of the {len(found)} queries of {run} are not judged in {judgements}"
@@ -51,5 +54,7 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
             raise ValueError(f"{words}, first {short(unjudged[0])!r}: are these judgements another collection's?")
         tell(f"{words}, first {short(unjudged[0])!r}: left out, as trec_eval does")
     answered = {query: hits for query, hits in found.items() if query in judged}
+    if len(answered) < len(judged):
+        tell(f"{len(answered)} of {len(judged)} judged queries have a ranking; the others count 0")
     scores: dict[str, np.ndarray] = score(answered, judged, decimals=None)
-    return {measure: float(values.mean()) for measure, values in scores.items()}
+    return {"num_queries": len(judged)} | {measure: float(values.mean()) for measure, values in scores.items()}

@@ -28,12 +28,12 @@ SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
     "repeated_pair": "pairs that were there already, left out",
-    "evaluated": "pairs with a text of the given evaluation set, left out",
+    "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "query_is_document": "pairs whose query is the document",
     "long_documents": "documents of more than 256 words",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
-    "evaluated_negatives": "negatives with a text of the given evaluation set, taken out",
+    "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",
 }
 
@@ -78,7 +78,10 @@ class Planned:
         if near := self.report.get("near_duplicates"):
             named = ", ".join(f"{name} {count}" for name, count in near.items())
             lost = counted(sum(near.values()), "query", "queries")
-            lines.append(f"  {lost} left out: another document is nearly the same as their own ({named})")
+            lines.append(
+                f"  look at this: of {lost} another document is nearly the same as their own ({named}): "
+                "a model that finds that one instead is told it is wrong"
+            )
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )

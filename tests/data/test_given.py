@@ -158,7 +158,7 @@ def test_negatives_that_are_evaluated_are_not_trained_on(tmp_path: Path) -> None
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ("data", "import", str(tmp_path / "x.jsonl"), "--name", "mine", "--scale", "smoke")
     shown = typed(*words, "--evaluate-on", str(tmp_path / "exam"))
-    assert "200 negatives with a text of the given evaluation set, taken out" in shown
+    assert "200 negatives with a judged text of the given evaluation set, taken out" in shown
     pairs = read_pairs(corpus_stage(bring_again("mine")).build() / "train.arrow")
     assert pairs.negatives(range(len(pairs))) == [[f"not {n}"] for n in range(200)]
 
@@ -176,3 +176,18 @@ def test_a_folder_of_any_name_is_imported_and_scores_as_it_does_directly(tmp_pat
     bring(tmp_path / "all", name="mine")
     assert legal_name(name) in {one.name for one in load_suite(load_suite_folder("mine")).datasets}
     assert scores("mine") == scores(str(tmp_path / "all"))
+
+
+@pytest.mark.parametrize("title", ["", "Thing of a kind"])
+def test_pairs_of_an_evaluated_document_are_left_out_with_its_title_and_without(tmp_path: Path, title: str) -> None:
+    exam = collection("exam")
+    write_beir_folder(tmp_path / "exam", exam)
+    path = tmp_path / "exam" / "corpus.jsonl"
+    rows = [json.loads(line) | {"title": title} for line in path.read_text().splitlines()]
+    rows.append({"_id": "bare", "title": "a title without a text"})
+    path.write_text("\n".join(map(json.dumps, rows)))
+    texts = [*exam.documents, *(f"{title} {text}" for text in exam.documents), *(f"not {n}" for n in range(200))]
+    pairs = [{"query": f"how to mend {n}", "document": text} for n, text in enumerate(texts)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    found = bring(tmp_path / "x.jsonl", name="mine", evaluate_on=tmp_path / "exam").found
+    assert (found.num_kept, found.counts["evaluated"]) == (200, 2 * SIZE)

@@ -115,10 +115,11 @@ def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
     )
     both = [*rows_of(pairs), *(Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300))]
     write_pairs(tmp_path / "both.arrow", [row._replace(negatives=()) for row in both])
+    rules = SuiteRules(several_answers=True)
     with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
-        hold_out(read_pairs(tmp_path / "both.arrow"), ["a", "b"])
-    with pytest.raises(ValueError, match="nothing can be held out"):
-        hold_out(read_pairs(tmp_path / "same.arrow"), ["a"])
+        hold_out(read_pairs(tmp_path / "both.arrow"), ["a", "b"], rules)
+    with pytest.raises(ValueError, match=r"nothing can be held out .*: all 1 have a near-duplicate"):
+        hold_out(read_pairs(tmp_path / "same.arrow"), ["a"], rules)
 
 
 def test_what_was_too_few_to_hold_out_is_the_documents_where_it_is_not_the_pairs(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
 
 
-def test_queries_with_two_answers_are_evaluated_and_near_duplicates_are_told(tmp_path: Path) -> None:
+def test_queries_with_two_answers_are_evaluated_and_near_duplicates_are_kept_and_told(tmp_path: Path) -> None:
     rows = [
         {"query": f"about {domain} {n // 2}", "document": f"the thing {n} of {domain} it is", "domain": domain}
         for domain in ("a", "b")
@@ -273,11 +273,26 @@ def test_queries_with_two_answers_are_evaluated_and_near_duplicates_are_told(tmp
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = bring(tmp_path / "x.jsonl", name="twice", hold_out=["b"])
     planned = plan_imported("twice", "smoke", quiet)
-    assert any("2 queries left out: another document is nearly the same as their own (b 2)" in one
+    assert any("look at this: of 2 queries another document is nearly the same as their own (b 2)" in one
                for one in planned.lines())  # fmt: skip
     (dataset,) = suite_of_built(corpus).datasets
     judged = load_beir(dataset.path).judgements
-    assert len(judged) == 200 and {len(right) for right in judged.values()} == {2}
+    assert sorted(len(right) for right in judged.values()) == [1] * 2 + [2] * 200
+
+
+def test_a_corpus_of_one_boilerplate_is_imported_and_evaluated(tmp_path: Path) -> None:
+    thanks = "thank you very much indeed for asking us in our little shop today about an item the item"
+    rows = [
+        {
+            "query": f"price of item {n}?",
+            "document": f"{thanks} {n} is sold for {3 * n}",
+        }
+        for n in range(300)
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    bring(tmp_path / "x.jsonl", name="shop")
+    planned = plan_imported("shop", "smoke", quiet)
+    assert planned.report["near_duplicates"]["shop"] == planned.report["suite"]["shop"]["num_queries"] > 20
 
 
 @pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])

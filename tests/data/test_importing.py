@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import tarfile
 import unicodedata
 import zipfile
@@ -184,6 +185,24 @@ def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_
     found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
     assert found.counts["more_positives"] == 2 and found.num_kept == 3
     assert "2 further positives are not used" in " ".join(found.warnings)
+
+
+@pytest.mark.parametrize(("query", "document"), [("query", "document"), ("my ask", "text")])
+def test_columns_that_seem_to_be_the_wrong_way_round_are_asked_about(tmp_path: Path, query: str, document: str) -> None:
+    rows = [
+        {query: f"a long text of item {n} with many words", document: f"what is {n}", "domain": "x"} for n in (1, 2)
+    ]
+    named = Columns({"query": query})
+    found = imported(tmp_path, write(tmp_path / "x.csv", rows), columns=named)
+    options = f"--query {shlex.quote(document)} --document {shlex.quote(query)}"
+    assert found.warnings == (
+        "queries have 9 words and documents 3 (medians): are the columns the right way round? If not: " + options,
+    )
+    assert load_import(found.folder) == found
+    other = import_corpus(
+        tmp_path / "x.csv", tmp_path / "o", name="o", columns=Columns({"query": document, "document": query})
+    )
+    assert not other.warnings
 
 
 def test_a_beir_folder_to_train_on_is_read_as_one_to_evaluate_on(tmp_path: Path) -> None:

@@ -90,5 +90,18 @@ def test_the_choice_does_not_depend_on_the_order_of_the_rows() -> None:
 
 
 def test_a_collection_without_a_query_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no query left of 2 rows"):
+    with pytest.raises(ValueError, match="has no query left of 2 rows: all 2 are asked of several"):
         build_collection("c", [row(1, "same", "one two three"), row(2, "same", "four five six")], SuiteRules())
+
+
+def test_a_collection_of_near_duplicates_says_so_and_a_readers_own_keeps_and_counts_them() -> None:
+    rows = [row(n, f"where is {n}", f"this very long text stands in every row number {n}") for n in range(26)]
+    with pytest.raises(
+        ValueError, match=r"no query left of 26 rows: all 26 have a near-duplicate \(80 % of their words"
+    ):
+        build_collection("c", rows, SuiteRules())
+    with pytest.raises(ValueError, match=r": 2 are asked of several documents, 26 have a near-duplicate"):
+        build_collection("c", [*rows, row(30, "x", "a b c"), row(31, "x", "d e f")], SuiteRules())
+    rules = SuiteRules(keeps_near_duplicates=True, max_queries=20)
+    collection = build_collection("c", rows, rules)
+    assert len(collection.retrieval.queries) == collection.counts["num_near_duplicate"] == 20

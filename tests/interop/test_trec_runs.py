@@ -1,12 +1,15 @@
 """Promises about TREC run files made elsewhere."""
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import pytrec_eval
+from typer.testing import CliRunner
 
+from repro.cli.main import app
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.trec import score_files
 
@@ -62,3 +65,27 @@ def test_the_two_documents_of_the_report_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("q Q0 a 1 0.5000001 me\nq Q0 b 2 0.5000002 me\n")
     (tmp_path / "qrels").write_text("q 0 b 1\n")
     assert score_files(tmp_path / "run.trec", tmp_path / "qrels")["ndcg_at_10"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_a_run_that_ranks_nothing_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.trec").write_text(content)
+    (tmp_path / "qrels").write_text("q 0 b 1\n")
+    with pytest.raises(
+        ValueError, match=r"run\.trec ranks nothing: expected lines of query, Q0, document, rank, score"
+    ):
+        score_files(tmp_path / "run.trec", tmp_path / "qrels")
+
+
+def test_over_how_many_queries_a_score_is_the_mean_is_said_and_how_many_have_no_ranking(tmp_path: Path) -> None:
+    run, judged = tmp_path / "run.trec", tmp_path / "qrels"
+    run.write_text("".join(f"q{n} Q0 a 1 0.5 me\n" for n in range(10)))
+    judged.write_text("".join(f"q{n} 0 a 1\n" for n in range(60)))
+    done = CliRunner().invoke(app, ["score", str(run), str(judged)])
+    assert "10 of 60 judged queries have a ranking; the others count 0" in done.stderr
+    assert "num_queries 60" in done.stdout and "ndcg_at_10 0.1667" in done.stdout
+    told = json.loads(CliRunner().invoke(app, ["score", str(run), str(judged), "--json"]).stdout)
+    assert told["num_queries"] == 60 and told["ndcg_at_10"] == pytest.approx(1 / 6)
+    heard: list[str] = []
+    judged.write_text("".join(f"q{n} 0 a 1\n" for n in range(10)))
+    assert score_files(run, judged, heard.append)["num_queries"] == 10 and heard == []

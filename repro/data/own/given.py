@@ -21,6 +21,7 @@ from repro.data.beir import (
     write_suite,
 )
 from repro.data.folders import ARCHIVES, ending_of, splits_of
+from repro.data.lines import json_rows
 from repro.data.paper.quirks import Quirks, quirks_of
 from repro.data.readers import unpack
 
@@ -62,6 +63,25 @@ def read_given(source: Path) -> list[Given]:
     named = beir_folders(source)
     check_groups([(name, GIVEN_FAMILY) for name, _ in named], str(source))
     return [_read(name, folder) for name, folder in named]
+
+
+def judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
+    """Return the queries of each collection and the documents that answer them: what must not be trained on as pairs.
+
+    A document is there twice, with its title and without: pairs of the same corpus often have the bare text.
+    """
+    folders = dict(beir_folders(source)) if given else {}
+    return [_only_judged(one, folders[one.name]) for one, _ in given]
+
+
+def _only_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
+    right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
+    every = zip(retrieval.document_ids, retrieval.documents, strict=True)
+    joined = {i: text for i, text in every if i in right}
+    rows = ((str(row["_id"]), row.get("text")) for _, row in json_rows(folder / "corpus.jsonl"))
+    texts = [*joined.items(), *((i, text) for i, text in rows if i in joined and text)]
+    ids, documents = (tuple(values) for values in zip(*texts, strict=True)) if texts else ((), ())
+    return replace(retrieval, document_ids=ids, documents=documents)
 
 
 def write_given(folder: Path, suite: str, given: Sequence[Given]) -> None:

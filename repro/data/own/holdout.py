@@ -36,14 +36,15 @@ def hold_out(
     pairs: Pairs,
     domains: Sequence[str] = (),
     rules: SuiteRules | None = None,
-    left_out: dict[str, int] | None = None,
+    near: dict[str, int] | None = None,
 ) -> list[Retrieval]:
     """Return the collections; ValueError for a domain that the corpus lacks or of which nothing can be asked.
 
-    `left_out` is filled with the number of queries of each collection that near-duplicates cost.
+    `near` is filled with the number of queries of each collection whose document has a near-duplicate: by the rules
+    for a reader's own corpus they are kept.
     Memory holds the rows of at most `rules.max_documents` documents a collection.
     """
-    rules = rules or SuiteRules(several_answers=True)
+    rules = rules or SuiteRules(several_answers=True, keeps_near_duplicates=True)
     unknown = sorted(set(domains) - set(pairs.domain_names))
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_some(pairs.domain_names)}")
@@ -55,8 +56,8 @@ def hold_out(
         try:
             built = build_collection(collection_name(group, [one.name for one in found]), rows, rules)
             found.append(built.retrieval)
-            if left_out is not None and built.counts["num_near_duplicate"]:
-                left_out[built.retrieval.name] = built.counts["num_near_duplicate"]
+            if near is not None and built.counts["num_near_duplicate"]:
+                near[built.retrieval.name] = built.counts["num_near_duplicate"]
         except ValueError as error:
             refused.append(str(error))
     if not found:

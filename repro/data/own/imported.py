@@ -21,7 +21,7 @@ from typing import Any
 from repro.data.beir import Retrieval, load_dataset, load_suite, write_beir_folder, write_suite
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, splits_of
-from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, read_given, unpacked, write_given
+from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, judged_texts, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
 from repro.storage.atomic import whole_file, whole_folder
@@ -31,7 +31,7 @@ from repro.storage.paths import corpora_folder
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
-RECIPE = 3
+RECIPE = 4
 """Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
 
 
@@ -90,7 +90,7 @@ def bring(
             return _bring_evaluation(read_given(inside), target, name)
         given = _given(inside, exam, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
-        judged = [only_judged(one) for one, _ in given]
+        judged = judged_texts(inside if exam is None else exam, given)
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
         if given:
             write_given(part / GIVEN_FOLDER, name, given)
@@ -157,7 +157,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             _copy_given(corpus, suite)
             collections: list[Retrieval] = []  # the import has left out what shares a text with them
         else:
-            collections = hold_out(pairs, corpus.held_out_domains, left_out=near)
+            collections = hold_out(pairs, corpus.held_out_domains, near=near)
             for collection in collections:
                 write_beir_folder(suite / collection.name, collection)
             names = [collection.name for collection in collections]
@@ -198,14 +198,6 @@ def content_files(folder: Path) -> list[Path]:
     """Return the files that an imported corpus consists of: its pairs, then what it is evaluated on."""
     found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
     return [path for path in found if path.is_file()]
-
-
-def only_judged(retrieval: Retrieval) -> Retrieval:
-    """Return the queries of a collection and the documents that answer them: what must not be trained on as pairs."""
-    right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
-    kept = [place for place, identifier in enumerate(retrieval.document_ids) if identifier in right]
-    ids, texts = (tuple(values[place] for place in kept) for values in (retrieval.document_ids, retrieval.documents))
-    return Retrieval(retrieval.name, ids, texts, retrieval.query_ids, retrieval.queries, retrieval.judgements)
 
 
 def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:

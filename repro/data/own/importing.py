@@ -21,8 +21,10 @@ from itertools import compress, islice
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+
 from repro.data.beir import Retrieval
-from repro.data.columns import Columns
+from repro.data.columns import Columns, swapped
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
 from repro.data.folders import passed_over, say_passed_over
 from repro.data.own.given import unpacked
@@ -36,6 +38,8 @@ from repro.storage.json_files import json_object, short
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
+REVERSED = 2  # queries that have so many times the words of documents may be documents
+MOST_WORDS = 1_000  # longer texts count as so long, where a median is sought
 NAMED = 3
 """So many are named: rows that are no pairs, files that are passed over, ways in which columns are taken."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
@@ -57,6 +61,8 @@ class Imported:
     num_passed_over: int = 0  # of a folder: files and folders that were not read
     passed_over: tuple[str, ...] = ()  # the first of them
     columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
+    query_words: int = 0  # median; 0: not counted
+    document_words: int = 0
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -66,6 +72,12 @@ class Imported:
         found = []
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
+        if self.query_words >= REVERSED * self.document_words > 0:
+            options = swapped(self.columns[0]) if self.columns else ""
+            found.append(
+                f"queries have {self.query_words} words and documents {self.document_words} (medians): "
+                f"are the columns the right way round?{f' If not: {options}' * bool(options)}"
+            )
         if self.num_passed_over:
             found.append(say_passed_over(self.num_passed_over, self.passed_over))
         if self.malformed:
@@ -111,7 +123,7 @@ def import_corpus(
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
         unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
         found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
-        imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found)
+        imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found, *told.medians())
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -185,6 +197,17 @@ class Tally:
     domains: set[str] = field(default_factory=set)
     malformed: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=dict)
+    lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))  # texts by words
+
+    def note_lengths(self, *sides: Sequence[str]) -> None:
+        """Count the words of normalised queries, and of documents."""
+        for lengths, texts in zip(self.lengths, sides, strict=True):
+            num_words = [min(text.count(" ") + 1, MOST_WORDS) for text in texts]
+            lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
+
+    def medians(self) -> list[int]:
+        """Return the median number of words of a query, and of a document."""
+        return [int(np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)) for lengths in self.lengths]
 
     def columns(self) -> tuple[str, ...]:
         """Say which columns were taken: the first ways, and how many more there are."""
@@ -226,6 +249,7 @@ def _kept_columns(
         }
         told.domains.update(found["domain"])
         if chosen:
+            told.note_lengths(*([texts[place] for place in chosen] for texts in (looked.queries, looked.documents)))
             looked.note(chosen, found, counts)
         yield found
 
