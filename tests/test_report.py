@@ -12,7 +12,8 @@ import pytest
 from repro.claims.judge import Judgement
 from repro.records.store import Record, write_record
 from repro.report.figure_data import figure_view
-from repro.report.formats import as_csv, as_latex, as_markdown, render
+from repro.report.formats import as_csv, as_markdown, render
+from repro.report.latex import as_latex
 from repro.report.markdown_pages import replace_block
 from repro.report.tables import (
     cell,

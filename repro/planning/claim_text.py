@@ -116,7 +116,7 @@ def comparisons_of(claim: Claim, scale: str) -> list[str]:
         where = _shared_apart(claim.pairs, scale)
         return [f"{_metric(pair[0])} of {_less(pair, scale)}{at}" for pair, at in zip(claim.pairs, where, strict=True)]
     if isinstance(claim, Interaction):
-        return [f"{_metric(claim.of[0])}: ({_less(claim.of, scale)}) above ({_less(claim.above, scale)})"]
+        return [_above(claim, scale)]
     if isinstance(claim, Trend):
         within = f", at each {claim.within}" if claim.within else ""
         return [f"{_metric(claim.over)} with each doubling of {claim.axis}{within}"]
@@ -129,6 +129,17 @@ def comparisons_of(claim: Claim, scale: str) -> list[str]:
         printed = ((one, f"{value * unit.factor:g} {unit.name}") for one, value, unit in units)
         return [f"{_metric(one)} of {_runs(one, scale)}, less {words} as printed" for one, words in printed]
     return []
+
+
+def _above(claim: Interaction, scale: str) -> str:
+    """Say which difference is above which: each with its metric where these are two, and with what only it has."""
+    pairs = (claim.of, claim.above)
+    metrics = [_metric(pair[0]) for pair in pairs]
+    where = _shared_apart(pairs, scale)
+    first, second = (f"{_less(pair, scale)}{at}" for pair, at in zip(pairs, where, strict=True))
+    if metrics[0] == metrics[1]:
+        return f"{metrics[0]}: ({first}) above ({second})"
+    return f"({metrics[0]} of {first}) above ({metrics[1]} of {second})"
 
 
 def _correlated(claim: Correlation, scale: str) -> str:

@@ -10,7 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from repro.report.view import NARROW_SPACE, View
+from repro.report.latex import as_latex
+from repro.report.view import LONG_TEXT, NARROW_SPACE, View
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,36 +32,6 @@ def as_markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> s
 
 
 MARKDOWN_SPECIAL = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " ", "\r": " "})
-
-LATEX_SPECIAL = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ", "\r": " "}
-    | {"±": r"$\pm$", "–": "--", "·": r"$\cdot$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-    | {"≥": r"$\geq$", "≤": r"$\leq$", "→": r"$\to$", "×": r"$\times$", "−": "$-$", NARROW_SPACE: r"\,"}
-)
-
-LONG_TEXT = 40
-"""A column of longer texts is a paragraph in LaTeX."""
-
-
-def as_latex(view: View) -> str:
-    """Return a view as a LaTeX tabular, its title above it as a comment; every character of the data is escaped.
-
-    Notes are comments where there is no row.
-    """
-    view = view.shown
-    if not view.header:
-        return "".join(f"% {' '.join(text.split())}\n" for text in (view.title, *view.notes))
-    rows = [" & ".join(text.translate(LATEX_SPECIAL) for text in line) + r" \\" for line in (view.header, *view.rows)]
-    head, *body = rows
-    title, columns = " ".join(view.title.split()), "".join(_latex_column(view, n) for n in range(len(view.header)))
-    opening = (f"% {title}", rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline")
-    return "\n".join((*opening, *body, r"\hline", r"\end{tabular}", ""))
-
-
-def _latex_column(view: View, number: int) -> str:
-    is_long = any(len(line[number]) > LONG_TEXT for line in view.rows)
-    return r"p{0.35\linewidth}" if is_long else view.alignment[number]
 
 
 def as_csv(view: View) -> str:

@@ -52,6 +52,8 @@ class View:
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
 NARROW_SPACE = "\u202f"
+LONG_TEXT = 40
+"""Letters from which on a cell is a sentence: a paragraph in LaTeX, below its row on a narrow terminal."""
 SPREAD = "±: standard deviation over the runs that “seeds” counts"
 
 

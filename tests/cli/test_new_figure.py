@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from repro.spec import Interaction
 from repro.spec.registry import experiments
 from repro.storage.paths import CHECKOUT
 
@@ -37,6 +39,22 @@ def run_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     home = {"REPRO_HOME": str(folder.parent / "home"), "PYTHONPATH": str(folder)}
     environment = {**os.environ, **home, "OMP_NUM_THREADS": "1", "SLOW": "1"}
     return subprocess.run([sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_example_passes_lint_and_its_claim_tests_its_title(tmp_path: Path) -> None:
+    path = tmp_path / "experiments" / f"e{NUMBER:02d}_scratch.py"
+    path.parent.mkdir()
+    path.write_text(example())
+    for verb in (["check"], ["format", "--check"]):
+        words = [sys.executable, "-m", "ruff", *verb, "--no-cache", "--config", str(CHECKOUT / "pyproject.toml")]
+        done = subprocess.run([*words, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = {}
+    exec(example(), found)
+    (claim,), (figure,) = found["EXPERIMENT"].claims, found["EXPERIMENT"].shows
+    assert isinstance(claim, Interaction), "it compares batch sizes, as the title does"
+    for word in ("clusters", "gain", "small batches"):
+        assert word in figure.title and word in claim.says
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from repro.cli.main import app
 from repro.planning.claim_text import comparisons_of, explain_claim
 from repro.report.artefacts import judgements
 from repro.report.view import format_signed
-from repro.spec import Claim, Identity, by_scale, term
+from repro.spec import Claim, Identity, Interaction, by_scale, term
 from repro.spec.registry import experiment_of, experiments
 
 SAID = {"source": "here", "because": "a test"}
@@ -117,6 +117,15 @@ def test_every_kind_of_comparison_that_is_declared_has_a_name() -> None:
         if not isinstance(claim, Identity)
     }
     assert not [id for id, names in told.items() if not names or not all(names)]
+
+
+def test_the_two_sides_of_an_interaction_are_told_apart() -> None:
+    for claim in (claim for experiment in experiments() for claim in experiment.claims):
+        if isinstance(claim, Interaction):
+            first, second = comparisons_of(claim, "desk")[0].split(": ", 1)[-1].split(" above ")
+            assert first != second, claim.id
+    told = "\n".join(explain_claim("T1.j", "desk"))
+    assert "(NDCG@10 of filter=surrogate, " in told and ") above (suite/services/ndcg_at_10 of filter=" in told
 
 
 def test_the_verb_tells_a_claim_and_suggests_for_a_slip(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,67 @@
+r"""A view as a LaTeX tabular, in ASCII alone, no wider than the page: it compiles without a package but graphicx."""
+
+from __future__ import annotations
+
+import re
+
+from repro.report.view import LONG_TEXT, NARROW_SPACE, View
+
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"  # from α on, in Unicode's order
+MATHS = {chr(ord("α") + number): name for number, name in enumerate(GREEK.split())}
+MATHS |= {"µ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ω": "omega"}
+MATHS |= {"±": "pm", "·": "cdot", "≥": "geq", "≤": "leq", "→": "to", "←": "gets", "×": "times", "∝": "propto"}
+MATHS |= {"Δ": "Delta", "Σ": "Sigma", "≈": "approx", "≠": "neq", "∞": "infty", "√": "surd", "∈": "in"}
+BEYOND_ASCII = (
+    {letter: rf"$\{name}$" for letter, name in MATHS.items()}
+    | {"–": "--", "—": "---", "−": "$-$", "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}", "§": r"\S{}"}
+    | {"°": r"$^\circ$", "\N{NO-BREAK SPACE}": "~", NARROW_SPACE: r"\,"}
+)
+SPECIAL = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ", "\r": " "}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+    | BEYOND_ASCII
+)
+IN_COMMENTS = str.maketrans(BEYOND_ASCII)
+MINUS = re.compile(r"(?<![\w)-])-(?=\d)")
+"""Before a number, neither in a word nor in a date."""
+PAGE, GAP = 70, 2.5
+"""Letters on a line of the class article, and between two columns."""
+PARAGRAPH = 0.35
+"""Of the line: the width of a column of longer texts."""
+
+
+def as_latex(view: View) -> str:
+    """Return a view as a LaTeX tabular between comments, its title and its notes; all characters of data are escaped.
+
+    Without a row, only the comments. A table that would be wider than the page is scaled to it.
+    """
+    view = view.shown
+    title, *notes = (f"% {' '.join(text.split()).translate(IN_COMMENTS)}" for text in (view.title, *view.notes))
+    if not view.header:
+        return "\n".join((title, *notes, ""))
+    head, *body = (" & ".join(map(_escaped, line)) + r" \\" for line in (view.header, *view.rows))
+    columns = "".join(_column(view, number) for number in range(len(view.header)))
+    table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+    if sum(_letters(view, number) + GAP for number in range(len(view.header))) > PAGE:
+        needs = r"% needs \usepackage{graphicx}: wider than the page, so it is scaled to it"
+        table = [needs, r"\resizebox{\linewidth}{!}{%", *table[:-1], table[-1] + "}"]
+    return "\n".join((title, *table, *notes, ""))
+
+
+def _escaped(text: str) -> str:
+    return MINUS.sub("−", text).translate(SPECIAL)
+
+
+def _is_long(view: View, number: int) -> bool:
+    return any(len(line[number]) > LONG_TEXT for line in view.rows)
+
+
+def _column(view: View, number: int) -> str:
+    return rf"p{{{PARAGRAPH}\linewidth}}" if _is_long(view, number) else view.alignment[number]
+
+
+def _letters(view: View, number: int) -> float:
+    if _is_long(view, number):
+        return PARAGRAPH * PAGE
+    return max(len(line[number]) for line in (view.header, *view.rows))

@@ -1,0 +1,53 @@
+"""Promises of tables as LaTeX: what is printed of the published records is ASCII, compiles, and fits the page."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from repro.cli.main import app
+from repro.report.latex import as_latex
+from repro.report.view import SPREAD, View
+from repro.spec.registry import artefacts
+
+DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
+
+
+def why_not_set(text: str, folder: Path) -> list[str]:
+    """Return what pdflatex finds wrong with some tables: errors, and lines wider than the page."""
+    (folder / "tables.tex").write_text(DOCUMENT % text)
+    words = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
+    said = subprocess.run(words, cwd=folder, capture_output=True, text=True, errors="replace", check=False).stdout
+    return re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", said, re.MULTILINE)
+
+
+def test_everything_shown_of_published_records_is_ascii_in_latex_and_compiles(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app(["show", "all", "--format", "latex"], standalone_mode=False)
+    out = capsys.readouterr().out
+    assert out.count(r"\begin{tabular}") >= len(artefacts())
+    assert {letter for letter in out if not letter.isascii()} == set()
+    if shutil.which("pdflatex"):
+        body = "\\noindent\n" + out.replace("\n\n", "\n\n\\noindent\n")
+        assert why_not_set(body, tmp_path) == []
+
+
+def test_a_negative_number_has_a_minus_and_a_hyphen_stays_one_in_latex() -> None:
+    view = View("t", ("claim", "effect", "interval"), (("F1-b of 2026-11-22", "-1.25", "[-2.0, -0.5]"),))
+    assert r"F1-b of 2026-11-22 & $-$1.25 & [$-$2.0, $-$0.5] \\" in as_latex(view)
+
+
+def test_the_notes_of_a_table_are_comments_below_it_in_latex() -> None:
+    lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD,))).splitlines()
+    assert lines[-2:] == [r"\end{tabular}", r"% $\pm$: standard deviation over the runs that ``seeds'' counts"]
+
+
+def test_a_table_wider_than_the_page_is_scaled_to_it_in_latex_and_says_what_that_needs() -> None:
+    wide = View("t", tuple(f"column {number}" for number in range(9)), (("1.0 ± 0.1",) * 9,))
+    text = as_latex(wide)
+    assert "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}" in text and "\\end{tabular}}\n" in text
+    assert "% needs \\usepackage{graphicx}" in text
+    assert "graphicx" not in as_latex(View("t", ("a", "b"), (("x", "1"),)))
