@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro.planning.clusters import too_large_clusters
-from repro.spec import Run
+from repro.planning.requirements import check_encoders
+from repro.spec import Run, run_of_fields
 from repro.spec.identity import run_id
 from repro.spec.values import counted
 from repro.storage.lease import Owner, acquire, look
@@ -50,11 +51,12 @@ def start(
     """Start what is missing; return how each item ended (local) or which job does it (Slurm), and what was left out.
 
     What was asked for and is not started, having failed before or being impossible, is "left out", on either.
-    ValueError before anything is started: unknown data, uncommitted code, a submission that Slurm refuses.
+    ValueError before anything is started: data or encoders that are not here, uncommitted code, a refused submission.
     """
     code = check_code(runs, allow_dirty=options.allow_dirty)
     with launching(progress):
         tasks, left_out = _chosen_tasks(runs, profile, options, code=code, progress=progress)
+        check_encoders(run_of_fields(task.job.run) for task in tasks if task.item.kind == "run")
         ended = dict.fromkeys(left_out, LEFT_OUT)
         if options.retry:
             for task in tasks:

@@ -187,12 +187,14 @@ def run(
     if missing:
         from repro.inputs.corpora import check_available
         from repro.planning.clusters import check_clusters
+        from repro.planning.requirements import check_encoders
         from slurm.here import run_here
 
         check_home()
         if unreadable := list(filter(None, (why_unreadable(local_records(), one) for one in missing))):
             raise ValueError("\n".join(unreadable))
         check_available(missing)
+        check_encoders(missing)
         check_clusters(missing)
         for number, one in enumerate(missing, 1):
             say(f"run {number} of {len(missing)}: {run_id(one)} ({difference_in_words(one)})")

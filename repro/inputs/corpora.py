@@ -17,7 +17,8 @@ from repro.data.external import external_corpora, external_corpus, external_suit
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
-from repro.spec import MTEB_SUITES, TRAINED, Run
+from repro.inputs.kinds import reads_pairs
+from repro.spec import MTEB_SUITES, Run, first_phase_of
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -138,12 +139,13 @@ def _holder(run: Run) -> str:
 
 
 def check_available(runs: Iterable[Run]) -> None:
-    """ValueError, before anything is spent, when a run needs data that is not made here."""
+    """ValueError, before anything is spent, when a run or its first phase reads data that is not made here."""
     for run in runs:
         suite_stage(run)
-        corpus_stage(run.corpus)
-        if run.architecture in TRAINED:
-            check_trainable(run.corpus)
+        for phase in (run, first_phase_of(run)):
+            if phase is not None and reads_pairs(phase):
+                corpus_stage(phase.corpus)
+                check_trainable(phase.corpus)
 
 
 def suite_of(run: Run) -> Suite:

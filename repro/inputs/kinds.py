@@ -31,6 +31,11 @@ def kinds_of_pairs(run: Run) -> list[str]:
     return wanted + (["negatives"] if trains and run.num_hard_negatives else [])
 
 
+def reads_pairs(run: Run) -> bool:
+    """Return whether a run itself, not its first phase, reads the pairs of its corpus; BM25 reads its suite alone."""
+    return bool(kinds_of_pairs(run)) or tells_headroom(run)
+
+
 def needs_surrogate(run: Run) -> bool:
     """Return whether a run's batches depend on the surrogate's embeddings."""
     if run.measure in LOOKS_AT_PAIRS:

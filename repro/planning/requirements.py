@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from repro.data.paper.local_copies import declared, fetch, parts_of, problems, s
 from repro.data.tokens import minilm_folder
 from repro.inputs.corpora import CORPORA, corpus_stage, suite_stage
 from repro.inputs.encoders import NAMED
-from repro.inputs.kinds import needs_surrogate
+from repro.inputs.kinds import kinds_of_evaluation, needs_surrogate, reads_pairs
+from repro.inputs.wanted import tokenizer_of
 from repro.planning.cost import phases_of
 from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
-from repro.spec import Run
+from repro.spec import TRAINED, Run
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
 from repro.storage.paths import data_folder
@@ -43,10 +44,22 @@ def needs_of(runs: Iterable[Run]) -> list[Need]:
     A need whose `bring` cannot help raises ValueError that says what to do.
     """
     found: dict[str, Need] = {}
-    for phase in dict.fromkeys(phase for run in runs for phase in phases_of(run)):
-        for need in (*_corpora(phase), *_encoders(phase)):
+    for phase, is_scored in dict.fromkeys((phase, phase == run) for run in runs for phase in phases_of(run)):
+        for need in (*_corpora(phase, is_scored=is_scored), *map(_need_of_encoder, _encoders(phase))):
             found.setdefault(need.name, need)
     return list(found.values())
+
+
+def check_encoders(runs: Iterable[Run]) -> None:
+    """ValueError, before stages of hours are built, where an encoder is not here that the runs load at their end."""
+    names = dict.fromkeys(name for run in runs for phase in phases_of(run) for name in _encoders(phase))
+    needs = {need.name: need for need in map(_need_of_encoder, names) if not need.is_here()}
+    lacks = [f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values()]
+    if lacks:
+        raise ValueError(
+            f"not here, or not all of it: {', '.join(lacks)}; on a machine with internet, repro fetch with the same "
+            "words brings it, and HF_HOME names the cache that it is looked for in"
+        )
 
 
 def lacks_of(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -71,10 +84,13 @@ def _copy_need(name: str) -> Need:
     )
 
 
-def _corpora(run: Run) -> list[Need]:
-    needs = [need for name in (run.corpus, run.suite) if name in declared() for need in source_needs(name)]
-    finds: dict[str, Callable[[], Stage | None]] = {run.corpus: lambda: corpus_stage(run.corpus)}
-    finds.setdefault(run.suite, lambda: suite_stage(run))
+def _corpora(run: Run, *, is_scored: bool) -> list[Need]:
+    finds: dict[str, Callable[[], Stage | None]] = {}
+    if reads_pairs(run):
+        finds[run.corpus] = lambda: corpus_stage(run.corpus)
+    if is_scored:
+        finds.setdefault(run.suite, lambda: suite_stage(run))
+    needs = [need for name in finds if name in declared() for need in source_needs(name)]
     for name, find in finds.items():
         try:
             stage = find()
@@ -99,12 +115,19 @@ def _missing(name: str, how: str) -> Need:
     return Need(name, how, lambda: False, bring)
 
 
-def _encoders(run: Run) -> list[Need]:
-    asks = needs_surrogate(run) or run.architecture == "surrogate" or run.protocol == "rerank"
-    names = [run.start, *([run.surrogate] if asks else [])]
+def _encoders(run: Run) -> Iterator[str]:
+    """Give the names of the encoders that a run, or a training before one, loads."""
+    if run.architecture in TRAINED:
+        yield from (run.start, tokenizer_of(run))
+    finds_first = run.protocol == "rerank" and "candidates" in kinds_of_evaluation(run)
+    if needs_surrogate(run) or run.architecture == "surrogate" or finds_first:
+        yield run.surrogate
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
-        names.append(run.filter_model)
-    return [_wheel_need() if name in NAMED else _encoder_need(name) for name in names]
+        yield run.filter_model
+
+
+def _need_of_encoder(name: str) -> Need:
+    return _wheel_need() if name in NAMED else _encoder_need(name)
 
 
 def _wheel_need() -> Need:

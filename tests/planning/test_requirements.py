@@ -1,13 +1,16 @@
 """What a plan needs from outside: each thing once, brought where that can be done, else an error that says how."""
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from repro.cli.main import app
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.inputs.corpora import check_available, searched_stage, suite_stage
 from repro.inputs.stages import stages_of
-from repro.planning.requirements import needs_of, source_needs
+from repro.planning.requirements import check_encoders, needs_of, source_needs
 from repro.spec import Run, base, grid
 from repro.spec.registry import experiment_of
 
@@ -74,6 +77,42 @@ def test_data_that_mteb_gets_itself_is_a_need_and_no_stage_and_nothing_of_ours_s
     assert {name for name in names(run) if "mteb" in name} == {"data mteb-retrieval"}
     with pytest.raises(ValueError, match="'mteb-retrieval' is tasks whose data the library mteb gets itself"):
         searched_stage(run)
+
+
+def test_the_corpus_of_a_first_phase_is_looked_at_before_anything_is_spent() -> None:
+    run = base("smoke", pretraining_corpus="nomic-supervised", num_pretraining_steps=3)
+    with pytest.raises(ValueError, match=r"about 20 GB.*repro fetch nomic-supervised"):
+        check_available([run])
+    assert "data nomic-supervised" in names(run)
+
+
+def test_bm25_asks_for_its_suite_alone_neither_for_pairs_nor_for_an_encoder() -> None:
+    (run,) = grid(
+        base("smoke", corpus="nomic-unsupervised", suite="planted", start="somebody/model"), architecture="bm25"
+    )
+    check_available([run])
+    check_encoders([run])
+    assert names(run) == ["corpus planted-tiny"]
+    (counts,) = grid(run, measure="counts")
+    with pytest.raises(ValueError, match="about 300 GB"):
+        check_available([counts])
+
+
+@pytest.mark.parametrize("role", ["start", "surrogate", "filter_model"])
+@pytest.mark.parametrize("phase", ["its own", "the first"])
+def test_an_encoder_that_is_not_here_is_told_before_stages_are_built(
+    role: str, phase: str, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    fields = {"filter": "surrogate", "filter_model": "minilm", role: "somebody/model"}
+    more = {} if phase == "its own" else {"pretraining_corpus": "planted", "num_pretraining_steps": 3}
+    file = tmp_path / "runs.json"
+    file.write_text(json.dumps([vars(base("smoke", **fields, **more))]))
+    for verb in (["run"], ["launch", "--on", "local"]):
+        done = CliRunner().invoke(app, [*verb, str(file), "--scale", "smoke"])
+        assert isinstance(done.exception, ValueError)
+        assert "encoder somebody/model" in str(done.exception) and "repro fetch" in str(done.exception)
+    assert not [*(own_home / "stages").rglob("stage.json")]
 
 
 def test_data_that_cannot_be_brought_says_what_to_do() -> None:

@@ -300,6 +300,7 @@ def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
 
 def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.sweep.code_identity", lambda: {"commit": "c0ffee", "uncommitted_sha256": "d1"})
+    monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
     run = base("small")
     with pytest.raises(ValueError, match="--allow-dirty"):
         launch(run)

@@ -139,7 +139,8 @@ def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPat
     assert type_in("fetch", *words).exit_code == 0
     assert type_in("verify", *words).exit_code == 0
     assert all(row["is_here"] for row in json.loads(type_in("verify", *words, "--json").stdout))
-    lacking = type_in("fetch", "table1", "--scale", "small")
+    assert "nomic-unsupervised" in type_in("fetch", "table1", "--scale", "small", "--dry-run").stdout
+    lacking = type_in("fetch", "nomic-unsupervised")
     assert isinstance(lacking.exception, ValueError)
     assert "nomic-unsupervised" in str(lacking.exception)
 
