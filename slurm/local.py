@@ -26,6 +26,7 @@ from repro.spec.identity import difference_in_words
 from repro.spec.values import counted
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
+from repro.storage.machine import cores_here
 from repro.storage.paths import import_environment, run_folder
 from slurm.profiles import Profile
 from slurm.ranks import THREADS
@@ -300,7 +301,7 @@ def _says(status: int) -> str:
 
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
     """Do these jobs on this machine; return, for each item, how it ended."""
-    slots = make_slots(profile, gpus=visible_gpus(), num_cores=len(os.sched_getaffinity(0)))
+    slots = make_slots(profile, gpus=visible_gpus(), num_cores=cores_here())
     folder = sweep_folder(sweep)
     queue = LocalQueue(dearest_first(tasks), slots, folder, progress)
     place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"

@@ -19,14 +19,30 @@ from repro.spec.identity import difference, run_id
 from repro.spec.registry import artefacts, experiment_of
 from repro.storage.paths import corpora_folder, local_records, sweeps_folder
 
+LAUNCHED = base("smoke", num_steps=102, num_warmup_steps=1)
+
 
 def test_an_artefact_means_its_runs_with_the_readers_seeds() -> None:
     experiment = experiment_of("table1")
     asked = runs_asked(["table1"], "smoke")
     assert {run.seed for run in asked} == set(experiment.local_seeds)
     assert set(runs_asked(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
-    assert {run.seed for run in runs_asked(["table1"], "smoke", seeds=[1])} == {1}
+    assert {run.seed for run in runs_asked(["table1"], "smoke", seeds=[1]) if is_random(run)} == {1}
     assert runs_asked(["table1", "table1"], "smoke") == asked
+
+
+def test_a_seed_of_an_artefact_comes_with_the_rows_that_no_seed_changes() -> None:
+    rows = {run.architecture for run in runs_asked(["table1"], "smoke", seeds=[1])}
+    assert "bm25" in rows and rows == {run.architecture for run in experiment_of("table1").runs("smoke")}
+
+
+def test_a_seed_that_only_a_file_beside_the_artefacts_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
+    with pytest.raises(ValueError, match=r"table1 has no run at scale 'smoke' with seed \[77\]; it has \[0, 1, 2\]"):
+        runs_asked([str(path), "table1"], "smoke", seeds=[77])
+    found = runs_asked([str(path), "table1"], "smoke", seeds=[1])
+    assert found == [base("smoke", seed=77), *runs_asked(["table1"], "smoke", seeds=[1])]
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
@@ -189,6 +205,21 @@ def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatc
         run_of_id("fffffffffff0")
     with pytest.raises(ValueError, match="it begins the ids of"):
         run_of_id("")
+
+
+@pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{"])
+def test_a_submission_of_another_shape_is_named_and_breaks_no_look_up(
+    text: str, own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = experiment_of("table1").runs("smoke")[0]
+    path = sweeps_folder() / "any" / "submissions" / "1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text.replace("ID", run_id(declared)))
+    assert run_of_id(run_id(declared)) == declared
+    bad = f"{run_id(LAUNCHED)[:11]}x"
+    path.with_name("2.json").write_text(json.dumps({"runs": {bad: 3, run_id(LAUNCHED): asdict(LAUNCHED)}}))
+    assert run_of_id(run_id(LAUNCHED)[:11]) == LAUNCHED
+    assert f"left out: {path}" in capsys.readouterr().err
 
 
 def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

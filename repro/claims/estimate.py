@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from repro.spec.term import Unit
-
-# scipy is loaded by what tests or fits: a third of a second that verdicts judged before need not wait for
-
 
 SMALLEST_P = 1e-12
 """Below it a p-value of two parts is not told any closer."""
@@ -92,26 +91,30 @@ class Estimate:
 
     def half(self, tail: float) -> float:
         """Return how far an effect must be from a bar for its one-sided p-value to be `tail`, at most a half."""
-        from scipy import special
-
         own = max(0.0, self.error**2 - self.shared)
         parts = ((own, self.df), (self.shared, self.shared_df))
-        return math.sqrt(sum(part * float(special.stdtrit(df, tail)) ** 2 for part, df in parts if part))
+        return math.sqrt(sum(part * float(_special().stdtrit(df, tail)) ** 2 for part, df in parts if part))
 
     def _tail(self, gap: float) -> float:
         """Return the one-sided p-value of a gap above a bar: where `half` of it is the gap."""
-        from scipy import special
-
         if not self.shared:
-            return float(special.stdtr(self.df, -gap / self.error))
+            return float(_special().stdtr(self.df, -gap / self.error))
         if gap < 0:
             return 1 - self._tail(-gap)
         few, many = sorted((self.df, self.shared_df))  # the p-value lies between those of one part alone
-        low, high = (float(special.stdtr(df, -gap / self.error)) for df in (many, few))
+        low, high = (float(_special().stdtr(df, -gap / self.error)) for df in (many, few))
         while high - low > 1e-9 * high and high > SMALLEST_P:
             middle = math.sqrt(low * high) if low > 0 else high / 2
             low, high = (middle, high) if self.half(middle) > gap else (low, middle)
         return high
+
+
+@cache
+def _special() -> Any:
+    """Return scipy's functions, loaded by what tests: a third of a second that verdicts judged before do not wait."""
+    from scipy import special
+
+    return special
 
 
 def _unexplained(r: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, permutations
 
 from repro.claims.contrasts import Contrast, estimate
@@ -31,7 +32,7 @@ class Lead:
     over: float
     found: Estimate
 
-    @property
+    @cached_property
     def p_value(self) -> float:
         """The one-sided p-value of no lead."""
         return self.found.above(0.0)

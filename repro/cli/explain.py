@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from repro.cli.options import AsJson, print_json
+from repro.cli.patience import tell
 from repro.interop.named_runs import check_run_is_contextual
 from repro.interop.typed import check_suite
 from repro.records.lookup import run_of_id
@@ -40,7 +40,7 @@ def explain_context(
     check_run_is_contextual(source)
     if suite is not None:
         check_suite(suite)
-    _tell(f"opening {source}")  # before the imports: they load torch
+    tell(f"opening {source}")  # before the imports: they load torch
     asked: dict[str, Any] = {
         "model": source,
         "query": query,
@@ -59,16 +59,11 @@ def _explain(num_words: int, as_json: bool, **asked: Any) -> None:
     from repro.report.context import context_views
     from repro.report.formats import render
 
-    told = explain_anything(AskedQuery(**asked), progress=_tell)
+    told = explain_anything(AskedQuery(**asked), progress=tell)
     if as_json:
         return print_json(told.as_dict())
     for view in context_views(told, num_words=num_words):
         render(view)
-
-
-def _tell(line: str) -> None:
-    """Print a line of progress beside the tables, at once."""
-    print(line, file=sys.stderr, flush=True)
 
 
 VERBS = (explain_context,)

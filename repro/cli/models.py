@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.options import AsJson
+from repro.cli.options import AsJson, say
 from repro.cli.patience import tell
 from repro.interop.typed import check_evaluated, check_export, check_model
 from repro.spec import CONTEXTS
@@ -101,8 +101,3 @@ def score(
 
 
 VERBS = (evaluate, export, score)
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    print(line, flush=True)

@@ -23,6 +23,7 @@ from repro.report.figure_data import column_label, figure_rows, number_of, subti
 from repro.report.kept_pictures import KeptPicture, kept_picture
 from repro.spec import Figure
 from repro.spec.registry import experiment_of
+from repro.storage.machine import cores_here
 from repro.storage.paths import figures_folder
 
 if TYPE_CHECKING:  # what a section is made of loads the data and the measures
@@ -69,7 +70,7 @@ class Begun:
 @contextmanager
 def painting_beside(num_cores: int | None = None) -> Iterator[tuple[Painter, ForestPainter]]:
     """Yield what begins a figure, and what begins the forest plot, beside this process where a second core is free."""
-    num_others = (num_cores or len(os.sched_getaffinity(0))) - 1
+    num_others = (num_cores or cores_here()) - 1
     if num_others < 1:
         executor: Executor = AtOnce()
     else:

@@ -143,14 +143,20 @@ def _wheel_need() -> Need:
 
 def _mteb_need(suite: str) -> Need:
     """A task is here once its data was loaded here: which files of its datasets that takes, mteb alone knows."""
-    from repro.measures.mteb import datasets_of_task, tasks_of_mteb  # which loads scipy
+
+    def is_here() -> bool:  # importing mteb takes seconds, and memory, only to find no note of any task
+        return any(_notes_folder().glob("*.json")) and not lacks()
 
     def lacks() -> list[str]:
+        from repro.measures.mteb import tasks_of_mteb
+
         tasks = tasks_of_mteb(suite)
         found = [told for task in tasks if (told := _lacks_of_task(task))]
         return [f"{len(found)} of {len(tasks)} tasks, the first: {'; '.join(found[0])}"] if found else []
 
     def bring(progress: Progress) -> None:
+        from repro.measures.mteb import datasets_of_task, tasks_of_mteb
+
         for task in tasks_of_mteb(suite):
             if not _lacks_of_task(task):
                 continue
@@ -161,11 +167,15 @@ def _mteb_need(suite: str) -> Need:
                 part.write_text(json.dumps(datasets_of_task(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
-    return Need(f"data {suite}", how, lambda: not lacks(), bring, lacks)
+    return Need(f"data {suite}", how, is_here, bring, lacks)
 
 
 def _note_of(task: Any) -> Path:
-    return data_folder() / "mteb" / f"{task.metadata.name}.json"
+    return _notes_folder() / f"{task.metadata.name}.json"
+
+
+def _notes_folder() -> Path:
+    return data_folder() / "mteb"
 
 
 def _lacks_of_task(task: Any) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
 from repro.spec.values import check_warmup
-from repro.storage.json_files import read_json, short
+from repro.storage.json_files import json_object, read_json, short
 from repro.storage.paths import corpora_folder, local_records, published_records, sweeps_folder
 
 RECORDS = (local_records, published_records)
@@ -37,23 +37,26 @@ def runs_asked(
 ) -> list[Run]:
     """Return the runs, an asked one as often as it is asked for.
 
-    Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one.
+    Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one;
+    what no seed changes is among them.
     `is_unpublished` takes every one, too, and leaves out the runs whose record is published: there may be none left.
     A word that ends in .json is a file of runs, one of hexadecimal digits the beginning of a run's id; either has a
-    scale and a seed of its own. ValueError names an unknown artefact, scale or field, a seed that no asked run has, and
-    words of which one would be ignored.
+    scale and a seed of its own. ValueError names an unknown artefact, scale or field, a seed that no run of an
+    asked artefact has, and words of which one would be ignored.
     """
     scale_named(scale)
     single, names = split_words(what)
     is_every = all_seeds or is_unpublished
     _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=bool(names) or not single)
-    found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
+    of_artefacts: list[Run] = []
     for experiment in experiments_asked(names) if names or not single else ():
         runs = experiment.runs(scale) if is_every or seeds else experiment.local_runs(scale)
-        found += [run for run in runs if not seeds or run.seed in seeds]
-    lacking = sorted({*(seeds or ())} - {run.seed for run in found})
+        of_artefacts += [run for run in runs if not seeds or run.seed in seeds or not is_random(run)]
+    lacking = sorted({*(seeds or ())} - {run.seed for run in of_artefacts if is_random(run)})
+    found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
+    found += of_artefacts
     if lacking or not found:
-        raise ValueError(_no_run(what or ["all"], names, scale, lacking))
+        raise ValueError(_no_run(names or what or ["all"], names, scale, lacking))
     return split_recorded(found, [published_records()])[1] if is_unpublished else found
 
 
@@ -144,16 +147,26 @@ def _recorded(beginning: str) -> Known:
 
 def _launched(beginning: str) -> Known:
     for path in sorted(sweeps_folder().glob("*/submissions/*.json")):
-        runs = read_json(path).get("runs", {})
-        for identifier, values in runs.items():
-            if not identifier.startswith(beginning):
-                continue
-            try:
-                run = run_from_record(values, identifier)
-            except ValueError as error:  # it may be known elsewhere, too
-                print(f"left out: {path}: {error}", file=sys.stderr)
-            else:
-                yield identifier, run
+        with _left_out_where_wrong(path):
+            for identifier, values in _mapping(json_object(path).get("runs", {}), "its runs").items():
+                if identifier.startswith(beginning):
+                    with _left_out_where_wrong(path):
+                        yield identifier, run_from_record(_mapping(values, f"run {identifier}"), identifier)
+
+
+@contextmanager
+def _left_out_where_wrong(path: Path) -> Iterator[None]:
+    """Name what cannot be read, and go on: a run may be known elsewhere, too."""
+    try:
+        yield
+    except ValueError as error:
+        print(f"left out: {path}: {error}", file=sys.stderr)
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} should be an object, found {short(value)}: move the file away")
+    return value
 
 
 def _planned(beginning: str) -> Known:

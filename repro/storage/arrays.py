@@ -7,7 +7,6 @@ pages of a map are given back after use, so that a process never holds more of a
 from __future__ import annotations
 
 import mmap
-import os
 import tempfile
 import tokenize
 import zipfile
@@ -17,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+
+from repro.storage.machine import take_room
 
 REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22
@@ -74,7 +75,7 @@ def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np
         return np.empty(shape, dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is an error here, and would kill a writer later
+        take_room(file.fileno(), num_bytes)  # a full disk is an error here, and would kill a writer later
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
@@ -82,7 +83,7 @@ def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
     """Return a .npy file of this shape, mapped, to be filled in any order; OSError when the disk has no room for it."""
     array: np.memmap = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
     with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        take_room(file.fileno(), path.stat().st_size)
     return array
 
 

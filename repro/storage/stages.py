@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,10 +67,10 @@ class Stage:
         """The folder: the kind, then twelve hex digits of the key and of the keys of all it needs."""
         return stage_folder() / self.name / self.folder_name
 
-    @property
+    @cached_property
     def folder_name(self) -> str:
         """Twelve hex digits of the key and of the keys of all it needs."""
-        text = json.dumps([self.key, [str(need.path.name) for need in self.needs]], sort_keys=True)
+        text = json.dumps([self.key, [need.folder_name for need in self.needs]], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property

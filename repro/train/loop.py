@@ -15,7 +15,6 @@ they change rounding alone.
 from __future__ import annotations
 
 import math
-import resource
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -32,6 +31,7 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
 from repro.spec.values import check_warmup
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
+from repro.storage.machine import peak_bytes
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, StepFeed, TrainData, batch_hash, feeds_of_steps, sampler_state
@@ -315,4 +315,4 @@ def memory_bytes(device: torch.device) -> int:
     """Return the most memory used so far: of the GPU if the model is on one, else of this process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_bytes()

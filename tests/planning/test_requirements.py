@@ -1,6 +1,8 @@
 """What a plan needs from outside: each thing once, brought where that can be done, else an error that says how."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,3 +123,16 @@ def test_data_that_cannot_be_brought_says_what_to_do() -> None:
     assert not need.is_here()
     with pytest.raises(ValueError, match="nobody-knows-this"):
         need.bring(quiet)
+
+
+def test_a_plan_for_tasks_of_mteb_of_which_nothing_is_here_does_not_load_mteb(own_home: Path) -> None:
+    words = """
+import sys
+from repro.planning.requirements import lacks_of
+from repro.spec import base
+print(*lacks_of([base("smoke", measure="mteb", suite="mteb-retrieval")]), sep="\\n")
+assert "mteb" not in sys.modules, "it takes seconds"
+"""
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "data mteb-retrieval: about 40 GB" in done.stdout

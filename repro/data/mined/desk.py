@@ -16,10 +16,7 @@ from repro.data.mined.mining import Mined, mine_added, mine_all
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, Dataset, matches, split_of
 from repro.data.mined.views import views
 from repro.data.pairs import Row, read_pairs, write_pairs
-from repro.data.selection import select_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
-
-__all__ = ["build_desk", "build_views", "build_wide", "select_pairs"]
 
 Progress = Callable[[str], None]
 
