@@ -24,6 +24,8 @@ from repro.spec.values import counted
 from repro.storage.json_files import read_json
 
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
+FEW_QUERIES = 50
+"""Where a query's difference in NDCG@10 has a standard deviation of 35 points, so many give an interval of ±10."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
@@ -71,6 +73,7 @@ class Planned:
             f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
             f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
+        lines += few_queries(asked, is_given=is_given)
         if not is_given:
             is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
             is_part = is_full or (list(suite) != [ALL] and found.num_domains > len(suite))
@@ -114,6 +117,15 @@ def _length_of(run: Run) -> str:
         assert run.num_epochs is not None, "a training is so many steps or epochs long"
         long = f"{counted(run.num_epochs, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
+
+
+def few_queries(num: int, *, is_given: bool) -> list[str]:
+    """Return what to do about so few evaluated queries that hardly any difference will be clear; nothing otherwise."""
+    if num >= FEW_QUERIES:
+        return []
+    more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
+    what = "judge more queries" if is_given else f"{more}, more pairs give more"
+    return [f"  look at this: {counted(num, 'query', 'queries')}: intervals will be wide; {what}"]
 
 
 def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
