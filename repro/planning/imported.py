@@ -33,7 +33,7 @@ SENTENCES = {
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "query_is_document": "pairs whose query is the document",
-    "long_documents": "documents of more than 256 words",
+    "long_documents": "documents of more than 256 words: models read their beginning only",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",

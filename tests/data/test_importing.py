@@ -184,7 +184,6 @@ def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_
     rows = [{"query": "a", "pos": ["b", "c", "d"]}, {"query": "e", "pos": ["f"]}, {"query": "g", "pos": "h"}]
     found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
     assert found.counts["more_positives"] == 2 and found.num_kept == 3
-    assert "2 further positives are not used" in " ".join(found.warnings)
 
 
 @pytest.mark.parametrize(("query", "document"), [("query", "document"), ("my ask", "text")])
@@ -243,7 +242,6 @@ def test_the_audit_counts_what_was_left_out(tmp_path: Path) -> None:
     wanted = {"empty": 2, "repeated_pair": 1, "negatives_taken_out": 1, "evaluated": 1, "query_is_document": 1}
     assert wanted | {"long_documents": 1, "with_negatives": 1} == dict(found.counts)
     assert (found.num_read, found.num_kept) == (15, 11)
-    assert any("evaluated" in sentence for sentence in found.warnings)
 
 
 def test_a_beir_folder_gives_the_pairs_of_its_training_split(tmp_path: Path) -> None:
