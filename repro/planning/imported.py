@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from repro.data.beir import load_suite
 from repro.data.own.holdout import ALL, LEAST_PAIRS, MOST_DOMAINS, SHARE
-from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
+from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
@@ -66,13 +67,14 @@ class Planned:
         lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
-        is_given = (self.corpus.folder / "evaluation").is_dir()
+        is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
         lines.append(
             f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
             f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
+        lines += oddities(self.corpus, suite)
         lines += few_queries(asked, is_given=is_given)
         if not is_given:
             is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
@@ -117,6 +119,14 @@ def _length_of(run: Run) -> str:
         assert run.num_epochs is not None, "a training is so many steps or epochs long"
         long = f"{counted(run.num_epochs, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
+
+
+def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return what a reader of the scores must know of collections that were given, and how many queries were not."""
+    given = corpus.folder / GIVEN_FOLDER
+    rows = load_suite(given).datasets if given.is_dir() else ()
+    told = [(one.name, one.quirks.told_of(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
+    return [f"  {name}: {note}" for name, note in told if note]
 
 
 def few_queries(num: int, *, is_given: bool) -> list[str]:
@@ -170,7 +180,8 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
 
 def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:
     """Return what an imported evaluation set holds, and the command that uses it; its suite is built."""
-    folder = corpus_stage(imported_named(name).corpus).build(progress)
+    corpus = imported_named(name)
+    folder = corpus_stage(corpus.corpus).build(progress)
     sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
     rows = [
         f"  {one}: {counted(size['num_queries'], 'query', 'queries')}, {counted(size['num_documents'], 'document')}"
@@ -180,6 +191,7 @@ def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list
         f"{name} is an evaluation set of {counted(len(sizes), 'collection')}: "
         "nothing in it is to train on (no qrels/train.tsv)",
         *rows,
+        *oddities(corpus, sizes),
         "Go on with",
         f"  repro evaluate --model bm25 --suite {name}",
         f"  repro evaluate --model M --suite {name}",
