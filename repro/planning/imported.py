@@ -80,13 +80,7 @@ class Planned:
             is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
             is_part = is_full or (list(suite) != [ALL] and found.num_domains > len(suite))
             lines.append(held_out_line(searched, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
-        if near := self.report.get("near_duplicates"):
-            named = ", ".join(f"{name} {count}" for name, count in near.items())
-            lost = counted(sum(near.values()), "query", "queries")
-            lines.append(
-                f"  look at this: of {lost} another document is nearly the same as their own ({named}): "
-                "a model that finds that one instead is told it is wrong"
-            )
+        lines += near_duplicates(self.report.get("near_duplicates", {}))
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
@@ -127,6 +121,18 @@ def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> 
     rows = load_suite(given).datasets if given.is_dir() else ()
     told = [(one.name, one.quirks.told_of(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
     return [f"  {name}: {note}" for name, note in told if note]
+
+
+def near_duplicates(found: Mapping[str, int]) -> list[str]:
+    """Return what the queries of each collection mean whose document has a near-duplicate; nothing without any."""
+    if not found:
+        return []
+    named = ", ".join(f"{name} {count}" for name, count in found.items())
+    of = counted(sum(found.values()), "query", "queries")
+    return [
+        f"  look at this: of {of} another document is nearly the same as their own ({named}): "
+        "a model that finds that one instead is told it is wrong"
+    ]
 
 
 def few_queries(num: int, *, is_given: bool) -> list[str]:
