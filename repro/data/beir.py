@@ -6,13 +6,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.data.folders import entries, is_beir, splits_of
 from repro.data.lines import json_rows, lines_of
 from repro.data.paper.quirks import Quirks, quirks_of
+from repro.spec.values import counted
 from repro.storage.json_files import read_json, short
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
@@ -72,6 +73,7 @@ class Retrieval:
     query_ids: tuple[str, ...]
     queries: tuple[str, ...]
     judgements: Mapping[str, Mapping[str, int]]
+    num_unjudged: int = field(default=0, compare=False)  # queries of its folder that no split judges, left out
 
 
 class SuiteDataset(NamedTuple):
@@ -115,14 +117,13 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     finds them, as trec_eval has it.
 
     ValueError, naming file and line, for malformed JSON, repeated ids, an empty corpus, missing qrels, a judgement of
-    an unknown query or document, and a query that no split judges.
+    an unknown query or document. Queries that no split judges are left out and counted, as BEIR's own loader does.
     """
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
-    _check_every_query_is_judged(folder, split, all_queries, judgements)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
     return Retrieval(
         name=folder.name,
@@ -131,14 +132,23 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
         query_ids=tuple(queries),
         queries=tuple(queries.values()),
         judgements=judgements,
+        num_unjudged=_num_unjudged(folder, split, all_queries, judgements),
     )
+
+
+def told_of_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
+    """Return what is odd about a collection, and says so, with the queries of its folder that were left out."""
+    if not (num := found.num_unjudged):
+        return quirks
+    left = f"{counted(num, 'query', 'queries')} without a judgement in any split {'is' if num == 1 else 'are'} left out"
+    return replace(quirks, says="; ".join(filter(None, (quirks.says, f"{left}, as BEIR's own loader does"))))
 
 
 def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
     """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`."""
     quirks = quirks_of(dataset.name) if dataset.quirks is None else dataset.quirks
     found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-    return replace(found, name=dataset.name), quirks
+    return replace(found, name=dataset.name), told_of_unjudged(quirks, found)
 
 
 def beir_folders(folder: Path) -> list[tuple[str, Path]]:
@@ -295,18 +305,10 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
             ) from error
 
 
-def _check_every_query_is_judged(
-    folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]
-) -> None:
-    # BEIR keeps the queries of all splits in one file, so a query may belong to another split, but not to none.
-    unjudged = [query_id for query_id in queries if query_id not in judgements]
-    if not unjudged:
-        return
-    others = (folder / "qrels" / f"{other}.tsv" for other in splits_of(folder) if other != split)
-    elsewhere = {row[0] for other in others for _, row in read_qrels(other)}
-    orphans = [query_id for query_id in unjudged if query_id not in elsewhere]
-    if orphans:
-        raise ValueError(
-            f"{folder}: {len(orphans)} queries have no judged document in any split, first {orphans[0]!r}: "
-            "judge them in qrels or take them out of queries.jsonl"
-        )
+def _num_unjudged(folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]) -> int:
+    """Return how many queries no split judges: BEIR keeps those of all splits in one file."""
+    unjudged = queries.keys() - judgements.keys()
+    others = [other for other in splits_of(folder) if other != split] if unjudged else []
+    for other in others:
+        unjudged -= {row[0] for _, row in read_qrels(folder / "qrels" / f"{other}.tsv")}
+    return len(unjudged)

@@ -16,8 +16,11 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "negatives": ("negatives", "negative", "neg"),
     "domain": ("domain", "dataset", "source"),
 }
-"""What each column may be called when no name is given; `negative_1`, `negative_2`, … are taken too."""
+"""What each column may be called when no name is given, in capitals too; so are `negative_1`, `negative_2`, …."""
 SIDES = ("query", "document")
+NO_TEXTS = ("_id", "id", "metadata")
+"""Columns that are neither side of a pair, however often they stand beside one."""
+LONGEST_NAME, WORDS_OF_A_NAME = 40, 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Columns:
         """Return the column of each part that a file has; ValueError when query or document is not among `found`."""
         chosen = self.present(found)
         if lacking := [part for part in self.needed if part not in chosen]:
-            raise ValueError(f"{where}: {self.complaint(lacking[0], found)}")
+            raise ValueError(f"{where}: {self.complaint(lacking, found)}")
         return chosen
 
     @property
@@ -44,30 +47,57 @@ class Columns:
         return tuple(part for part in ACCEPTED if part in self.names or part in SIDES)
 
     def present(self, found: Sequence[str]) -> dict[str, str]:
-        """Return the column of each part that is among `found`."""
-        accepted = ((part, self.accepted(part)) for part in ACCEPTED)
-        columns = ((part, next((name for name in names if name in found), None)) for part, names in accepted)
+        """Return the column of each part that is among `found`, as it stands before one in capitals or with spaces."""
+        columns = ((part, next(iter(self.fitting(part, found)), None)) for part in ACCEPTED)
         return {part: name for part, name in columns if name is not None}
 
-    def complaint(self, part: str, found: Sequence[str]) -> str:
-        """Say that no column is one of `part`, and what to do about it."""
+    def fitting(self, part: str, found: Sequence[str]) -> list[str]:
+        """Return which of `found` may be the column of a part, the first choice first."""
+        names = self.accepted(part)
+        alike = [one for name in names for one in found if one != name and _plain(one) == _plain(name)]
+        return list(dict.fromkeys([*(name for name in names if name in found), *alike]))
+
+    def complaint(self, parts: Sequence[str], found: Sequence[str]) -> str:
+        """Say that no column is one of each of these parts, and what to do about it."""
         names = short([short(name, 40) for name in sorted(found)], 400)
         taken = self.present(found).values()
-        hint = _remedy(part, [name for name in found if name not in taken])
-        return f"no column for the {part}: found {names}, accepted {list(self.accepted(part))}{hint}"
+        hint = _remedy(parts, [name for name in found if name not in taken])
+        lacking, accepted = (
+            " and ".join(words)
+            for words in ([f"the {part}" for part in parts], [str(list(self.accepted(part))) for part in parts])
+        )
+        return f"no column for {lacking}: found {names}, accepted {accepted}{hint}"
 
     def accepted(self, part: str) -> tuple[str, ...]:
         """Return what the column of a part may be called, the first choice first."""
         return (self.names[part],) if part in self.names else ACCEPTED[part]
 
 
-def _remedy(part: str, left: Sequence[str]) -> str:
-    """Return what to do about a column that is not there: another separator, or an option that names it."""
+def _plain(name: str) -> str:
+    return name.strip().casefold()
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a word of a first line looks like the name of a column, not like a text."""
+    return len(name) <= LONGEST_NAME and len(name.split()) <= WORDS_OF_A_NAME and name[-1:] not in ".?!"
+
+
+def _remedy(parts: Sequence[str], left: Sequence[str]) -> str:
+    """Return what to do about columns that are not there: another separator, the folder, options that name them."""
     if len(left) == 1:
         for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
             if separator in left[0]:
-                return f"; the separator looks like {called}: a .csv has commas, a .tsv tabs"
-    return f"; name it: --{part} {shlex.quote(short(left[0], 40))}" if left else ""
+                return f"; the separator looks like {called}: a .csv has commas or semicolons, a .tsv tabs"
+    if "_id" in left:
+        return "; of a BEIR folder, give the folder"
+    free = [name for name in left if _plain(name) not in NO_TEXTS]
+    names = [shlex.quote(name) for name in free if _is_name(name)]
+    if len(names) < len(parts):
+        if len(names) < len(free):
+            return "; does the file have a header row?"
+        names = ["COLUMN"] * len(parts) if free else []
+    options = " ".join(f"--{part} {name}" for part, name in zip(parts, names, strict=False))
+    return f"; name {'it' if len(parts) == 1 else 'them'}: {options}" if options else ""
 
 
 class Layout(NamedTuple):
@@ -89,7 +119,7 @@ def layout_of_row(columns: Columns, names: tuple[str, ...]) -> Layout:
     chosen = columns.present(names)
     lacking = [part for part in SIDES if part not in chosen]
     if lacking:
-        return Layout(chosen, (), columns.complaint(lacking[0], names))
+        return Layout(chosen, (), columns.complaint(lacking, names))
     return Layout(chosen, tuple(name for name in names if _is_numbered(name)))
 
 
@@ -110,7 +140,7 @@ def taken_words(columns: Columns, names: Sequence[str], layout: Layout) -> str:
         used.setdefault("negatives", []).extend(layout.numbered)
     words = []
     for part in (one for one in ACCEPTED if one in used):
-        left = [name for name in columns.accepted(part) if name in names and name not in layout.chosen.values()]
+        left = [name for name in columns.fitting(part, names) if name not in layout.chosen.values()]
         also = f" (also there: {', '.join(left)})" if left else ""
         words.append(f"{part} <- {short(', '.join(used[part]))}{also}")
     return ", ".join(words)
@@ -124,4 +154,4 @@ def swapped(words: str) -> str:
 
 
 def _is_numbered(name: str) -> bool:
-    return name.startswith("negative_") and name.removeprefix("negative_").isdigit()
+    return _plain(name).startswith("negative_") and _plain(name).removeprefix("negative_").isdigit()

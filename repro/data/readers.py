@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import lzma
 import math
+import re
 import shutil
 import stat
 import tarfile
@@ -159,7 +160,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
         yield found
     flaws.check(count)
     if unseen:
-        raise ValueError(f"{path}: {columns.complaint(min(unseen), first)}")
+        raise ValueError(f"{path}: {columns.complaint(sorted(unseen), first)}")
 
 
 @dataclass
@@ -187,15 +188,25 @@ class _Bare(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
+class _Semicolons(csv.excel):
+    delimiter = ";"
+
+
+def _dialect(path: Path, header: str) -> type[csv.Dialect]:
+    """Return how a table is written, by its first line: a .csv without a comma there may have semicolons."""
+    if ending_of(path) == ".csv":
+        bare = re.sub(r'"[^"]*"', "", header)
+        return _Semicolons if ";" in bare and "," not in bare else csv.excel
+    # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
+    return csv.excel_tab if header.startswith('"') else _Bare
+
+
 def _read_table(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
-            has_tabs = ending_of(path) == ".tsv"
-            is_bare = has_tabs and file.read(1) != '"'
+            dialect = _dialect(path, file.readline(MAX_LINE_BYTES))
             file.seek(0)
-            dialect: type[csv.Dialect] = _Bare if is_bare else csv.excel_tab if has_tabs else csv.excel
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
             named = layout_of(columns, header, f"{path}, line 1")
@@ -206,7 +217,7 @@ def _read_table(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
                 if cells and len(cells) != len(header):
                     hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)"
                     count = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-                    raise ValueError(f"{where}: {count}, the header has {len(header)}{hint * is_bare}")
+                    raise ValueError(f"{where}: {count}, the header has {len(header)}{hint * (dialect is _Bare)}")
                 if cells:
                     yield _found(cells, layout, where)
     except csv.Error as error:

@@ -54,7 +54,8 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     near_duplicates = has_near_duplicate(chosen, rules.near_duplicate)
     copied = {key for key, is_near_duplicate in zip(chosen, near_duplicates, strict=True) if is_near_duplicate}
     shared = _documents_of(ambiguous, documents, chosen) if rules.several_answers else {}
-    golds, counts = [], {"num_ambiguous": 0, "num_near_duplicate": 0}
+    golds: list[tuple[list[str], Row]] = []
+    counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
         row = _query_of(documents[key], ambiguous, shared)
         counts["num_ambiguous"] += row is None and not rules.several_answers

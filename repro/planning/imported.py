@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from repro.data.beir import load_suite
 from repro.data.own.holdout import ALL, LEAST_PAIRS, MOST_DOMAINS, SHARE
-from repro.data.own.imported import ImportedCorpus, check_trainable, imported_named, write_runs
+from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
@@ -24,6 +25,8 @@ from repro.spec.values import counted
 from repro.storage.json_files import read_json
 
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
+FEW_QUERIES = 50
+"""Where a query's difference in NDCG@10 has a standard deviation of 35 points, so many give an interval of ±10."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
@@ -31,7 +34,7 @@ SENTENCES = {
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "query_is_document": "pairs whose query is the document",
-    "long_documents": "documents of more than 256 words",
+    "long_documents": "documents of more than 256 words: models read their beginning only",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",
@@ -64,24 +67,20 @@ class Planned:
         lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
-        is_given = (self.corpus.folder / "evaluation").is_dir()
+        is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
         lines.append(
             f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
             f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
+        lines += oddities(self.corpus, suite)
+        lines += few_queries(asked, is_given=is_given)
         if not is_given:
             is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
             is_part = is_full or (list(suite) != [ALL] and found.num_domains > len(suite))
             lines.append(held_out_line(searched, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
-        if near := self.report.get("near_duplicates"):
-            named = ", ".join(f"{name} {count}" for name, count in near.items())
-            lost = counted(sum(near.values()), "query", "queries")
-            lines.append(
-                f"  look at this: of {lost} another document is nearly the same as their own ({named}): "
-                "a model that finds that one instead is told it is wrong"
-            )
+        lines += near_duplicates(self.report.get("near_duplicates", {}))
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
@@ -114,6 +113,35 @@ def _length_of(run: Run) -> str:
         assert run.num_epochs is not None, "a training is so many steps or epochs long"
         long = f"{counted(run.num_epochs, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
+
+
+def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return what a reader of the scores must know of collections that were given, and how many queries were not."""
+    given = corpus.folder / GIVEN_FOLDER
+    rows = load_suite(given).datasets if given.is_dir() else ()
+    told = [(one.name, one.quirks.told_of(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
+    return [f"  {name}: {note}" for name, note in told if note]
+
+
+def near_duplicates(found: Mapping[str, int]) -> list[str]:
+    """Return what the queries of each collection mean whose document has a near-duplicate; nothing without any."""
+    if not found:
+        return []
+    named = ", ".join(f"{name} {count}" for name, count in found.items())
+    of = counted(sum(found.values()), "query", "queries")
+    return [
+        f"  look at this: of {of} another document is nearly the same as their own ({named}): "
+        "a model that finds that one instead is told it is wrong"
+    ]
+
+
+def few_queries(num: int, *, is_given: bool) -> list[str]:
+    """Return what to do about so few evaluated queries that hardly any difference will be clear; nothing otherwise."""
+    if num >= FEW_QUERIES:
+        return []
+    more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
+    what = "judge more queries" if is_given else f"{more}, more pairs give more"
+    return [f"  look at this: {counted(num, 'query', 'queries')}: intervals will be wide; {what}"]
 
 
 def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
@@ -158,7 +186,8 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
 
 def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:
     """Return what an imported evaluation set holds, and the command that uses it; its suite is built."""
-    folder = corpus_stage(imported_named(name).corpus).build(progress)
+    corpus = imported_named(name)
+    folder = corpus_stage(corpus.corpus).build(progress)
     sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
     rows = [
         f"  {one}: {counted(size['num_queries'], 'query', 'queries')}, {counted(size['num_documents'], 'document')}"
@@ -168,6 +197,7 @@ def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list
         f"{name} is an evaluation set of {counted(len(sizes), 'collection')}: "
         "nothing in it is to train on (no qrels/train.tsv)",
         *rows,
+        *oddities(corpus, sizes),
         "Go on with",
         f"  repro evaluate --model bm25 --suite {name}",
         f"  repro evaluate --model M --suite {name}",

@@ -191,3 +191,20 @@ def test_pairs_of_an_evaluated_document_are_left_out_with_its_title_and_without(
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     found = bring(tmp_path / "x.jsonl", name="mine", evaluate_on=tmp_path / "exam").found
     assert (found.num_kept, found.counts["evaluated"]) == (200, 2 * SIZE)
+
+
+@pytest.mark.parametrize("name", ["theirs", "quora"])
+def test_unjudged_queries_are_left_out_and_told_at_import_and_with_the_scores(tmp_path: Path, name: str) -> None:
+    write_beir_folder(tmp_path / name, collection(name))
+    direct = scores(str(tmp_path / name))
+    with (tmp_path / name / "queries.jsonl").open("a") as file:
+        file.writelines(f'{{"_id": "more{n}", "text": "of no split"}}\n' for n in range(60))
+    says = "60 queries without a judgement in any split are left out"
+    shown = typed("data", "import", str(tmp_path / name), "--name", "mine")
+    assert f"{says}, as BEIR's own loader does" in shown and "60 queries, 60 documents" in shown
+    for suite in ("mine", str(tmp_path / name)):
+        assert says in typed("evaluate", "--model", "bm25", "--suite", suite) and scores(suite) == direct
+    rows = [{"query": f"how to mend {n}", "document": f"with tool {n}"} for n in range(400)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = ("data", "import", str(tmp_path / "x.jsonl"), "--name", "pairs", "--scale", "smoke")
+    assert says in typed(*words, "--evaluate-on", str(tmp_path / name))

@@ -381,3 +381,38 @@ def test_a_collection_whose_name_would_fail_after_training_is_refused_before(tmp
     with pytest.raises(ValueError, match="name both a dataset and a mean"):
         bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / name)
     assert not is_imported("mine")
+
+
+@pytest.mark.parametrize(("num", "says"), [(400, True), (1200, False)])
+def test_few_evaluation_queries_are_said_with_what_to_do(tmp_path: Path, num: int, says: bool) -> None:
+    bring(write_pairs_file(tmp_path / "x.jsonl", num=num), name="mine")
+    planned = plan_imported("mine", "smoke", quiet)
+    asked = sum(one["num_queries"] for one in planned.report["suite"].values())
+    found = [line for line in planned.lines() if "intervals will be wide" in line]
+    told = f"  look at this: {asked} queries: intervals will be wide; --hold-out DOMAIN holds out a domain whole"
+    assert [line.startswith(told) for line in found] == [True] * says and says == (asked < 50)
+
+
+def test_few_queries_of_a_given_collection_are_said_without_what_cannot_be_done(tmp_path: Path) -> None:
+    write_beir_folder(tmp_path / "c", collection(0))
+    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / "c")
+    planned = plan_imported("mine", "smoke", quiet)
+    assert "  look at this: 1 query: intervals will be wide; judge more queries" in planned.lines()
+
+
+def test_an_import_says_each_finding_once(tmp_path: Path) -> None:
+    write_beir_folder(tmp_path / "c", collection(0))
+    evaluated, long = collection(0).documents[0], " ".join(map(str, range(300)))
+    rows: list[dict[str, Any]] = [{"query": f"ask {n}", "pos": [f"{n} {long}", "second"]} for n in range(300)]
+    rows += [{"query": f"ask again {n}", "pos": [evaluated], "neg": ["x"]} for n in range(400)]
+    rows[0]["neg"] = [evaluated]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    bring(tmp_path / "x.jsonl", name="mine", evaluate_on=tmp_path / "c")
+    lines = [
+        line for line in plan_imported("mine", "smoke", quiet).lines() if "trained on" not in line or "pos" in line
+    ]
+    for word in ("judged text", "positives", "256 words", "57%"):
+        assert len([line for line in lines if word in line and "negatives" not in line]) == 1, (word, lines)
+    assert "  300 documents of more than 256 words: models read their beginning only" in lines
+    assert "  look at this: 57% of the pairs were left out" in lines and not [one for one in lines if "{" in one]
+    assert len([line for line in lines if re.search("negatives.*(taken out|evaluated)", line)]) == 1

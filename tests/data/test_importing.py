@@ -184,7 +184,6 @@ def test_of_several_positives_the_first_is_taken_and_the_others_are_counted(tmp_
     rows = [{"query": "a", "pos": ["b", "c", "d"]}, {"query": "e", "pos": ["f"]}, {"query": "g", "pos": "h"}]
     found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
     assert found.counts["more_positives"] == 2 and found.num_kept == 3
-    assert "2 further positives are not used" in " ".join(found.warnings)
 
 
 @pytest.mark.parametrize(("query", "document"), [("query", "document"), ("my ask", "text")])
@@ -243,7 +242,6 @@ def test_the_audit_counts_what_was_left_out(tmp_path: Path) -> None:
     wanted = {"empty": 2, "repeated_pair": 1, "negatives_taken_out": 1, "evaluated": 1, "query_is_document": 1}
     assert wanted | {"long_documents": 1, "with_negatives": 1} == dict(found.counts)
     assert (found.num_read, found.num_kept) == (15, 11)
-    assert any("evaluated" in sentence for sentence in found.warnings)
 
 
 def test_a_beir_folder_gives_the_pairs_of_its_training_split(tmp_path: Path) -> None:
@@ -445,10 +443,24 @@ def test_unknown_columns_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.csv", b"q,positive_ctx\nx,y\n", r"no column for the query: .*; name it: --query q"),
+        (
+            "a.csv",
+            b"q,positive_ctx\nx,y\n",
+            r"no column for the query and the document: .*'question'\] and \['document', .*"
+            "; name them: --query q --document positive_ctx$",
+        ),
+        ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "; of a BEIR folder, give the folder$"),
+        ("a.jsonl", b'{"id": "1", "text": "a", "metadata": {}, "asked": "b"}\n', "; name it: --query asked$"),
+        ("a.csv", b"how does a verdict come about?,by a jury\nx,y\n", r"; does the file have a header row\?$"),
+        ("a.csv", b"one,text\nx,y\n", "; name it: --query one$"),
+        ("a.csv", b"one\nx\n", "; name them: --query COLUMN --document COLUMN$"),
         ("a.csv", b"query,positive_ctx\nx,y\n", r"no column for the document: .*; name it: --document positive_ctx"),
         ("a.csv", b"it's asked,document\nx,y\n", "; name it: --query 'it'\"'\"'s asked'$"),
-        ("a.csv", b"query;document\nx;y\n", "the separator looks like ';': a .csv has commas"),
+        (
+            "a.tsv",
+            b"query;document\nx;y\n",
+            "the separator looks like ';': a .csv has commas or semicolons, a .tsv tabs",
+        ),
         ("a.csv", b"query\tdocument\nx\ty\n", "the separator looks like a tab"),
         (
             "a.csv",
@@ -501,3 +513,29 @@ def test_which_columns_were_taken_is_kept_and_what_else_was_there(tmp_path: Path
 def test_questions_and_passages_are_known_by_these_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("question,passage\nwhy,because\n")
     assert import_corpus(tmp_path / "a.csv", tmp_path / "out", name="mine").num_kept == 1
+
+
+@pytest.mark.parametrize("header", ["Query, Document ", " query ,DOCUMENT", "ANCHOR,Positive"])
+def test_names_of_columns_are_known_in_capitals_and_with_spaces(tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\nwhy,because\n")
+    (found,) = read_foreign(tmp_path / "a.csv")
+    assert found[:2] == ("why", "because")
+    (tmp_path / "b.jsonl").write_text(json.dumps(dict(zip(header.split(","), ("why", "because"), strict=True))))
+    (found,) = read_foreign(tmp_path / "b.jsonl", Columns({"query": header.split(",")[0].strip().lower()}))
+    assert found[:2] == ("why", "because")
+
+
+def test_a_name_as_it_stands_goes_before_one_in_capitals_and_the_other_is_told(tmp_path: Path) -> None:
+    rows = [{"Query": "no", "query": "why", "Text": "because", "text ": "no"}]
+    found = imported(tmp_path, write(tmp_path / "a.jsonl", rows))
+    assert found.columns == (
+        "a.jsonl, line 1: query <- query (also there: Query), document <- Text (also there: text )",
+    )
+
+
+@pytest.mark.parametrize("header", ["query;document", '"query, asked";"document"'])
+def test_a_csv_may_have_semicolons(tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.csv").write_text(f'{header}\n"why; how";because, they say\n')
+    columns = Columns({"query": "query, asked"}) if "asked" in header else None
+    (found,) = read_foreign(tmp_path / "a.csv", columns)
+    assert found[:2] == ("why; how", "because, they say")

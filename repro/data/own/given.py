@@ -17,6 +17,7 @@ from repro.data.beir import (
     beir_folders,
     check_groups,
     load_beir,
+    told_of_unjudged,
     write_beir_folder,
     write_suite,
 )
@@ -100,4 +101,4 @@ def _read(name: str, folder: Path) -> Given:
         raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
     found = load_beir(folder, there[0], lacks_documents=quirks.lacks_documents)
     says = quirks.says if there[0] == quirks.split else ""
-    return replace(found, name=name), replace(quirks, split=Quirks().split, says=says)
+    return replace(found, name=name), told_of_unjudged(replace(quirks, split=Quirks().split, says=says), found)

@@ -66,12 +66,11 @@ class Imported:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for what its owner should look at."""
+        """Sentences for what its owner should look at, beside the counts."""
         share = 1 - self.num_kept / self.num_read
-        long = self.counts.get("long_documents", 0)
         found = []
         if share > MOST_LEFT_OUT:
-            found.append(f"{share:.0%} of the pairs were left out: {dict(self.counts)}")
+            found.append(f"{share:.0%} of the pairs were left out")
         if self.query_words >= REVERSED * self.document_words > 0:
             options = swapped(self.columns[0]) if self.columns else ""
             found.append(
@@ -83,14 +82,6 @@ class Imported:
         if self.malformed:
             more = self.counts["malformed"] - len(self.malformed)
             found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
-        if self.counts.get("evaluated"):
-            found.append(f"{self.counts['evaluated']} pairs held evaluated text and were left out")
-        if self.counts.get(EVALUATED_NEGATIVES):
-            found.append(f"{self.counts[EVALUATED_NEGATIVES]} negatives were evaluated texts and were taken out")
-        if self.counts.get("more_positives"):
-            found.append(f"{self.counts['more_positives']} further positives are not used: of several, the first is")
-        if long > self.num_kept / 10:
-            found.append(f"{long} documents have more than {LONG_WORDS} words: models read their beginning only")
         return tuple(found)
 
 
