@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,13 +32,14 @@ from repro.cli.options import (
     say,
 )
 from repro.cli.patience import in_turn, tell
+from repro.cli.sound import sound
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
 from repro.report.formats import console_here
 from repro.report.names import title_of
 from repro.spec import Figure
 from repro.spec.identity import difference_in_words, run_id
-from repro.spec.registry import artefacts, check_every_experiment, experiment_of, experiments
+from repro.spec.registry import artefacts, experiment_of, experiments, num_experiment_files
 from repro.spec.scales import ORDER, scale_named
 from repro.spec.values import counted
 from repro.storage.paths import check_home, local_records
@@ -80,8 +81,8 @@ def open_door(name: str) -> int:
 
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
-    """List the artefacts: what each shows, and how many runs it needs at each scale."""
-    check_every_experiment()
+    """List the artefacts: what each shows, and how many runs it needs at each scale. Exit code 2: some are left out."""
+    kept = {experiment.number for experiment in sound(experiments(), ORDER)}
     rows: list[dict[str, Any]] = [
         {
             "artefact": name,
@@ -91,9 +92,14 @@ def list_artefacts(as_json: AsJson = False) -> None:
             "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
         for name, (experiment, shown) in artefacts().items()
+        if experiment.number in kept
     ]
-    if as_json:
-        return print_json(rows)
+    print_json(rows) if as_json else _print_artefacts(rows)
+    if len(kept) < num_experiment_files():
+        raise typer.Exit(EXIT_NOT_RUN)
+
+
+def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
     table = RichTable(box=None, padding=(0, 1, 0, 0))
     table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))  # it is typed
     table.add_column("what it shows")
@@ -199,8 +205,8 @@ def show(
     as_values: list[Any] = scores_of(runs_asked(single, scale)) if single and as_json else []
     if single and not as_json:
         render(scores_view(runs_asked(single, scale)), format)
-    for experiment in experiments_asked(names) if names or not single else ():
-        judged = {whose: judgements(experiment, scale_named(scale).name, whose) for whose in RECORDS}
+    for experiment in sound(experiments_asked(names), (scale_named(scale).name,)) if names or not single else ():
+        judged = {whose: judgements(experiment, scale, whose) for whose in RECORDS}
         shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
         if as_json:
             plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}

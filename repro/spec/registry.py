@@ -1,6 +1,7 @@
 """Finds every experiment (experiments/eNN_*.py) and which artefact each shows; numbers and names are unique.
 
-A file that cannot be read, or takes a number or a name twice, is left out and named; `list` and `check` refuse it.
+A file that cannot be read, or takes a number or a name twice, is left out and named; `check` refuses it. One whose runs
+cannot be told is found out when they are asked for, and named then.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +22,11 @@ from repro.spec.values import suggestion
 from repro.storage.paths import SOURCES
 
 OF_A_FILE = (ValueError, TypeError, KeyError, IndexError, AttributeError, NameError, SyntaxError, ImportError)
-"""What a mistake in an experiment's file raises when it is imported."""
+"""What a mistake in an experiment's file raises when it is imported, or asked for its runs."""
+
+
+class FaultyRunsError(ValueError):
+    """An experiment's file cannot tell its runs; the message names the file and what is wrong with it."""
 
 
 @cache
@@ -32,7 +39,7 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 def check_every_experiment() -> None:
-    """ValueError when a file of experiments/ is wrong: for whoever lists or judges them all."""
+    """ValueError when a file of experiments/ is wrong: for whoever judges them all."""
     if problems := _read_experiments()[1]:
         raise ValueError("; ".join(problems))
 
@@ -47,10 +54,32 @@ def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
             experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
             _check_experiment(name, experiment, found)
         except OF_A_FILE as error:
-            problems.append(f"experiments/{name}.py: {' '.join(str(error).split())} ({type(error).__name__})")
+            problems.append(f"experiments/{name}.py: {_told(error)}")
         else:
-            found.append(experiment)
+            found.append(replace(experiment, runs=_naming(name, experiment.runs)))
     return tuple(found), tuple(problems)
+
+
+def num_experiment_files() -> int:
+    """Return how many files of experiments/ there are, right or wrong."""
+    found, problems = _read_experiments()
+    return len(found) + len(problems)
+
+
+def _told(error: Exception) -> str:
+    return f"{' '.join(str(error).split())} ({type(error).__name__})"
+
+
+def _naming(name: str, runs: Callable[[str], tuple[Run, ...]]) -> Callable[[str], tuple[Run, ...]]:
+    """Return the same runs, whose mistakes name the file."""
+
+    def named(scale: str) -> tuple[Run, ...]:
+        try:
+            return runs(scale)
+        except OF_A_FILE as error:
+            raise FaultyRunsError(f"experiments/{name}.py: its runs at scale {scale!r}: {_told(error)}") from error
+
+    return named
 
 
 def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experiment]) -> None:
@@ -92,10 +121,11 @@ def paper_of(claim: str) -> str:
 
 @cache
 def runs_of_companions(scale: str) -> frozenset[Run]:
-    """Return the runs that only experiments of companion papers ask for."""
+    """Return the runs that only experiments of companion papers ask for, less those of files that cannot tell them."""
     asked: dict[bool, set[Run]] = {True: set(), False: set()}
     for experiment in experiments():
-        asked[experiment.paper == MAIN].update(experiment.runs(scale))
+        with suppress(FaultyRunsError):
+            asked[experiment.paper == MAIN].update(experiment.runs(scale))
     return frozenset(asked[False] - asked[True])
 
 

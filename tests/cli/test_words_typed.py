@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,45 @@ def test_what_cannot_be_is_said_before_the_models_are_imported(
         typed(*[meant.get(word, word) for word in words])
 
 
+Typing = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def tree_with(folder: Path, name: str, text: str) -> Typing:
+    """Copy the sources with one more experiment; return what runs `repro` there."""
+    for part in ("repro", "experiments", "figures", "slurm"):
+        left_out = shutil.ignore_patterns("__pycache__", "pictures")
+        shutil.copytree(CHECKOUT / part, folder / part, ignore=left_out)
+    (folder / "experiments" / name).write_text(text)
+    environment = {**os.environ, "PYTHONPATH": str(folder), "REPRO_HOME": str(folder / "home")}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "repro", *words]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+FAULTY_RUNS = """
+from dataclasses import replace
+from experiments.e15_overview import EXPERIMENT as ONE
+
+SHOWS = (replace(ONE.shows[0], name="figure98"),)
+EXPERIMENT = replace(ONE, number=98, runs=lambda scale: nothing, shows=SHOWS, claims=())
+"""
+
+
+def test_an_experiment_whose_runs_raise_is_named_and_the_others_are_listed_and_shown(tmp_path: Path) -> None:
+    run = tree_with(tmp_path, "e98_mine.py", FAULTY_RUNS)
+    fault = "experiments/e98_mine.py: its runs at scale 'smoke': name 'nothing' is not defined (NameError)"
+    listed = run("list")
+    assert listed.returncode == 2 and f"left out: {fault}" in listed.stderr
+    assert "table1" in listed.stdout and "figure98" not in listed.stdout
+    shown = run("show", "table1", "figure98", "--scale", "smoke")
+    assert shown.returncode == 0 and f"left out: {fault}" in shown.stderr and "table1 at scale smoke" in shown.stdout
+    refused = run("show", "figure98", "--scale", "smoke")
+    assert refused.returncode == 2 and refused.stderr.startswith(f"error: {fault}")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
@@ -84,18 +124,10 @@ def test_what_cannot_be_is_said_before_the_models_are_imported(
     ],
 )
 def test_one_bad_file_is_named_and_harms_no_artefact(tmp_path: Path, name: str, text: str, says: str) -> None:
-    for folder in ("repro", "experiments", "figures", "slurm"):
-        left_out = shutil.ignore_patterns("__pycache__", "pictures")
-        shutil.copytree(CHECKOUT / folder, tmp_path / folder, ignore=left_out)
-    (tmp_path / "experiments" / name).write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "REPRO_HOME": str(tmp_path / "home")}
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "repro", *words]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
+    run = tree_with(tmp_path, name, text)
     shown = run("show", "figure1", "--scale", "smoke")
     assert shown.returncode == 0 and f"left out: experiments/{name}" in shown.stderr and says in shown.stderr
-    for verb in ("list", "check"):
-        refused = run(verb)
-        assert refused.returncode == 2 and name in refused.stderr and says in refused.stderr
+    listed, refused = run("list"), run("check")
+    for done in (listed, refused):
+        assert done.returncode == 2 and name in done.stderr and says in done.stderr
+    assert "table1" in listed.stdout and not refused.stdout
