@@ -156,10 +156,9 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
     for part, value in point.items():
         path = path.replace(f"{{{part}}}", str(value))
     if "/" not in path:
-        raise ValueError(
-            f"{figure.name}: the axis {name!r} is neither a metric's path, such as {USUAL_METRIC!r}, nor a field of a run"
-            + suggestion(name, [*FIELDS, *point])
-        )
+        near = suggestion(name, [*FIELDS, *point])
+        of_metrics = f"neither a metric's path, such as {USUAL_METRIC!r}"
+        raise ValueError(f"{figure.name}: the axis {name!r} is {of_metrics}, nor a field of a run{near}")
     if path not in record.metrics:
         raise ValueError(f"{figure.name} asks record {record.id} for {path!r}, which it lacks: run it again")
     return record.metrics[path] * factor
