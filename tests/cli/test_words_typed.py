@@ -81,6 +81,11 @@ def test_an_option_after_compare_is_not_taken_for_the_second_model() -> None:
         typed("evaluate", "--compare", "abc", "--suite", "mine")
 
 
+def test_a_field_without_a_value_is_told_that_it_needs_one() -> None:
+    with pytest.raises(ValueError, match=r"--where sampler: sampler=… needs a value; write --where sampler=VALUE"):
+        typed("explain-batch", "table1", "--where", "sampler")
+
+
 Typing = Callable[..., subprocess.CompletedProcess[str]]
 
 
