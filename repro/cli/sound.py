@@ -26,6 +26,6 @@ def sound(chosen: Sequence[Experiment], scales: Sequence[str]) -> list[Experimen
             found.append(experiment)
     if faults and not found:
         raise faults[0]
-    for fault in faults:
-        print(f"left out: {fault}", file=sys.stderr)
+    for left_out in faults:
+        print(f"left out: {left_out}", file=sys.stderr)
     return found

@@ -116,7 +116,8 @@ def test_a_folder_of_one_collection_is_explained_under_three_contexts_without_ju
     assert all(one in shown for one in ("own − wrong", "null", "● relevant"))
     told = CliRunner().invoke(app, ("explain-context", *words, "--query", "rain")).stderr
     assert "read as a query of your own" not in told
-    assert "alone has one collection only, of a --suite of several" in told and "--wrong-from" not in told
+    assert "one collection only, and a --suite of several would lend another of its own" in told
+    assert "--wrong-from" not in told
 
 
 @pytest.mark.parametrize(
