@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from repro.report.formats import MOST_FOLDED_ROWS, console_here, render
+from repro.report.formats import MOST_FOLDED_ROWS, console_here, render, render_line
 from repro.report.view import View, format_seconds
 from repro.spec import Run
 from repro.spec.identity import difference_in_words
@@ -23,20 +23,29 @@ def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
     """Return where the runs and their stages stand at this moment, and whether anything still runs or waits."""
     snapshot, unique = Snapshot(), list(dict.fromkeys(runs))
     found = snapshot.statuses_of(unique)
-    table = table_of(unique, found)
-    table.caption = "\n".join(_notes(snapshot, unique, found)) or None
+    table = _with_notes(table_of(unique, found), _notes(snapshot, unique, found))
     return table, any(status.state == "running" or status.live_on for status in found)
 
 
 def show_status(runs: Sequence[Run]) -> None:
-    """Print the table once; one of thousands of runs as plain lines."""
+    """Print the table once; as plain lines one of thousands of runs, and what is to be said without a row."""
     unique = list(dict.fromkeys(runs))
-    if len(unique) <= MOST_FOLDED_ROWS:
-        return console_here().print(look_at(unique)[0])
     snapshot = Snapshot()
     found = snapshot.statuses_of(unique)
     rows = tuple(_cells(run, status) for run, status in _told(unique, found))
-    render(View(summary(found), COLUMNS, rows, tuple(_notes(snapshot, unique, found)), align="lllrrrl"))
+    notes = _notes(snapshot, unique, found)
+    if not rows:
+        for line in (summary(found), *notes):
+            render_line(line)
+    elif len(unique) > MOST_FOLDED_ROWS:
+        render(View(summary(found), COLUMNS, rows, tuple(notes), align="lllrrrl"))
+    else:
+        console_here().print(_with_notes(table_of(unique, found), notes))
+
+
+def _with_notes(table: Table, notes: Sequence[str]) -> Table:
+    table.caption = "\n".join(notes) or None
+    return table
 
 
 def _told(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:

@@ -156,7 +156,7 @@ def test_a_section_has_its_table_picture_runs_command_time_and_machine(records: 
     table, figure = (text.split(f'<section id="{name}"')[1].split("</section>")[0] for name in ("table1", "figure3"))
     mean = np.mean([r.metrics["desk/mean/ndcg_at_10"] for r in records if r.run.sampler == "domain"])
     assert f"{100 * mean:.1f} ±" in table and "59.9" in table
-    assert "8 of 8 runs that are shown have a published record; 4 min of training, 16 s of measuring" in table
+    assert "8 of 8 runs shown have a published record; 4 min of training, 16 s of measuring" in table
     assert "python -m repro.table1 --scale desk" in table and "a CPU, float32, threads: 2" in table
     assert all(f'href="#run-{r.id}"' in table for r in records)
     assert "<svg" in figure and 'aria-label="Score by batch size"' in figure and "data:text/csv;base64," in figure

@@ -154,6 +154,8 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
 
 def _condition(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
+    if not sign and name in FIELDS:
+        raise ValueError(f"--where {text}: {text}=… needs a value; write --where {text}=VALUE")
     if not sign or name not in FIELDS:
         near = suggestion(name, FIELDS) or ":"
         raise ValueError(f"--where {text!r}{near} expected field=value with a field of {list(FIELDS)}")

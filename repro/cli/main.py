@@ -252,7 +252,7 @@ def report(
     from repro.cli.pictures import painting_beside
     from repro.report.html import write_report
 
-    shown = in_turn(experiments(), lambda one: f"writing of {one.artefacts[0]}")
+    shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
     with painting_beside() as (paint, paint_forest):
         page = write_report(scale_named(scale).name, out, paint, shown, paint_forest=paint_forest)
     say(f"written: {page}")

@@ -16,10 +16,23 @@ from repro.spec import CONTEXTS
 Model = Annotated[
     str | None, typer.Option(help="a run's id, a folder (ours, the authors', an export), a hub id, or bm25")
 ]
-Two = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="two models instead, and their difference")]
 SuiteName = Annotated[str, typer.Option(help="a suite's or an imported corpus' name, or a BEIR folder, or some in one")]
 WrongFrom = Annotated[
     str | None, typer.Option(help="suite or folder that lends the wrong corpus (default: the suite; of one, desk)")
+]
+
+
+def _two_models(two: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return the models to compare; ValueError where an option was taken for one of them."""
+    for word in two or ():
+        if word.startswith("--"):
+            raise ValueError(f"--compare takes two models, --compare A B, but {word!r} is an option: name both")
+    return two
+
+
+Two = Annotated[
+    tuple[str, str] | None,
+    typer.Option(metavar="A B", help="two models instead, and their difference", callback=_two_models, is_eager=True),
 ]
 
 

@@ -70,14 +70,16 @@ def front_pictures() -> dict[Path, str]:
 def make_golden(experiment: Experiment) -> Path:
     """Run an experiment at smoke, in a folder that is gone afterwards, and keep its golden metrics.
 
-    A process of its own with one thread: that is how the tests compare them. ValueError when a run fails.
+    A process of its own with one thread: that is how the tests compare them. What it prints names that folder, and is
+    shown only when a run fails, with a ValueError.
     """
     name = experiment.artefacts[0]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "REPRO_HOME": home, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "repro", "run", name, "--scale", SCALE]
-        done = subprocess.run(command, env=environment, cwd=CHECKOUT, stdout=subprocess.DEVNULL, check=False)
+        done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
         if done.returncode:
+            print(done.stderr, file=sys.stderr, end="")
             raise ValueError(f"`repro run {name} --scale {SCALE}` failed, see above; mend it, then write again")
         folder = Path(home) / "records"
         return write_golden(name, [read_record(folder / f"{run_id(run)}.json") for run in golden_runs(experiment)])

@@ -6,26 +6,26 @@ import sys
 from collections.abc import Sequence
 
 from repro.spec import Experiment
-from repro.spec.registry import FaultyRuns
+from repro.spec.registry import FaultyRunsError
 
 
 def sound(chosen: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
     """Return the experiments that can tell their runs at these scales; stderr names the files of the others.
 
-    FaultyRuns when none is left.
+    FaultyRunsError when none is left.
     """
     found: list[Experiment] = []
-    faults: list[FaultyRuns] = []
+    faults: list[FaultyRunsError] = []
     for experiment in chosen:
         try:
             for scale in scales:
                 experiment.runs(scale)
-        except FaultyRuns as fault:
+        except FaultyRunsError as fault:
             faults.append(fault)
         else:
             found.append(experiment)
     if faults and not found:
         raise faults[0]
-    for fault in faults:
-        print(f"left out: {fault}", file=sys.stderr)
+    for left_out in faults:
+        print(f"left out: {left_out}", file=sys.stderr)
     return found

@@ -173,7 +173,7 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
     stopped = stop(runs_asked(what, scale, seeds=seed, all_seeds=all_seeds))
     for status in stopped:
         say(f"{status.id}: was {status.state}, is asked to stop")
-    say(counted(len(stopped), "run"))
+    say(counted(len(stopped), "run") if stopped else "nothing to cancel: none of them runs or waits")
 
 
 def prune(what: Named, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
@@ -186,7 +186,7 @@ def prune(what: Named, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_r
             remove(path)
         removed += size
         say(f"{'would remove' if dry_run else 'removed'} {path} ({size / 2**20:.1f} MiB)")
-    say(f"{removed / 2**20:.1f} MiB")
+    say(f"{'would free' if dry_run else 'freed'} {removed / 2**20:.1f} MiB")
 
 
 def fetch(

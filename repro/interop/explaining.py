@@ -66,6 +66,8 @@ def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explan
     to_device(model, asked.device)
     suite = open_suite(_suite_of(asked, opened), progress)
     dataset, query = find_query(suite, asked.query, asked.dataset)
+    if not query.id:
+        progress(f"no query has this id or text: {short(repr(asked.query))} is read as a query of your own")
     collection, wrong = _read(suite, dataset), wrong_corpus_of(suite, dataset, progress)
     kinds = ("own", "wrong", *(["null"] if model.config.sequence_dropout > 0 else []))
     count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts

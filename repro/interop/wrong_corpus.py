@@ -12,7 +12,7 @@ from repro.interop.opening import open_suite
 ELSEWHERE = "desk"
 """The suite that lends one to a suite of a single dataset: it is mined here, from wheels, without a download."""
 NAMES_ANOTHER = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
-HAS_ANOTHER = "of a --suite of several another one is taken"
+HAS_ANOTHER = "and a --suite of several would lend another of its own"
 
 
 def check_wrong_from(named: str | None, contexts: Sequence[str]) -> None:

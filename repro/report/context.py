@@ -8,6 +8,7 @@ from repro.measures.batch_text import shorten
 from repro.report.scores import POINTS
 from repro.report.view import View, format_number, format_signed
 from repro.spec.artefact import ABSENT
+from repro.spec.values import counted
 
 if TYPE_CHECKING:
     from repro.measures.context_words import Explanation, Passage, Word
@@ -53,9 +54,8 @@ def _words(told: Explanation, passage: Passage, name: str, num_words: int) -> Vi
     against = next((kind for kind in told.corpora if kind != "own"), "own")
     left = len(passage.words) - len(most)
     notes = [WEIGHT] if name == "query" else [f"document {passage.id}: {shorten(passage.text, 76)}"]
-    notes += (
-        [f"{left} more words, whose weights change less; --words {len(passage.words)} prints all"] if left > 0 else []
-    )
+    more = counted(left, "more word, whose weight changes less", "more words, whose weights change less")
+    notes += [f"{more}; --words {len(passage.words)} prints all"] * (left > 0)
     title = f"Words of the {name} that gain or lose weight, %"
     header = ("word", *told.corpora, f"own − {against}")
     return View(title, header, rows, tuple(notes), "l" + "r" * (len(told.corpora) + 1))

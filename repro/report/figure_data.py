@@ -16,11 +16,12 @@ from repro.report.view import View, format_mean, spread_note
 from repro.spec import FIELDS, Figure, Pick, Row, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import setting_id
-from repro.spec.values import counted
+from repro.spec.values import counted, suggestion
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
 PLACEHOLDER = re.compile(r"\*|\{family\}")
+USUAL_METRIC = "{suite}/mean/ndcg_at_10"
 METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
@@ -154,6 +155,10 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
     path = metric_path(name, record.run, series.context)
     for part, value in point.items():
         path = path.replace(f"{{{part}}}", str(value))
+    if "/" not in path:
+        near = suggestion(name, [*FIELDS, *point])
+        of_metrics = f"neither a metric's path, such as {USUAL_METRIC!r}"
+        raise ValueError(f"{figure.name}: the axis {name!r} is {of_metrics}, nor a field of a run{near}")
     if path not in record.metrics:
         raise ValueError(f"{figure.name} asks record {record.id} for {path!r}, which it lacks: run it again")
     return record.metrics[path] * factor

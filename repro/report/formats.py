@@ -107,8 +107,9 @@ def _print_text(view: View) -> None:
     if is_sentence and console.width - sum(others) - GAP * len(others) < LONG_TEXT:
         _print_with_sentences(view, console.width)
     else:
-        for number, part in enumerate(_parts(view, console.width)):
-            console.print(_rich_table(part, view.title if number == 0 else ""))
+        print(textwrap.fill(view.title, console.width, break_on_hyphens=False))
+        for part in _parts(view, console.width):
+            console.print(_rich_table(part))
     for note in view.notes:
         console.print(note)
 
@@ -139,12 +140,11 @@ def _parts(view: View, width: int) -> Iterator[View]:
     yield view.with_columns(kept)
 
 
-def _rich_table(view: View, title: str) -> RichTable:
+def _rich_table(view: View) -> RichTable:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, (name, side) in enumerate(zip(view.header, view.alignment, strict=True)):
         is_number = side == "r"
         least = _natural(view, number) if is_number else None

@@ -25,7 +25,7 @@ OF_A_FILE = (ValueError, TypeError, KeyError, IndexError, AttributeError, NameEr
 """What a mistake in an experiment's file raises when it is imported, or asked for its runs."""
 
 
-class FaultyRuns(ValueError):
+class FaultyRunsError(ValueError):
     """An experiment's file cannot tell its runs; the message names the file and what is wrong with it."""
 
 
@@ -77,7 +77,7 @@ def _naming(name: str, runs: Callable[[str], tuple[Run, ...]]) -> Callable[[str]
         try:
             return runs(scale)
         except OF_A_FILE as error:
-            raise FaultyRuns(f"experiments/{name}.py: its runs at scale {scale!r}: {_told(error)}") from error
+            raise FaultyRunsError(f"experiments/{name}.py: its runs at scale {scale!r}: {_told(error)}") from error
 
     return named
 
@@ -124,7 +124,7 @@ def runs_of_companions(scale: str) -> frozenset[Run]:
     """Return the runs that only experiments of companion papers ask for, less those of files that cannot tell them."""
     asked: dict[bool, set[Run]] = {True: set(), False: set()}
     for experiment in experiments():
-        with suppress(FaultyRuns):
+        with suppress(FaultyRunsError):
             asked[experiment.paper == MAIN].update(experiment.runs(scale))
     return frozenset(asked[False] - asked[True])
 

@@ -1,5 +1,6 @@
 """`check --write` writes what is not current and makes only golden metrics that are missing; dry, it only says so."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,18 @@ def test_a_smoke_run_that_fails_leaves_no_golden_metrics(monkeypatch: pytest.Mon
     monkeypatch.setattr(renewing.sys, "executable", "false")
     with pytest.raises(ValueError, match="`repro run figure14 --scale smoke` failed"):
         renewing.make_golden(experiment_of("figure14"))
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_what_a_smoke_run_says_of_a_folder_that_is_gone_is_shown_only_when_it_fails(
+    ends_well: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    child = tmp_path / "child"
+    child.write_text(f"#!/bin/sh\necho drawn: $REPRO_HOME/figure.svg >&2\nexit {0 if ends_well else 1}\n")
+    child.chmod(0o755)
+    monkeypatch.setattr(renewing.sys, "executable", str(child))
+    monkeypatch.setattr(renewing, "golden_runs", lambda experiment: [])
+    monkeypatch.setattr(renewing, "write_golden", lambda name, records: tmp_path)
+    with nullcontext() if ends_well else pytest.raises(ValueError, match="failed, see above"):
+        renewing.make_golden(experiment_of("figure14"))
+    assert ("drawn: " in capfd.readouterr().err) is not ends_well

@@ -76,6 +76,16 @@ def test_what_cannot_be_is_said_before_the_models_are_imported(
         typed(*[meant.get(word, word) for word in words])
 
 
+def test_an_option_after_compare_is_not_taken_for_the_second_model() -> None:
+    with pytest.raises(ValueError, match="--compare takes two models, --compare A B, but '--suite' is an option"):
+        typed("evaluate", "--compare", "abc", "--suite", "mine")
+
+
+def test_a_field_without_a_value_is_told_that_it_needs_one() -> None:
+    with pytest.raises(ValueError, match=r"--where sampler: sampler=… needs a value; write --where sampler=VALUE"):
+        typed("explain-batch", "table1", "--where", "sampler")
+
+
 Typing = Callable[..., subprocess.CompletedProcess[str]]
 
 

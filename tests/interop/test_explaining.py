@@ -110,10 +110,14 @@ def test_a_folder_of_one_collection_is_explained_under_three_contexts_without_ju
     told = json.loads(typed(*words, "--query", "is there snow", "--json"))
     assert not told["is_judged"] and told["scores"] == {}
     assert told["corpora"] == {"own": "alone", "wrong": "planted-000", "null": "nothing"}, "as `evaluate` borrows"
+    said = CliRunner().invoke(app, ("explain-context", *words, "--query", "q-3")).stderr
+    assert "no query has this id or text: 'q-3' is read as a query of your own" in said
     shown = typed(*words, "--query", "  Rain ")
     assert all(one in shown for one in ("own − wrong", "null", "● relevant"))
     told = CliRunner().invoke(app, ("explain-context", *words, "--query", "rain")).stderr
-    assert "alone has one collection only, of a --suite of several" in told and "--wrong-from" not in told
+    assert "read as a query of your own" not in told
+    assert "one collection only, and a --suite of several would lend another of its own" in told
+    assert "--wrong-from" not in told
 
 
 @pytest.mark.parametrize(

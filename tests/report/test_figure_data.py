@@ -1,5 +1,6 @@
 """What a figure plots is what the records say, point by point; what is missing has no value."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,3 +121,12 @@ def test_a_hue_of_parts_is_named_after_what_they_are() -> None:
     assert column_label(replace(LINES, points="{suite}/{family}/ndcg_at_10", hue="part1"), "part1") == "family"
     assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part1"), "part1") == "dataset"
     assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part2"), "part2") == "family"
+
+
+def test_an_axis_that_is_neither_a_field_nor_a_path_is_named_with_the_nearest_field(records: list[Record]) -> None:
+    says = (
+        "figureX: the axis 'batchsize' is neither a metric's path, such as '{suite}/mean/ndcg_at_10', nor a field of "
+    )
+    says += "a run, did you mean 'batch_size'?"
+    with pytest.raises(ValueError, match=re.escape(says)):
+        figure_rows(replace(LINES, x="batchsize"), RUNS, records)

@@ -12,6 +12,7 @@ from repro.report.artefacts import judgements, published_pool
 from repro.report.formats import render, render_line
 from repro.report.names import title_of
 from repro.report.tables import claims_view, sort_judgements, summary_line
+from repro.report.view import View
 from repro.spec.registry import artefacts, experiments
 
 NUMBER = re.compile(r"[+-]\d+\.\d+")
@@ -65,3 +66,9 @@ def test_the_list_of_artefacts_is_searched_by_line_where_it_is_no_terminal(capsy
     lines = capsys.readouterr().out.splitlines()
     for name, (experiment, shown) in artefacts().items():
         assert any(line.startswith(f"{name} ") and title_of(experiment, shown) in line for line in lines), name
+
+
+def test_the_title_of_a_narrow_table_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    title = "figure12 at scale desk: a sentence that is much longer than the two columns of the table below it"
+    render(View(title, ("", "n"), (("a", "1"),)))
+    assert capsys.readouterr().out.splitlines()[0] == title
