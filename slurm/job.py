@@ -6,7 +6,6 @@ processes, the parent of torchrun's.
 
 from __future__ import annotations
 
-import resource
 import signal
 import socket
 import time
@@ -21,6 +20,7 @@ from repro.records.store import has_record
 from repro.spec import run_of_fields
 from repro.stopping import Interrupted, Stopped, unbroken, undisguised
 from repro.storage.lease import Lease, acquire, look
+from repro.storage.machine import peak_bytes
 from repro.storage.paths import local_records
 from repro.storage.shards import joined, stage_named
 from repro.storage.stages import Stage
@@ -162,12 +162,6 @@ def _wait_for_lease(item: WorkItem, me: JobState, stop: Stop) -> Lease | None:
     raise stop.stopped()
 
 
-def _peak_bytes() -> int:
-    """Return the most memory that this process, or one of its ranks, has had at once."""
-    used = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return 1024 * max(used)
-
-
 class _WrittenDown:
     """Writes down how the block ended."""
 
@@ -194,7 +188,7 @@ class _WrittenDown:
         elif error is not None:
             lines = "".join(traceback.format_exception(error))
             ended = replace(self.state, state="failed", reason=f"{type(error).__name__}: {error}", trace=lines)
-        self.item.write(replace(ended, at=time.time(), peak_bytes=_peak_bytes()))
+        self.item.write(replace(ended, at=time.time(), peak_bytes=peak_bytes(with_children=True)))
 
     def _interrupted(self, reason: str) -> JobState:
         if self.item.is_cancelled or (self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled"):

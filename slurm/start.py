@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from repro.inputs.corpora import check_available
 from repro.planning.clusters import too_large_clusters
 from repro.planning.requirements import check_encoders
 from repro.spec import Run, run_of_fields
@@ -56,7 +57,9 @@ def start(
     code = check_code(runs, allow_dirty=options.allow_dirty)
     with launching(progress):
         tasks, left_out = _chosen_tasks(runs, profile, options, code=code, progress=progress)
-        check_encoders(run_of_fields(task.job.run) for task in tasks if task.item.kind == "run")
+        to_start = [run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+        check_available(to_start)
+        check_encoders(to_start)
         ended = dict.fromkeys(left_out, LEFT_OUT)
         if options.retry:
             for task in tasks:

@@ -102,6 +102,14 @@ def test_a_reader_that_has_left_gives_the_status_of_a_closed_pipe_and_no_verdict
     assert (done.returncode, done.stderr.decode()) == (EXIT_PIPE, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_output_that_the_caller_has_closed_goes_nowhere(closed: str, own_home: Path) -> None:
+    for words, code in (("check T1.b", 0), ("check T1.zz", 2)):
+        done = subprocess.run(f"{sys.executable} -m repro {words} {closed}", shell=True, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+    assert not list(own_home.rglob("bugs/*"))
+
+
 def verb(*words: str) -> int:
     return guarded(lambda: app(list(words), prog_name="repro", standalone_mode=False))
 

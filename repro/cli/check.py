@@ -32,6 +32,7 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --write: only say what would change; exit 1 if anything")
     ] = False,
+    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids; what fails comes first."""
@@ -46,13 +47,13 @@ def check(
     judged = judged_claims(what, scale)
     if as_json:
         print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
-    for paper, those in {} if as_json else by_paper(judged).items():
+    elif format == "csv":  # one table
+        render(claims_view(judged, f"claims at scale {scale}"), format)
+    for paper, those in {} if as_json or format == "csv" else by_paper(judged).items():
         if those or len(judged) == 0:
-            if write:  # the ledger is in the page
-                render_line(f"{PAPERS[paper]}: {summary_line(those)}")
-            else:
-                render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), "text")
-                render_line(summary_line(those))
+            if not write:  # then the ledger is in the page
+                render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), format)
+            render_line(f"{PAPERS[paper]}: {summary_line(those)}" if write else summary_line(those))
     if write:
         from repro.cli.renew import renew
 

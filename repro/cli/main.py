@@ -73,6 +73,9 @@ def prepare_process() -> None:
     where other programs want the cores each spins in another's place. `SPINS` costs a few per cent on quiet cores.
     """
     gc.set_threshold(*COLLECTED_AFTER)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as `>&-` does: nobody reads it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 — until the process ends
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
@@ -220,19 +223,23 @@ def show(
     from repro.report.tables import claims_view
 
     single, names = split_words(what)
+    one_table = format == "csv" and not as_json
+    if one_table and (len(names) + bool(single) != 1 or names == ["all"]):
+        raise ValueError("a csv holds one table: name one artefact, or runs; `check --format csv` gives claims")
     as_values: list[Any] = scores_of(runs_asked(single, scale)) if single and as_json else []
     if single and not as_json:
         render(scores_view(runs_asked(single, scale)), format)
     for experiment in sound(experiments_asked(names), (scale_named(scale).name,)) if names or not single else ():
         judged = {whose: judgements(experiment, scale, whose) for whose in RECORDS}
-        shown = {name: view for name, view in artefact_views(experiment, scale).items() if _is_asked(name, what)}
+        views = artefact_views(experiment, scale).items()
+        shown = {name: view for name, view in views if (name in names if one_table else _is_asked(name, what))}
         if as_json:
             plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
             as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
         there = [whose for whose in judged if records_of(experiment.runs(scale), whose)] or ["published"]
         ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {RECORD_WORDS[whose]}") for whose in there]
-        for view in [*shown.values(), *(ledgers if experiment.claims else [])]:
+        for view in [*shown.values(), *(ledgers if experiment.claims and not one_table else [])]:
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
         for path in filter(None, (paint_from_records(one, scale, whose) for one in drawable for whose in RECORDS)):

@@ -126,6 +126,8 @@ def status(
     if not watch:
         return show_status(runs)
     table, goes_on = look_at(runs)
+    if not goes_on:
+        return show_status(runs)
     with Live(table, console=Console(), auto_refresh=False) as live:
         while goes_on:
             time.sleep(LOOK_AGAIN_SECONDS)

@@ -131,6 +131,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
 
     ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
     """
+    began = code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(asked)}
     check_drawing(asked.context_seed, asked.num_contexts)
     check_device(asked.device)
     check_wrong_from(asked.wrong_from, asked.contexts)
@@ -144,11 +145,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         scored.append(bench.score_bm25(BM25))
     first = scored[0]
     columns = columns_of(suite.name, scored)
-    provenance = {
-        **code_identity(),
-        "versions": versions(),
-        "machine": machine(),
-        "asked": asdict(asked),
+    provenance = began | {
         "model": first.told,
         "beside": [one.told for one in scored[1:]],
         "cut": first.cut,

@@ -51,7 +51,7 @@ def render(view: View, format: str = "text") -> None:
         return _print_text(view)
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}; choose one of {['text', *FORMATS]}")
-    print(FORMATS[format](view))
+    print(FORMATS[format](view), end="" if format == "csv" else "\n")  # a blank line would be a row
 
 
 def render_line(text: str, hanging: int = 0) -> None:

@@ -17,9 +17,10 @@ def cores_here() -> int:
     return os.cpu_count() or 1
 
 
-def peak_bytes() -> int:
-    """Return the most memory that this process has had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RESIDENT_UNIT_BYTES
+def peak_bytes(*, with_children: bool = False) -> int:
+    """Return the most memory that this process has had so far, or any of its children that have ended."""
+    asked = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if with_children else (resource.RUSAGE_SELF,)
+    return max(resource.getrusage(one).ru_maxrss for one in asked) * RESIDENT_UNIT_BYTES
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:

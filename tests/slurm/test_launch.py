@@ -300,13 +300,23 @@ def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
 
 def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.sweep.code_identity", lambda: {"commit": "c0ffee", "uncommitted_sha256": "d1"})
-    monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
+    for check in ("check_available", "check_encoders"):
+        monkeypatch.setattr(f"slurm.start.{check}", lambda runs: None)
     run = base("small")
     with pytest.raises(ValueError, match="--allow-dirty"):
         launch(run)
     start([run], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS, allow_dirty=True), progress=print)
     assert read_submissions()[-1].code.items() >= {"commit": "c0ffee", "uncommitted_sha256": "d1"}.items()
     launch(RUNS[0])
+
+
+def test_data_that_a_run_reads_at_its_end_are_asked_for_at_the_launch(
+    slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
+    with pytest.raises(ValueError, match=r"suite 'beir': .*repro fetch beir"):
+        launch(replace(RUNS[0], suite="beir"))
+    assert not read_submissions()
 
 
 def job_for(run: Run) -> Task:

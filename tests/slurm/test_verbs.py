@@ -57,6 +57,7 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert [row["state"] for row in rows] == ["missing"] * 3
     before = type_in("status", file, "--scale", "smoke").stdout
     assert "3 never launched" in before and not any(row["id"] in before for row in rows)
+    assert type_in("status", file, "--scale", "smoke", "--watch").stdout == before, "nothing goes on: no empty table"
     do(*RUNS)
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows] == ["recorded", "recorded", "failed"]

@@ -45,4 +45,5 @@ def test_the_peak_of_memory_is_in_bytes_whatever_the_system_counts_in(monkeypatc
     counted = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     monkeypatch.setattr("repro.storage.machine.RESIDENT_UNIT_BYTES", 1)
     assert counted <= peak_bytes() < 2 * counted
+    assert counted <= peak_bytes(with_children=True)
     assert memory_bytes(torch.device("cpu")) < 2 * counted
