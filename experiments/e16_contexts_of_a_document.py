@@ -81,6 +81,7 @@ FIGURE = Figure(
     ),
     kind="own",
     points="pca/*/*/x",
+    parts=("document", "context"),
     x="pca/{part1}/{part2}/x",
     y="pca/{part1}/{part2}/y",
     x_label="first principal component",

@@ -119,6 +119,7 @@ FIGURE = Figure(
     ),
     kind="own",
     points="calibration/*/*/*/*/false",
+    parts=("kind of claim", "truth", "noise", "seeds judged"),
     x="part1",
     y="value",
     x_label="kind of claim",

@@ -64,6 +64,7 @@ FIGURE = Figure(
     ),
     kind="own",
     points="{suite}+*-*/mean/ndcg_at_10",
+    parts=("system", "IDF"),
     x="part2",
     y="value",
     x_label="text that the IDF is counted in",

@@ -58,6 +58,7 @@ UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
 MARKS = {"wrong": "o", "null": "^"}
 WORDS = {"wrong": "own − wrong corpus", "null": "own − no context"}
+DIFFERENCE = "difference in NDCG@10 (points)"
 
 
 def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
@@ -87,6 +88,7 @@ def draw_worth(frame: Any, axes: Any) -> None:
             axes.plot([at - 0.07, at + 0.07], [values.mean()] * 2, color=COLOURS[model], linewidth=2)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(families)), families)
+    axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
@@ -130,7 +132,7 @@ FIGURE = Figure(
     x="part1",
     y="value",
     x_label="family of collections",
-    y_label="difference in NDCG@10 (points)",
+    y_label="NDCG@10 (points)",
     factor=100,
     series=under_each_context(**END),
     draw=draw_worth,

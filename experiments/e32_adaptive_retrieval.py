@@ -39,6 +39,7 @@ def draw_routes(frame: Any, axes: Any) -> None:
     axes.set_xscale("log")
     ticks = sorted(means[cost][[kind_of(name) == "one width" for name in means["part1"]]])
     axes.set_xticks(ticks, [f"{1000 * tick:.1f}" for tick in ticks])
+    axes.set_xlabel("thousand multiplications a query")
     axes.minorticks_off()
     axes.margins(y=0.12)
     axes.legend(frameon=False, fontsize="small", loc="lower right")
@@ -54,9 +55,10 @@ FIGURE = Figure(
     ),
     kind="own",
     points="{suite}+*/mean/ndcg_at_10",
+    parts=("route",),
     x="{suite}+{part1}/mean/mflops",
     y="value",
-    x_label="thousand multiplications a query",
+    x_label="million multiplications a query",
     y_label="NDCG@10 (points)",
     factor=100,
     series=(Row(label="nested", of=pick(**ADAPTIVE)),),

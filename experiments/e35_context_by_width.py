@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import CLUSTER, CONTEXTUAL_BATCH
-from experiments.e25_context_emergence import OURS
+from experiments.e25_context_emergence import DIFFERENCE, OURS
 from experiments.e31_prefixes import ALL, IN_FULL, SCALES
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
 
@@ -50,7 +50,7 @@ def draw_worth(frame: Any, axes: Any) -> None:
         axes.plot(means.index, means, line, color=colour, linewidth=2, label=f"{words} (n = {count})")
     widths = sorted(set(frame["part1"]))
     axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_ylabel("difference in NDCG@10 (points)")
+    axes.set_ylabel(DIFFERENCE)
     axes.set_xscale("log")
     axes.set_xticks(widths, [f"{width:g}" for width in widths])
     axes.minorticks_off()

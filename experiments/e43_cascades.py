@@ -49,6 +49,7 @@ FIGURE = Figure(
     ),
     kind="own",
     points="{suite}+*/mean/accuracy",
+    parts=("route",),
     x="{suite}+{part1}/mean/dimensions",
     y="value",
     x_label="dimensions a query, mean",

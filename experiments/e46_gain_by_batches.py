@@ -19,6 +19,7 @@ from experiments.e01_table1 import (
     NEITHER_DOMAIN,
     SEEDS,
 )
+from experiments.e25_context_emergence import DIFFERENCE
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 SCALES = ("smoke", "desk", "lab")
@@ -85,6 +86,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
             axes.plot([at - 0.09, at + 0.09], [gains.mean()] * 2, color=colour, linewidth=2)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(KINDS)), list(KINDS))
+    axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
@@ -100,7 +102,7 @@ FIGURE = Figure(
     x="sampler",
     y=NDCG,
     x_label="batches",
-    y_label="difference in NDCG@10 (points)",
+    y_label="NDCG@10 (points)",
     factor=100,
     series=tuple(row for _, _, row in rows()),
     draw=draw_gains,

@@ -129,10 +129,12 @@ def tables_agree() -> tuple[bool, str]:
 
 
 def ahead_on_beir() -> tuple[bool, str]:
-    """Whether each size is ahead of BM25 and of E5 of its size on the average over BEIR."""
+    """Whether each size is ahead of BM25, E5 of its size, SimCSE and Contriever over BEIR, and base like E5 large."""
     rows = {size: (BEIR[f"GTE {size}"][1], BEIR[f"E5 {size}"][1]) for size in E5}
     told = ", ".join(f"{size} {own} and {other}" for size, (own, other) in rows.items())
-    return all(own > max(other, BEIR["BM25"][1]) for own, other in rows.values()), f"{told}; BM25 {BEIR['BM25'][1]}"
+    most = max(BEIR[name][1] for name in ("BM25", "SimCSE", "Contriever"))
+    are_ahead = all(own > max(other, most) for own, other in rows.values())
+    return are_ahead and rows["base"][0] == rows["large"][1], f"{told}; BM25, SimCSE and Contriever at most {most}"
 
 
 def ahead_of_e5() -> tuple[bool, str]:
@@ -203,7 +205,7 @@ ARITHMETIC: tuple[Claim, ...] = tuple(
         ),
         (
             "G5.b",
-            "before fine-tuning the model is ahead of BM25 and of E5 over BEIR, at each size",
+            "over BEIR before fine-tuning: ahead of BM25, SimCSE, Contriever and E5 of its size, base like E5 large",
             ahead_on_beir,
             "§1, §4.2 and Table 5",
             "printed averages",

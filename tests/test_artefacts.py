@@ -51,7 +51,7 @@ CLAIMS = {
     "G9": "ab",
     "G10": "abcd",
     "G11": "a",
-    "G13": "abc",
+    "G13": "abcd",
     "GF2": "a",
     "GF3": "abcd",
     "GF4": "a",

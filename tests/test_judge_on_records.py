@@ -20,7 +20,7 @@ from repro.claims.variance import fit_prior, system_of, variance_of
 from repro.records.store import Record
 from repro.report.artefacts import judgements, published_pool, records_of
 from repro.report.tables import table_view
-from repro.spec import TRAINED, Claim, Experiment, Order, Run, Table, Trend, batches_of, training_of
+from repro.spec import TRAINED, ByScale, Claim, Experiment, Order, Run, Table, Trend, batches_of, training_of
 from repro.spec.artefact import MAIN
 from repro.spec.registry import experiments
 
@@ -378,3 +378,18 @@ def test_no_row_of_the_calibration_waits_for_a_share_that_its_kind_of_claim_does
         assert [
             note for note in table_view(table, runs, records_of(runs, "published"), []).notes if "older" in note
         ] == []
+
+
+def test_claims_that_judge_one_comparison_count_the_same_looks() -> None:
+    """Two looks for the one and three for the other, at the same records, would be two verdicts on one number."""
+    looks: dict[tuple[float, int], dict[str, int]] = {}
+    for experiment in experiments():
+        for judged in judgements(experiment, "lab"):
+            number = judged.claim.num_looks  # a number is of desk
+            at = (number.at("lab") or 1) if isinstance(number, ByScale) else 1
+            for one in judged.estimates:
+                if isinstance(judged.claim, Order) and one.num_seeds > 1:
+                    looks.setdefault((round(abs(one.effect), 12), one.num_seeds), {})[judged.claim.id] = at
+    alike = [counts for counts in looks.values() if len(counts) > 1]
+    assert alike, "else nothing was compared"
+    assert [counts for counts in alike if len(set(counts.values())) > 1] == []

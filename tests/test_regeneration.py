@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,3 +176,11 @@ def test_the_report_is_written_from_the_committed_records(tmp_path: Path) -> Non
     text = (tmp_path / "report.html").read_text()
     assert all(f'<section id="{name}"' in text for name in artefacts())
     assert "Not drawn" not in text
+
+
+def test_numbers_of_claims_as_json_are_in_the_unit_of_their_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    app(["check", "--json"], standalone_mode=False)
+    told = json.loads(capsys.readouterr().out)
+    above = [one for one in told if one["verdict"] == "HOLDS" and re.fullmatch(r"> [-\d.]+", one["bar"]) and one["low"]]
+    assert len([one for one in above if float(one["bar"][2:])]) > 1
+    assert [one["claim"] for one in above if one["low"] < float(one["bar"][2:])] == []

@@ -58,10 +58,22 @@ class Judgement:
     estimates: tuple[Estimate, ...] = ()  # of every comparison
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the judgement as plain values."""
+        """Return the judgement as plain values, its numbers in its unit as the bar is."""
         kept = [one.name for one in fields(self) if one.name not in ("claim", "unit", "estimate", "estimates")]
+        numbers = {name: to_unit(getattr(self, name), self.unit) for name in ("effect", "low", "high", "detectable")}
         said = {name: getattr(self.claim, name) for name in ("says", "source", "kind", "bar", "version", "stated")}
-        return {"claim": self.claim.id, **said, "unit": self.unit.name, **{name: getattr(self, name) for name in kept}}
+        return {
+            "claim": self.claim.id,
+            **said,
+            "unit": self.unit.name,
+            **{name: getattr(self, name) for name in kept},
+            **numbers,
+        }
+
+
+def to_unit(value: float | None, unit: Unit) -> float | None:
+    """Return a number of a judgement as its unit counts; None where there is none."""
+    return None if value is None else value * unit.factor
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a search costs and finds when a narrow prefix makes a shortlist and wider ones rank it: adaptive retrieval.
 
 Every route of `repro.evaluate.adaptive` over the run's widths: NDCG@10, multiplications of a query in millions, and
-queries a second of FAISS and numpy on this machine, prefixes and index made before.
+queries a second of FAISS and numpy on this machine, the index and prefixes of documents made before.
 
 Shapes: Q queries, N documents, W dimensions.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from repro.claims.judge import Judgement
+from repro.claims.judge import Judgement, to_unit
 from repro.report.needed import needed_count
 from repro.report.view import View, format_seconds, format_signed
 from repro.spec.artefact import ABSENT
@@ -20,7 +20,8 @@ def undecided(judged: Iterable[Judgement]) -> list[Judgement]:
 
 def needs_as_dict(judged: Judgement) -> dict[str, object]:
     """Return what an undecided claim needs as plain values; seeds are counted in all, seconds of those not there."""
-    found = {"claim": judged.claim.id, "effect": judged.effect, "detectable": judged.detectable}
+    numbers = {name: to_unit(getattr(judged, name), judged.unit) for name in ("effect", "detectable")}
+    found = {"claim": judged.claim.id, "bar": judged.claim.bar, "unit": judged.unit.name, **numbers}
     needs = {"num_seeds": judged.seeds_needed, "num_units": judged.units_needed, "seconds": judged.seconds_needed}
     return {**found, **needs, "note": judged.note}
 

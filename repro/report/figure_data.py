@@ -201,9 +201,9 @@ def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | No
 
 
 def _places(figure: Figure) -> tuple[str, ...]:
-    """Return the columns that say where a number stands: the axes, of a scatter also what a dot is."""
+    """Return the columns that say where a number stands: the axes, of a scatter and of one's own what a dot is."""
     axes = tuple(name for name in axes_of(figure) if name != number_of(figure))
-    parts = range(1, 1 + len(PLACEHOLDER.findall(figure.points)) * (figure.kind == "scatter"))
+    parts = range(1, 1 + len(PLACEHOLDER.findall(figure.points)) * (figure.kind in ("scatter", "own")))
     return tuple(dict.fromkeys((*axes, *(f"part{number}" for number in parts))))
 
 
@@ -266,6 +266,8 @@ def column_label(figure: Figure, name: str) -> str:
     if name == figure.hue and figure.hue_label:
         return figure.hue_label
     if name.startswith("part"):
+        if figure.parts:
+            return figure.parts[int(name[4:]) - 1]
         return "family" if PLACEHOLDER.findall(figure.points)[int(name[4:]) - 1] == "{family}" else "dataset"
     last = (figure.points if name in ("value", "") else name).rpartition("/")[2]
     unit = " (points)" if figure.factor == 100 and name == number_of(figure) else ""

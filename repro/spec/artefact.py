@@ -81,6 +81,7 @@ class Figure:
     hue_label: str = ""  # its words; empty: its own name
     cell: str = ""  # heatmap: the metric in the cells; x and y are then fields of the run
     points: str = ""  # metrics with `*` in the path: a row for each that a record has, `*` in columns part1, part2, …
+    parts: tuple[str, ...] = ()  # with points: words for what each `*` stands for; empty: a dataset
     x_of: Pick | None = None  # with points: x is of the record that this picks, not of the series' own
     minus: Pick | None = None  # with points: y less the same metric of the record that this picks
     mark: str = ""  # dots: a field of the run that gives them their shape

@@ -89,6 +89,14 @@ def test_a_dot_of_a_scatter_is_named_though_another_lies_at_the_same_place(tmp_p
     assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "206.4"), ("0.5", "b", "306.4")]
 
 
+def test_a_picture_of_ones_own_tells_its_points_apart_by_the_words_it_has_for_them(tmp_path: Path) -> None:
+    alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
+    figure = replace(POINTS, kind="own", x="{suite}/{part1}/far", x_label="far", parts=("route",))
+    view = figure_view(figure, RUNS, [alike], [])
+    assert view.header[:3] == ("series", "far", "route")
+    assert [(row[2], row[-1]) for row in view.rows] == [("a", "206.4"), ("b", "306.4")], "not their mean"
+
+
 def test_a_missing_metric_is_named(records: list[Record]) -> None:
     with pytest.raises(ValueError, match=f"figureX asks record {records[1].id} for 'train/pace', which it lacks"):
         figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
