@@ -11,9 +11,9 @@ from scipy import stats
 from scipy.special import polygamma
 
 from repro.claims.calibration import SimulatedRecord
-from repro.claims.contrasts import Contrast, contrasts_of, prior_of
+from repro.claims.contrasts import Contrast, contrasts_of, estimate, prior_of
 from repro.claims.estimate import Estimate, of_seeds
-from repro.claims.evidence import evidence_for
+from repro.claims.evidence import Evidence, evidence_for
 from repro.claims.judge import judge_all, measure, p_values
 from repro.claims.levels import interval_for, interval_of, up_to_the_bar
 from repro.claims.variance import Pool, Prior, fit_prior, inverse_trigamma, shared_variance, variance_of
@@ -154,6 +154,40 @@ def test_numbers_of_one_run_have_the_prior_of_their_weighted_sum() -> None:
     found = prior_of(Contrast({(base("desk"), "a"): 2.0, (base("desk"), "b"): -1.0}, POINTS), Pool(made))
     expected = fit_prior(variance_of(list(group @ [2.0, -1.0])) for group in numbers)
     assert expected is not None and found == Prior(*map(pytest.approx, (expected.variance, expected.df, 24)))
+
+
+PAIR = {"contextual": 1.0, "biencoder": -1.0}
+
+
+def one_seed_beside(values_S: np.ndarray, own: float) -> Estimate:
+    """Return what seed 9 says of a difference of two models, beside so many other seeds in the published records."""
+    differences = {9: own, **dict(enumerate(values_S))}
+    made = [
+        SimulatedRecord("", base("desk", architecture=name, seed=seed), {"train/loss": loss}, {}, Path())
+        for seed, difference in differences.items()
+        for name, loss in (("contextual", 1.0 + difference), ("biencoder", 1.0))
+    ]
+    systems = {name: base("desk", architecture=name) for name in PAIR}
+    own_ones = {systems[one.run.architecture]: {9: one} for one in made if one.run.seed == 9}
+    contrast = Contrast({(systems[name], "train/loss"): weight for name, weight in PAIR.items()}, POINTS)
+    return estimate(contrast, Evidence({}, own_ones, (9,), False), Pool(made))
+
+
+def test_one_seed_is_judged_with_the_spread_of_the_same_comparison_over_the_published_seeds_but_its_own() -> None:
+    values_S = np.array([0.1, 0.4, 0.2, 0.3, 0.6])
+    found = one_seed_beside(values_S, 0.25)
+    assert (found.effect, found.df) == (pytest.approx(0.25), 4)
+    assert found.error == pytest.approx(values_S.std(ddof=1))
+    assert "one seed, judged with the published spread" in found.note
+    alone = one_seed_beside(values_S[:1], 0.25)
+    assert not alone.is_known, "one other seed has no spread"
+
+
+def test_one_seed_beside_published_ones_errs_as_often_as_it_is_set_to() -> None:
+    rng = np.random.default_rng(3)
+    drawn = [one_seed_beside(rng.normal(0, 1, 5), float(rng.normal(0, 1))) for _ in range(1000)]
+    false = sum(2 * min(found.above(0.0), found.below(0.0)) < 0.05 for found in drawn)
+    assert 20 < false < stats.binom.isf(0.001, 1000, 0.05)
 
 
 def halves(values_SQ: np.ndarray, first: int) -> list[np.ndarray]:

@@ -20,8 +20,8 @@ import numpy as np
 
 from repro.claims.estimate import Estimate, of_seeds
 from repro.claims.evidence import Evidence, MissingRunsError
-from repro.claims.units import parts_of, stratified_mean, units
-from repro.claims.variance import Pattern, Pool, Prior, shared_variance
+from repro.claims.units import parts_of, stratified_mean, units, value_of
+from repro.claims.variance import Pattern, Pool, Prior, has_metric, shared_variance, variance_of
 from repro.spec import (
     Claim,
     Equivalence,
@@ -129,16 +129,38 @@ def _sum(parts: Sequence[tuple[float, Weights]]) -> Weights:
 
 
 def estimate(contrast: Contrast, evidence: Evidence, pool: Pool) -> Estimate:
-    """Return a contrast with its error: over seeds, moderated by the pool, and over the units of its metric."""
+    """Return a contrast with its error: over seeds, moderated by the pool, and over the units of its metric.
+
+    One seed has no spread of its own: that of the same contrast over other seeds of the pool takes its place.
+    """
     values_S, (shared, shared_df), is_of_seeds_alone = _values(contrast, evidence)
-    own = float(values_S.var(ddof=1)) if len(values_S) > 1 else 0.0
+    own = variance_of(values_S.tolist()) if len(values_S) > 1 else _published_variance(contrast, evidence, pool)
     prior = prior_of(contrast, pool)
-    moderated = None if prior is None else prior.moderate(own, len(values_S) - 1)
+    moderated = prior.moderate(*own) if prior else own if own[1] and len(values_S) == 1 else None
     if shared and not any(weight and is_random(system) for (system, _), weight in contrast.weights.items()):
         moderated = (0.0, np.inf)  # nothing of it depends on a seed: queries alone are random
     values_S = values_S - contrast.constant
     found = of_seeds(values_S, contrast.unit, moderated=moderated, shared=shared, shared_df=shared_df)
     return found.noting(SEEDS_ALONE) if is_of_seeds_alone else found
+
+
+def _published_variance(contrast: Contrast, evidence: Evidence, pool: Pool) -> tuple[float, float]:
+    """Return the variance of a contrast over the seeds of the pool that do not judge, and its degrees of freedom.
+
+    Both are 0 where fewer than two seeds have all of its records there.
+    """
+    weights = {cell: weight for cell, weight in contrast.weights.items() if weight and is_random(cell[0])}
+    there = [
+        {seed for seed, record in pool.by_system.get(system, {}).items() if has_metric(record, metric)}
+        for system, metric in weights
+    ]
+    seeds = sorted(set.intersection(*there) - set(evidence.seeds)) if there else []
+    return variance_of(
+        [
+            sum(weight * value_of(pool.by_system[system][seed], metric) for (system, metric), weight in weights.items())
+            for seed in seeds
+        ]
+    )
 
 
 def _values(contrast: Contrast, evidence: Evidence) -> tuple[np.ndarray, tuple[float, float], bool]:

@@ -67,6 +67,14 @@ class Pool:
         return self.known[suite, pattern]
 
     @cached_property
+    def by_system(self) -> Mapping[Run, Mapping[int, Record]]:
+        """The records of each system, by seed."""
+        found: dict[Run, dict[int, Record]] = {}
+        for record in self.records:
+            found.setdefault(system_of(record.run), {})[record.run.seed] = record
+        return found
+
+    @cached_property
     def _trainings(self) -> Mapping[str, Sequence[Collection[Sequence[Record]]]]:
         """The records of each system, by the training that it scores, for each suite."""
         found: dict[str, dict[Run, dict[Run, list[Record]]]] = {}
@@ -85,13 +93,14 @@ def _of_training(scorings: Iterable[Sequence[Record]], pattern: Pattern) -> tupl
     """
     known = []
     for scored in scorings:
-        found = [record for record in scored if all(_has(record, metric) for metric, _ in pattern)]
+        found = [record for record in scored if all(has_metric(record, metric) for metric, _ in pattern)]
         known.append(variance_of([sum(weight * value_of(one, metric) for metric, weight in pattern) for one in found]))
     total = sum(df for _, df in known)
     return sum(variance * df for variance, df in known) / max(total, 1), max(df for _, df in known)
 
 
-def _has(record: Record, pattern: str) -> bool:
+def has_metric(record: Record, pattern: str) -> bool:
+    """Return whether a record has a metric, {suite} being its own."""
     return pattern.replace("{suite}", record.run.suite).removeprefix("log2 ") in record.metrics
 
 
