@@ -247,7 +247,7 @@ def why(run: Run) -> dict[str, Any]:
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
-        "last_lines": _last_lines(Path(status.log)) if status.log else [],
+        "last_lines": _end_of(Path(status.log))[-15:] if status.log else [],
         "scheduler": fate(status.job_id) if status.job_id else None,
         "stages": [f"{name}: {says}" for name, says in Snapshot().unbuilt_stages([run]).items()],
         "owners": [f"{owner.number}: {owner}, {_ended(owner)}" for owner in owners(item.lease_folder)],
@@ -260,10 +260,6 @@ def _ended(owner: Owner) -> str:
     if owner.is_alive:
         return "alive"
     return "died" if owner.outcome is None else owner.outcome or "ended"
-
-
-def _last_lines(log: Path, num_lines: int = 15) -> list[str]:
-    return _end_of(log)[-num_lines:]
 
 
 def _end_of(path: Path) -> list[str]:

@@ -107,7 +107,7 @@ def test_printed_values_are_judged_only_at_the_papers_scales(tmp_path: Path) -> 
     assert judge_all([claim], "desk", [r.run for r in made], made)[0].verdict == "WRONG SCALE"
     small = [replace(r, run=replace(r.run, scale="small")) for r in made]
     assert judge_all([claim], "small", [r.run for r in small], small)[0].verdict == "HOLDS"
-    off = replace(claim, expected=((claim.expected[0][0], 0.6),))
+    off = replace(claim, expected=dict.fromkeys(claim.expected, 0.6))
     assert judge_all([off], "small", [r.run for r in small], small)[0].verdict == "DIFFERS"
 
 

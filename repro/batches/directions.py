@@ -10,37 +10,21 @@ Shapes: B pairs, M = B (1 + H) documents in the order of `repro.batches.mask`, K
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-
-
-@dataclass(frozen=True)
-class Directions:
-    """The surrogate's scores in each direction: queries with documents and queries, own documents with documents."""
-
-    queries_documents_BM: np.ndarray
-    queries_queries_BB: np.ndarray
-    documents_documents_BM: np.ndarray
-
-    @classmethod
-    def of(cls, queries_BD: np.ndarray, documents_MD: np.ndarray) -> Directions:
-        """Return the inner products of a batch's vectors."""
-        own_BD = documents_MD[: len(queries_BD)]
-        return cls(queries_BD @ documents_MD.T, queries_BD @ queries_BD.T, own_BD @ documents_MD.T)
 
 
 def mask_directions(
     query_keys_B: np.ndarray,
     content_keys_M: np.ndarray,
     masked_BM: np.ndarray,
-    scores: Directions | None,
+    seen: tuple[np.ndarray, np.ndarray] | None,
     *,
     margin: float = 0.0,
     num_hard_negatives: int = 0,
 ) -> np.ndarray:
     """Return what a pair's loss leaves out, bool (B, K): of query to documents, to queries, document to queries, to
-    documents; `masked_BM` is the first. Without scores, only repeated texts. A pair's own entries are never masked.
+    documents; `masked_BM` is the first. `seen`: the surrogate's vectors of the queries (B, D) and documents (M, D);
+    without, only repeated texts. A pair's own entries are never masked.
     """
     num_pairs = len(query_keys_B)
     own_keys_B = content_keys_M[:num_pairs]
@@ -49,11 +33,13 @@ def mask_directions(
     to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
     itself_BB = np.eye(num_pairs, dtype=bool)
     own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
-    if scores is not None:
-        threshold_B1 = np.diagonal(scores.queries_documents_BM)[:, None] + margin
-        to_queries_BB = same_BB | (scores.queries_queries_BB >= threshold_B1)
-        documents_queries_BB = scores.queries_documents_BM[:, :num_pairs].T
+    if seen is not None:
+        queries_BD, documents_MD = seen
+        scores_BM = queries_BD @ documents_MD.T
+        threshold_B1 = np.diagonal(scores_BM)[:, None] + margin
+        to_queries_BB = same_BB | (queries_BD @ queries_BD.T >= threshold_B1)
+        documents_queries_BB = scores_BM[:, :num_pairs].T
         from_queries_BB = same_BB | (documents_queries_BB >= threshold_B1)
-        to_documents_BM = same_BM | (scores.documents_documents_BM >= threshold_B1)
+        to_documents_BM = same_BM | (documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1)
     blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~own_BM]
     return np.concatenate(blocks, axis=1)

@@ -55,7 +55,7 @@ def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
     return counts_RQ
 
 
-def percentile_interval(samples: np.ndarray, level: float = 0.05) -> tuple[float, float]:
-    """Return the interval that leaves out a share `level` of the resamples, half on each side."""
-    low, high = np.quantile(samples, [level / 2, 1 - level / 2])
+def percentile_interval(samples: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval: it leaves out a twentieth of the resamples, half on each side."""
+    low, high = np.quantile(samples, [0.05 / 2, 1 - 0.05 / 2])
     return float(low), float(high)

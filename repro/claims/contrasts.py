@@ -82,7 +82,7 @@ def _(claim: Interaction, evidence: Evidence) -> list[Contrast]:
 
 @contrasts_of.register
 def _(claim: Value, evidence: Evidence) -> list[Contrast]:
-    return [Contrast(_mean(term, evidence), unit_of(term.metric), printed) for term, printed in claim.expected]
+    return [Contrast(_mean(term, evidence), unit_of(term.metric), printed) for term, printed in claim.expected.items()]
 
 
 @contrasts_of.register

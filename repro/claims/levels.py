@@ -67,7 +67,7 @@ def interval_of(
     return (plain[0], corrected[1]) if plain and corrected else (None, None)
 
 
-def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+def holm_levels(p_values: Sequence[float]) -> list[float]:
     """Return the level each p-value is compared with under Holm's step-down procedure, in the order given.
 
     A test is significant when its p-value is at or below its level. Once one fails, all larger ones fail too: their
@@ -75,7 +75,7 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     """
     levels, failed = [0.0] * len(p_values), 0.0
     for place, test in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        levels[test] = failed or alpha / (len(p_values) - place)
+        levels[test] = failed or ALPHA / (len(p_values) - place)
         if p_values[test] > levels[test]:
             failed = levels[test]
     return levels

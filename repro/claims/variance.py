@@ -40,9 +40,9 @@ class Prior:
     df: float
     pooled_df: float
 
-    def moderate(self, variance: float, df: float, scale: float = 1.0) -> tuple[float, float]:
-        """Return a variance with `df` of its own, and its degrees of freedom, both moderated by `scale` times this."""
-        mean = (self.df * scale * self.variance + df * variance) / (self.df + df)
+    def moderate(self, variance: float, df: float) -> tuple[float, float]:
+        """Return a variance with `df` of its own, and its degrees of freedom, both moderated by this."""
+        mean = (self.df * self.variance + df * variance) / (self.df + df)
         return mean, min(df + self.df, self.pooled_df)
 
 

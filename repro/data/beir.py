@@ -34,10 +34,10 @@ def check_name(name: object, where: str) -> None:
         )
 
 
-def legal_name(name: str, otherwise: str = "collection") -> str:
+def legal_name(name: str) -> str:
     """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
     letters = NO_LETTERS_OF_A_NAME.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
-    return letters[:LONGEST_NAME].rstrip("-.") or otherwise
+    return letters[:LONGEST_NAME].rstrip("-.") or "collection"
 
 
 def check_word(identifier: str, where: str) -> None:

@@ -55,16 +55,9 @@ class Tokens:
         """Let go of the pages of the files that were looked at: without it a training would end up holding them all."""
         give_back(self.ids, self.offsets)
 
-    def save(self, folder: Path) -> None:
-        """Write ids.npy and offsets.npy into `folder`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        np.save(folder / "ids.npy", self.ids)
-        np.save(folder / "offsets.npy", self.offsets)
-        _write_bounds(folder, int(self.ids.max(initial=-1)))
-
 
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
-    """Open what `Tokens.save` wrote, as memory maps, of so many texts over so many words.
+    """Open what `write_tokens` wrote, as memory maps, of so many texts over so many words.
 
     All numbers are looked at only where no note beside them tells the largest id, as of stages of before it was kept:
     whether the files are those that were made, the stage's digests say. ValueError names a file that does not fit.
@@ -93,10 +86,6 @@ def _largest_id(folder: Path) -> int | None:
     return told
 
 
-def _write_bounds(folder: Path, largest_id: int) -> None:
-    (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest_id}}}\n', encoding="utf-8")
-
-
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
     """Tokenise `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
     if max_tokens < 3:
@@ -118,7 +107,7 @@ def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tupl
 
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
-    """Tokenise blocks of texts into the files that `Tokens.save` would write of all of them; holds one block."""
+    """Tokenise blocks of texts into ids.npy and offsets.npy of all of them, and a note of the largest id; holds one."""
     _write_all(folder, ((tokenize(block, tokenizer, max_tokens), None) for block in blocks))
 
 
@@ -140,7 +129,7 @@ def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None
             append_all(offsets, tokens.offsets[1:], plus=total)
             total += len(tokens.ids)
             largest = max(largest, int(tokens.ids.max(initial=-1)) if known is None else known)
-    _write_bounds(folder, largest)
+    (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest}}}\n', encoding="utf-8")
 
 
 def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:

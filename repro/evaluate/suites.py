@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from repro.data.beir import HEADLINE, Retrieval, Suite, check_groups, groups_of
+from repro.data.beir import HEADLINE, Retrieval, Suite, groups_of
 from repro.evaluate.collections import Collection, read_collections, rows_of, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
@@ -263,17 +263,17 @@ def _score_all(
         keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept)))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
+    rows = rows_of(suite, collections)
     found = {(kind, dataset.name): done[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     for kind in contexts:
         name = path_name(suite.name, kind)
-        for dataset in suite.datasets:
-            values = found[kind, dataset.name].values
-            metrics |= {f"{name}/{dataset.name}/{measure}": float(one.mean()) for measure, one in values.items()}
-        metrics |= _averages(name, suite, metrics)
-        headline = [found[kind, dataset.name].values[HEADLINE] for dataset in suite.datasets]
-        per_query[name] = np.concatenate(headline).astype(np.float32)
-    told = {"name": suite.name, "datasets": rows_of(suite, collections), "top_k": TOP_K}
-    return Evaluation(metrics, per_query, told), found
+        values = [found[kind, dataset.name].values for dataset in suite.datasets]
+        for group, places in groups_of(rows).items():
+            for measure in values[places[0]]:
+                means = [float(values[place][measure].mean()) for place in places]
+                metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
+        per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
+    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": rows, "top_k": TOP_K}), found
 
 
 def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> tuple[Found, bool]:
@@ -298,16 +298,3 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
 def path_name(suite: str, kind: str) -> str:
     """Return how metric paths and folders of runs begin under a context."""
     return suite if kind == "own" else f"{suite}+{kind}"
-
-
-def _averages(name: str, suite: Suite, metrics: dict[str, float]) -> dict[str, float]:
-    measures = sorted({path.rpartition("/")[2] for path in metrics if path.startswith(f"{name}/")})
-    check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], f"suite {suite.name}")
-    names = [dataset.name for dataset in suite.datasets]
-    groups = groups_of([{"name": dataset.name, "family": dataset.family} for dataset in suite.datasets])
-    return {
-        f"{name}/{group}/{measure}": float(np.mean([metrics[f"{name}/{names[place]}/{measure}"] for place in places]))
-        for group, places in groups.items()
-        if group not in names
-        for measure in measures
-    }

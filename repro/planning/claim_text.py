@@ -125,7 +125,7 @@ def comparisons_of(claim: Claim, scale: str) -> list[str]:
     if isinstance(claim, Correlation):
         return [_correlated(claim, scale)]
     if isinstance(claim, Value):
-        units = ((one, value, unit_of(one.metric)) for one, value in claim.expected)
+        units = ((one, value, unit_of(one.metric)) for one, value in claim.expected.items())
         printed = ((one, f"{value * unit.factor:g} {unit.name}") for one, value, unit in units)
         return [f"{_metric(one)} of {_runs(one, scale)}, less {words} as printed" for one, words in printed]
     return []

@@ -1,11 +1,11 @@
-"""What is claimed of numbers, as data: one dataclass a kind of claim, stated by the factories of `Claim`."""
+"""What is claimed of numbers, as data: one dataclass a kind of claim, all offered by `Claim`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, NotRequired, TypedDict, Unpack
+from typing import ClassVar
 
 from repro.spec.run import Run, check_fields
 from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, unit_of
@@ -13,26 +13,21 @@ from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_ch
 Pair = tuple[Term, Term]
 
 
-class Said(TypedDict):
-    """What every claim says beside its comparison; see `Claim`."""
-
-    source: str
-    because: str
-    version: NotRequired[int]
-    stated: NotRequired[str]
-    seen_seeds: NotRequired[tuple[int, ...]]
-    scales: NotRequired[tuple[str, ...]]
-    has_new_delta: NotRequired[bool]
-    is_chosen: NotRequired[bool]
-    num_looks: NotRequired[int | ByScale]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A sentence of the paper as data. Each kind is a subclass; state one by `Claim.order(…)`, `Claim.trend(…)`, …"""
 
-    id: str
-    says: str
+    value: ClassVar[type[Value]]
+    order: ClassVar[type[Order]]
+    interaction: ClassVar[type[Interaction]]
+    trend: ClassVar[type[Trend]]
+    correlation: ClassVar[type[Correlation]]
+    equivalence: ClassVar[type[Equivalence]]
+    varies: ClassVar[type[Varies]]
+    identity: ClassVar[type[Identity]]
+
+    id: str = field(kw_only=False)
+    says: str = field(kw_only=False)
     source: str
     because: str
     version: int = 1  # counts wordings: one more whenever what is judged changes
@@ -81,110 +76,18 @@ class Claim:
         """Return whether a run that one of its terms picks is judged at all."""
         return True
 
-    @staticmethod
-    def value(id: str, says: str, *, expected: Mapping[Term, float], margin: float, **said: Unpack[Said]) -> Value:
-        """Claim printed numbers, each within `margin` (in the metric's own unit)."""
-        return Value(id=id, says=says, expected=tuple(expected.items()), margin=margin, **said)
-
-    @staticmethod
-    def order(
-        id: str,
-        says: str,
-        *,
-        pairs: Iterable[Pair],
-        margin: float = 0.0,
-        delta: float | None = None,
-        **said: Unpack[Said],
-    ) -> Order:
-        """Claim that in each pair the first term is above the second by more than `margin`; no effect is within ±δ."""
-        return Order(id=id, says=says, pairs=tuple(pairs), margin=margin, delta=delta, **said)
-
-    @staticmethod
-    def interaction(
-        id: str, says: str, *, of: Pair, above: Pair, delta: float | None = None, **said: Unpack[Said]
-    ) -> Interaction:
-        """Claim that the first term of `of` gains more on its second than the first of `above` gains on its own."""
-        return Interaction(id=id, says=says, of=of, above=above, delta=delta, **said)
-
-    @staticmethod
-    def trend(
-        id: str,
-        says: str,
-        *,
-        over: Term,
-        axis: str,
-        sign: int,
-        within: str = "",
-        only: Callable[[Run], bool] | None = None,
-        delta: float | None = None,
-        **said: Unpack[Said],
-    ) -> Trend:
-        """Claim that a metric rises (sign 1) or falls (-1) with each doubling of `axis`.
-
-        The slope is on log2 of the axis, on log2 of one more where the axis has a zero. With `within`, it is the mean
-        of the slopes at each value of that other field; with `only`, of the runs for which it is true.
-        """
-        check_fields([axis, *([within] if within else [])], f"claim {id}")
-        return Trend(id=id, says=says, over=over, axis=axis, within=within, sign=sign, only=only, delta=delta, **said)
-
-    @staticmethod
-    def correlation(
-        id: str,
-        says: str,
-        *,
-        x: Term,
-        y: Term,
-        points: str,
-        sign: int,
-        minus: Term | None = None,
-        within: str = "",
-        blocks: str = "",
-        margin: float = 0.0,
-        **said: Unpack[Said],
-    ) -> Correlation:
-        """Claim that Pearson's r of two metrics, times sign, is above margin; see `repro.claims.correlation`.
-
-        A point is of "runs" a configuration that both terms pick, the mean over its seeds; of "datasets" a dataset and
-        a system, metrics have `*` for the dataset, `minus` is taken from `y`, r is the mean over systems, and
-        `blocks="family"` counts a family as one. With `within`, r is the mean over the values of that field.
-        """
-        check_fields([within] if within else [], f"claim {id}")
-        check_choice(f"claim {id}", "points", points, POINTS)
-        check_choice(f"claim {id}", "blocks", blocks, BLOCKS)
-        where: dict[str, Any] = {"points": points, "within": within, "blocks": blocks}
-        return Correlation(id=id, says=says, x=x, y=y, minus=minus, sign=sign, margin=margin, **where, **said)
-
-    @staticmethod
-    def equivalence(id: str, says: str, *, pairs: Iterable[Pair], delta: float, **said: Unpack[Said]) -> Equivalence:
-        """Claim that in every pair the two terms are within `delta` of each other: here equivalence is what HOLDS."""
-        return Equivalence(id=id, says=says, pairs=tuple(pairs), delta=delta, **said)
-
-    @staticmethod
-    def varies(id: str, says: str, *, over: Term, axis: str, by: str = "name", **said: Unpack[Said]) -> Varies:
-        """Claim that the best value of `axis` differs by dataset (by="family": by family); `over` has `*` for it."""
-        check_fields([axis], f"claim {id}")
-        check_choice(f"claim {id}", "by", by, PARTS)
-        if "*" not in over.metric:
-            raise ValueError(f"claim {id}: {over.metric!r} has no * for the dataset, e.g. {{suite}}/*/ndcg_at_10")
-        return Varies(id=id, says=says, over=over, axis=axis, by=by, **said)
-
-    @staticmethod
-    def identity(id: str, says: str, *, holds: Callable[[], tuple[bool, str]], **said: Unpack[Said]) -> Identity:
-        """Claim arithmetic of the paper; `holds` gives whether it does and what was computed."""
-        return Identity(id=id, says=says, holds=holds, **said)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Value(Claim):
-    """Printed numbers, each met within the margin."""
+    """Printed numbers, each met within the margin (in the metric's own unit)."""
 
-    expected: tuple[tuple[Term, float], ...]
+    expected: Mapping[Term, float] = field(hash=False)
     margin: float
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms whose numbers are printed."""
-        return tuple(term for term, _ in self.expected)
+        return tuple(self.expected)
 
     @property
     def bar(self) -> str:
@@ -212,7 +115,12 @@ class Directed(Claim):
 class Paired(Claim):
     """A claim of pairs of terms; the base of orders and equivalences."""
 
-    pairs: tuple[Pair, ...]
+    pairs: Sequence[Pair]
+
+    def __post_init__(self) -> None:
+        """The pairs are kept as a tuple, which has a hash."""
+        object.__setattr__(self, "pairs", tuple(self.pairs))
+        super().__post_init__()
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -222,12 +130,12 @@ class Paired(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Directed, Paired):
-    """In every pair the first term is above the second."""
+    """In every pair the first term is above the second by more than `margin`; no effect is within ±δ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction(Directed):
-    """One difference is above another."""
+    """The first term of `of` gains more on its second than the first of `above` gains on its own."""
 
     of: Pair
     above: Pair
@@ -240,12 +148,22 @@ class Interaction(Directed):
 
 @dataclass(frozen=True, kw_only=True)
 class Trend(Directed):
-    """A metric rises or falls with each doubling of an axis."""
+    """A metric rises (sign 1) or falls (-1) with each doubling of `axis`.
 
+    The slope is on log2 of the axis, on log2 of one more where the axis has a zero. With `within`, it is the mean of
+    the slopes at each value of that other field; with `only`, of the runs for which it is true.
+    """
+
+    sign: int = field()
     over: Term
     axis: str
     within: str = ""
     only: Callable[[Run], bool] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """ValueError for a field that no run has."""
+        super().__post_init__()
+        check_fields(filter(None, (self.axis, self.within)), f"claim {self.id}")
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -265,14 +183,27 @@ class Trend(Directed):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Directed):
-    """Two metrics go together over configurations or over datasets."""
+    """Pearson's r of two metrics, times sign, is above margin; see `repro.claims.correlation`.
 
+    A point is of "runs" a configuration that both terms pick, the mean over its seeds; of "datasets" a dataset and a
+    system, metrics have `*` for the dataset, `minus` is taken from `y`, r is the mean over systems, and
+    `blocks="family"` counts a family as one. With `within`, r is the mean over the values of that field.
+    """
+
+    sign: int = field()
     x: Term
     y: Term
     points: str
     minus: Term | None = None
     within: str = ""
     blocks: str = ""
+
+    def __post_init__(self) -> None:
+        """ValueError for a field that no run has, and for unknown points or blocks."""
+        super().__post_init__()
+        check_fields(filter(None, (self.within,)), f"claim {self.id}")
+        check_choice(f"claim {self.id}", "points", self.points, POINTS)
+        check_choice(f"claim {self.id}", "blocks", self.blocks, BLOCKS)
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -287,7 +218,7 @@ class Correlation(Directed):
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalence(Paired):
-    """In every pair the two terms are within `delta` of each other."""
+    """In every pair the two terms are within `delta` of each other: here equivalence is what HOLDS."""
 
     delta: float
 
@@ -299,11 +230,21 @@ class Equivalence(Paired):
 
 @dataclass(frozen=True, kw_only=True)
 class Varies(Claim):
-    """The best value of an axis differs by dataset."""
+    """The best value of `axis` differs by dataset (by="family": by family); `over` has `*` for it."""
 
     over: Term
     axis: str
     by: str = "name"
+
+    def __post_init__(self) -> None:
+        """ValueError for a field that no run has, an unknown `by`, and a metric that is of no dataset."""
+        super().__post_init__()
+        check_fields([self.axis], f"claim {self.id}")
+        check_choice(f"claim {self.id}", "by", self.by, PARTS)
+        if "*" not in self.over.metric:
+            raise ValueError(
+                f"claim {self.id}: {self.over.metric!r} has no * for the dataset, e.g. {{suite}}/*/ndcg_at_10"
+            )
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -313,6 +254,10 @@ class Varies(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity(Claim):
-    """Arithmetic of the paper."""
+    """Arithmetic of the paper; `holds` gives whether it does and what was computed."""
 
     holds: Callable[[], tuple[bool, str]] = field(compare=False)
+
+
+Claim.value, Claim.order, Claim.interaction, Claim.trend = Value, Order, Interaction, Trend
+Claim.correlation, Claim.equivalence, Claim.varies, Claim.identity = Correlation, Equivalence, Varies, Identity

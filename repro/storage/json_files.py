@@ -11,18 +11,18 @@ MOST_BYTES = 64 * 2**20
 SHOWN = 80
 
 
-def read_json(path: Path, *, most_bytes: int = MOST_BYTES) -> Any:
+def read_json(path: Path) -> Any:
     """Return the content of a JSON file.
 
-    ValueError for one that is not there, is no regular file (a FIFO would hang), is larger than `most_bytes`, is not
+    ValueError for one that is not there, is no regular file (a FIFO would hang), is larger than MOST_BYTES, is not
     UTF-8, is malformed or nested too deeply, or holds NaN, an infinity or a number that becomes one.
     """
-    return read_json_with_bytes(path, most_bytes=most_bytes)[0]
+    return read_json_with_bytes(path)[0]
 
 
-def read_json_with_bytes(path: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Any, bytes]:
+def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
     """Return the content of a JSON file and the bytes it was read from; ValueError as `read_json`."""
-    check_regular(path, most_bytes=most_bytes)
+    check_regular(path, most_bytes=MOST_BYTES)
     try:
         data = path.read_bytes()
         return json.loads(data, parse_constant=_refuse, parse_float=_finite), data

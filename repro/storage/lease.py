@@ -74,12 +74,11 @@ class Owner:
 class Lease:
     """A lease this process holds; a thread keeps its heart-beat until `release`."""
 
-    def __init__(self, folder: Path, number: int, *, descriptor: int, on_lost: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, number: int, *, descriptor: int) -> None:
         """Start the heart-beat on an owner file that was just created; made by `acquire`."""
         self.folder, self.number = folder, number
         self.on_beat: Callable[[], None] = lambda: None
         self._descriptor = descriptor
-        self._on_lost = on_lost
         self._patience_seconds = dead_after_seconds()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {folder.name}", daemon=True)
@@ -111,11 +110,11 @@ class Lease:
                 os.utime(self._descriptor)
                 last = time.monotonic()
                 if self.is_lost:
-                    self._on_lost()
+                    _leave()
                 self.on_beat()
             except OSError:  # a network disk may fail for a moment, at either: the next beat tries again
                 if time.monotonic() - last > self._patience_seconds:
-                    self._on_lost()
+                    _leave()
 
     def __enter__(self) -> Lease:
         return self
@@ -126,13 +125,11 @@ class Lease:
         self.release("" if error is None else f"{type(error).__name__}: {error}")
 
 
-def acquire(
-    folder: Path, *, note: Mapping[str, Any] | None = None, on_lost: Callable[[], None] | None = None
-) -> Lease | None:
+def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | None:
     """Return the lease of a folder, or None while a living owner has it.
 
-    `note` is kept in the owner file (a job's number, a log's path). When the lease is lost, `on_lost` is called in the
-    heart-beat thread; by default it ends the process with EXIT_LOST, because another one now does its work.
+    `note` is kept in the owner file (a job's number, a log's path). When the lease is lost, the heart-beat thread ends
+    the process with EXIT_LOST, because another one now does its work.
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:
@@ -152,7 +149,7 @@ def acquire(
             os.close(descriptor)
             _owner_file(folder, number).unlink()
             raise
-        return Lease(folder, number, descriptor=descriptor, on_lost=on_lost or _leave)
+        return Lease(folder, number, descriptor=descriptor)
 
 
 def look(folder: Path) -> Owner | None:

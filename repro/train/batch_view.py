@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from repro.batches.directions import Directions, mask_directions
+from repro.batches.directions import mask_directions
 from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
 from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives, masked_fraction
 from repro.batches.negatives import document_rows
@@ -69,37 +70,19 @@ class BatchViewer:
         """Return the view of the batch of these pairs, int64 (B,)."""
         run, rows_M = self.inputs.run, document_rows(pairs_B, self.inputs.negatives)
         keys_M = np.asarray(self.inputs.content_keys[rows_M])
-        seen = filtering = self._vectors(self._stored, pairs_B, rows_M)
+        seen = self._vectors(self._stored, pairs_B, rows_M)
+        filtering = seen if run.filter == "surrogate" else None
         if run.filter == "surrogate" and run.filter_model:
             filtering = self._vectors(self._of_filter, pairs_B, rows_M)
         scores_BM = _scores(seen)
         filtering_BM = scores_BM if filtering is seen else _scores(filtering)
-        masked_BM = mask_false_negatives(
-            keys_M,
-            filtering_BM if run.filter == "surrogate" else None,
-            margin=run.filter_margin,
-            num_hard_negatives=run.num_hard_negatives,
-        )
-        masked = self._in_four_directions(pairs_B, rows_M, masked_BM, filtering) if run.loss == "icl" else masked_BM
+        how: dict[str, Any] = {"margin": run.filter_margin, "num_hard_negatives": run.num_hard_negatives}
+        masked_BM = masked = mask_false_negatives(keys_M, filtering_BM, **how)
+        if run.loss == "icl":
+            query_keys_B = content_keys(self.inputs.pairs.texts("query", pairs_B))
+            masked = mask_directions(query_keys_B, keys_M, masked_BM, filtering, **how)
         give_back(self.inputs.content_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
-
-    def _in_four_directions(
-        self, pairs_B: np.ndarray, rows_M: np.ndarray, masked_BM: np.ndarray, filtering: Seen | None
-    ) -> np.ndarray:
-        """Return what the improved contrastive loss leaves out, bool (B, K); `filtering` is what the filter sees."""
-        run, scores = self.inputs.run, None
-        if run.filter == "surrogate":
-            assert filtering is not None, "a run with a filter stores what it goes by"
-            scores = Directions.of(*filtering)
-        return mask_directions(
-            content_keys(self.inputs.pairs.texts("query", pairs_B)),
-            self.inputs.content_keys[rows_M],
-            masked_BM,
-            scores,
-            margin=run.filter_margin,
-            num_hard_negatives=run.num_hard_negatives,
-        )
 
     @cached_property
     def _stored(self) -> Vectors:

@@ -82,70 +82,72 @@ def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
         contexts = cut_by_length(step.contexts, cuts.contexts)
-        contexts_CD = stages.gather(_join_documents(contexts, [stages.first(piece) for piece in contexts.pieces]))
+        contexts_CD = stages.gather(_join(contexts, [stages.first(piece) for piece in contexts.pieces]))
     queries, documents = cut_by_length(step.queries, cuts.texts), cut_by_length(step.documents, cuts.texts)
-    queries_QD = queries.join([stages.second(piece, contexts_CD) for piece in queries.pieces])
-    documents_MD = documents.join([stages.second(piece, contexts_CD) for piece in documents.pieces])
+    queries_QD = _join(queries, [stages.second(piece, contexts_CD) for piece in queries.pieces])
+    documents_MD = _join(documents, [stages.second(piece, contexts_CD) for piece in documents.pieces])
     parts = stages.loss(queries_QD, documents_MD)
     parts.loss.backward()
     return parts.detach()
 
 
 def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
-    contexts, own_CD, all_CD, contexts_CD, cuts = None, None, None, None, sizes.on(step.queries.ids_NS.device)
-    first_states: list[RandomState] = []
+    contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
-        contexts = cut_by_length(step.contexts, cuts.contexts)
-        results, first_states = _without_graph(stages.first, contexts)
-        own_CD = _join_documents(contexts, results).requires_grad_()
-        all_CD = stages.gather(own_CD)
+        contexts = Replay.of(stages.first, cut_by_length(step.contexts, cuts.contexts))
+        all_CD = stages.gather(contexts.vectors_ND)
         contexts_CD = all_CD.detach().requires_grad_()
 
     def second(texts: Texts) -> Tensor:
         return stages.second(texts, contexts_CD)
 
-    queries, documents = cut_by_length(step.queries, cuts.texts), cut_by_length(step.documents, cuts.texts)
-    query_results, query_states = _without_graph(second, queries)
-    document_results, document_states = _without_graph(second, documents)
-    queries_QD = queries.join(query_results).requires_grad_()
-    documents_MD = documents.join(document_results).requires_grad_()
-    parts = stages.loss(queries_QD, documents_MD)
+    queries = Replay.of(second, cut_by_length(step.queries, cuts.texts))
+    documents = Replay.of(second, cut_by_length(step.documents, cuts.texts))
+    parts = stages.loss(queries.vectors_ND, documents.vectors_ND)
     parts.loss.backward()
-    _send_back(second, queries, queries_QD.grad, query_states)
-    _send_back(second, documents, documents_MD.grad, document_states)
-    if stages.first is not None and contexts is not None and own_CD is not None:
-        assert all_CD is not None and contexts_CD is not None, "they come together"
+    queries.send_back()
+    documents.send_back()
+    if contexts_CD is not None:
         all_CD.backward(torch.zeros_like(all_CD) if contexts_CD.grad is None else contexts_CD.grad)
-        _send_back(stages.first, contexts, _by_document(contexts, own_CD.grad), first_states)
+        contexts.send_back()
     return parts.detach()
 
 
-def _join_documents(pieces: Pieces, results: Sequence[Tensor]) -> Tensor:
-    """Join context vectors, T rows a document, into the order of the documents."""
+def _join(pieces: Pieces, results: Sequence[Tensor]) -> Tensor:
+    """Join vectors, the same number of rows for each text (1, or T context vectors), into the order of the texts."""
     pairs = zip(pieces.pieces, results, strict=True)
     return pieces.join([result.unflatten(0, (piece.num_texts, -1)) for piece, result in pairs]).flatten(0, 1)
 
 
-def _by_document(pieces: Pieces, gradient_CD: Tensor | None) -> Tensor | None:
-    return None if gradient_CD is None else gradient_CD.unflatten(0, (len(pieces.back_N), -1))
+@dataclass(frozen=True)
+class Replay:
+    """What a stage made of pieces of texts without graph, and what it takes to make it again with graph."""
 
+    stage: FirstStage
+    pieces: Pieces
+    states: Sequence[RandomState]  # before each piece
+    vectors_ND: Tensor  # a leaf, whose gradient is sent back
 
-@torch.no_grad()
-def _without_graph(stage: FirstStage, pieces: Pieces) -> tuple[list[Tensor], list[RandomState]]:
-    results, states = [], []
-    for piece in pieces.pieces:
-        states.append(RandomState.now())
-        results.append(stage(piece))
-    return results, states
+    @classmethod
+    def of(cls, stage: FirstStage, pieces: Pieces) -> Replay:
+        """Run the stage on every piece."""
+        results, states = [], []
+        with torch.no_grad():
+            for piece in pieces.pieces:
+                states.append(RandomState.now())
+                results.append(stage(piece))
+            vectors_ND = _join(pieces, results)
+        return cls(stage, pieces, states, vectors_ND.requires_grad_())
 
-
-def _send_back(stage: FirstStage, pieces: Pieces, gradient: Tensor | None, states: Sequence[RandomState]) -> None:
-    if gradient is None:
-        return
-    for piece, part, state in zip(pieces.pieces, pieces.split(gradient), states, strict=True):
-        with state.restored():
-            result = stage(piece)
-        result.backward(part.reshape(result.shape).to(result.dtype))
+    def send_back(self) -> None:
+        """Run it again, piece by piece, and send each its part of the gradient, if there is one."""
+        if self.vectors_ND.grad is None:
+            return
+        gradient = self.vectors_ND.grad.unflatten(0, (len(self.pieces.back_N), -1))
+        for piece, part, state in zip(self.pieces.pieces, self.pieces.split(gradient), self.states, strict=True):
+            with state.restored():
+                result = self.stage(piece)
+            result.backward(part.reshape(result.shape).to(result.dtype))
 
 
 @dataclass(frozen=True)

@@ -39,38 +39,22 @@ class LossParts:
 
 
 def info_nce(
-    queries_QD: Tensor,
-    documents_MD: Tensor,
-    *,
-    temperature: float = 0.02,
-    targets_Q: Tensor | None = None,
-    masked_QM: Tensor | None = None,
+    queries_QD: Tensor, documents_MD: Tensor, temperature: float = 0.02, masked_QM: Tensor | None = None
 ) -> LossParts:
-    """Return the loss of queries against documents, computed in at least float32.
+    """Return the loss of queries against documents, computed in at least float32; a query's own is that of its row.
 
-    `targets_Q` says which document is a query's own (default: the one of the same row); `masked_QM` is True where a
-    document is no negative for a query. ValueError when the shapes do not fit.
+    `masked_QM` is True where a document is no negative for a query. ValueError when the shapes do not fit.
     """
     num_queries, num_documents = len(queries_QD), len(documents_MD)
-    if targets_Q is None:
-        if num_documents < num_queries:
-            raise ValueError(f"{num_queries} queries but {num_documents} documents: each needs one, or give targets_Q")
-        targets_Q = torch.arange(num_queries, device=queries_QD.device)
+    if num_documents < num_queries:
+        raise ValueError(f"{num_queries} queries but {num_documents} documents: each needs one")
     if masked_QM is not None and masked_QM.shape != (num_queries, num_documents):
         raise ValueError(f"masked_QM has shape {tuple(masked_QM.shape)}, not {(num_queries, num_documents)}")
-    scores_QM = _unit(queries_QD) @ _unit(documents_MD).T / temperature
-    fraction = scores_QM.new_zeros(())
-    if masked_QM is not None:
-        masked_QM = masked_QM.scatter(1, targets_Q[:, None], False)
-        scores_QM = scores_QM.masked_fill(masked_QM, -torch.inf)
-        fraction = masked_fraction(masked_QM)
-    loss = nn.functional.cross_entropy(scores_QM, targets_Q)
-    accuracy = (scores_QM.detach().argmax(1) == targets_Q).float().mean()
-    return LossParts(loss, accuracy, fraction)
+    return _cross_entropy(_unit(queries_QD) @ _unit(documents_MD).T / temperature, masked_QM)
 
 
 def improved_contrastive(
-    queries_QD: Tensor, documents_MD: Tensor, *, temperature: float = 0.02, masked_QK: Tensor | None = None
+    queries_QD: Tensor, documents_MD: Tensor, temperature: float = 0.02, masked_QK: Tensor | None = None
 ) -> LossParts:
     """Return the improved contrastive loss, computed in at least float32; `masked_QK` is True where a text is no
     negative for a query (or for its document), in any of the four directions. ValueError when the shapes do not fit.
@@ -84,12 +68,17 @@ def improved_contrastive(
     queries_QD, documents_MD = _unit(queries_QD), _unit(documents_MD)
     own_QD = documents_MD[:num_queries]
     every = [queries_QD @ documents_MD.T, queries_QD @ queries_QD.T, own_QD @ queries_QD.T, own_QD @ documents_MD.T]
-    targets_Q = torch.arange(num_queries, device=queries_QD.device)
     absent_QK = _itself(num_queries, num_documents, queries_QD.device)
     scores_QK = (torch.cat(every, 1) / temperature).masked_fill(absent_QK, -torch.inf)
+    return _cross_entropy(scores_QK, None if masked_QK is None else masked_QK & ~absent_QK, num_documents)
+
+
+def _cross_entropy(scores_QK: Tensor, masked_QK: Tensor | None, num_documents: int | None = None) -> LossParts:
+    """Return the loss by scores, column q the own document of query q; `num_documents` as `masked_fraction` has it."""
+    targets_Q = torch.arange(len(scores_QK), device=scores_QK.device)
     fraction = scores_QK.new_zeros(())
     if masked_QK is not None:
-        masked_QK = masked_QK.scatter(1, targets_Q[:, None], False) & ~absent_QK
+        masked_QK = masked_QK.scatter(1, targets_Q[:, None], False)
         scores_QK = scores_QK.masked_fill(masked_QK, -torch.inf)
         fraction = masked_fraction(masked_QK, num_documents)
     loss = nn.functional.cross_entropy(scores_QK, targets_Q)
@@ -134,11 +123,7 @@ def batch_loss(
 
 
 LOSSES: Mapping[str, Callable[[Tensor, Tensor, float, Tensor | None], LossParts]] = {
-    "infonce": lambda queries_QD, documents_MD, temperature, masked: info_nce(
-        queries_QD, documents_MD, temperature=temperature, masked_QM=masked
-    ),
-    "icl": lambda queries_QD, documents_MD, temperature, masked: improved_contrastive(
-        queries_QD, documents_MD, temperature=temperature, masked_QK=masked
-    ),
+    "infonce": info_nce,
+    "icl": improved_contrastive,
 }
 """The losses by the words of `Run.loss`."""

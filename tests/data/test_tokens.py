@@ -1,5 +1,6 @@
 """Token arrays: the ids of transformers' own tokenizer, padded to the longest of a selection."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_a_selection_is_padded_to_its_own_longest_text() -> None:
 
 def test_saved_tokens_are_mapped_back_unchanged(tmp_path: Path) -> None:
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
-    tokens.save(tmp_path)
+    write_tokens(tmp_path, [TEXTS], load_tokenizer("minilm"), 16)
     loaded = load_tokens(tmp_path)
     assert isinstance(loaded.ids, np.memmap)
     assert np.array_equal(loaded.pad([3, 1])[0], tokens.pad([3, 1])[0])
@@ -105,11 +106,13 @@ def test_few_texts_and_tokenizers_that_look_beyond_spaces_are_left_to_the_tokeni
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_tokens_written_in_blocks_are_the_files_of_all_texts_at_once(tmp_path: Path, size: int) -> None:
-    tokenize(TEXTS, load_tokenizer("minilm"), 16).save(tmp_path / "whole")
+    whole = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     blocks = (TEXTS[start : start + size] for start in range(0, len(TEXTS), size))
-    write_tokens(tmp_path / "blocks", blocks, load_tokenizer("minilm"), 16)
-    for name in ("ids.npy", "offsets.npy", BOUNDS_FILE):
-        assert (tmp_path / "blocks" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    write_tokens(tmp_path, blocks, load_tokenizer("minilm"), 16)
+    for name, expected in (("ids.npy", whole.ids), ("offsets.npy", whole.offsets)):
+        np.save(tmp_path / "expected.npy", expected)
+        assert (tmp_path / name).read_bytes() == (tmp_path / "expected.npy").read_bytes()
+    assert json.loads((tmp_path / BOUNDS_FILE).read_text()) == {"largest_id": whole.ids.max()}
 
 
 def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
@@ -119,7 +122,7 @@ def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     largest = int(tokens.ids.max())
     for name in ("a", "b"):
-        tokens.save(tmp_path / name)
+        write_tokens(tmp_path / name, [TEXTS], load_tokenizer("minilm"), 16)
     (tmp_path / "b" / BOUNDS_FILE).unlink()
     (tmp_path / "whole").mkdir()
     join_tokens(tmp_path / "whole", [tmp_path / "b", tmp_path / "a"])

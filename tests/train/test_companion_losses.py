@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from torch import Tensor, nn
 
-from repro.batches.directions import Directions, mask_directions
+from repro.batches.directions import mask_directions
 from repro.batches.mask import masked_fraction
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
@@ -134,12 +134,11 @@ class GivenGuide(Given):
 def test_without_document_to_query_the_filtered_loss_is_gist_embed() -> None:
     columns, guide = vectors(7, 0, seed=3), [column * 1.0 for column in vectors(7, 0, seed=4)]
     guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near ones, to be masked
-    units = [torch.nn.functional.normalize(column, dim=1).numpy() for column in guide]
-    scores = Directions.of(*units)
-    different = np.arange(7)
-    masked = np.array(scores.queries_documents_BM >= np.diagonal(scores.queries_documents_BM)[:, None])
+    queries, documents = (torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
+    scores, different = queries @ documents.T, np.arange(7)
+    masked = np.array(scores >= np.diagonal(scores)[:, None])
     np.fill_diagonal(masked, False)
-    every = torch.from_numpy(mask_directions(different, 100 + different, masked, scores))
+    every = torch.from_numpy(mask_directions(different, 100 + different, masked, (queries, documents)))
     of_queries, of_documents = every[:, 7:14], every[:, 21:]
     assert masked.any() and of_queries.any() and of_documents.any(), "nothing masked would prove nothing"
     without = torch.cat([every[:, :14], torch.ones(7, 7, dtype=torch.bool), of_documents], 1)
@@ -176,12 +175,12 @@ def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margi
     queries, rng = ["a", "b", "b", "c"], np.random.default_rng(5)
     documents = ["x", "y", "z", "x", *(["x", "n", "y", "m", "z", "o", "p", "x"] if num_hard else [])]
     vectors_of = [rng.normal(size=(count, 3)) for count in (4, len(documents))]
-    scores = Directions.of(*(one / np.linalg.norm(one, axis=1, keepdims=True) for one in vectors_of))
-    f = {"qd": scores.queries_documents_BM, "qq": scores.queries_queries_BB, "dd": scores.documents_documents_BM}
+    q, d = seen = tuple(one / np.linalg.norm(one, axis=1, keepdims=True) for one in vectors_of)
+    f = {"qd": q @ d.T, "qq": q @ q.T, "dd": d[:4] @ d.T}
     keys = {word: number for number, word in enumerate(sorted({*queries, *documents}))}
     query_keys, document_keys = (np.array([keys[word] for word in words]) for words in (queries, documents))
     nothing = np.zeros((4, len(documents)), bool)
-    got = mask_directions(query_keys, document_keys, nothing, scores, margin=margin, num_hard_negatives=num_hard)
+    got = mask_directions(query_keys, document_keys, nothing, seen, margin=margin, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(got, by_hand(queries, documents, max(1, num_hard), f, margin))
     assert 0 < got.mean() < 1
     columns = [torch.from_numpy(one) for one in vectors_of]

@@ -25,6 +25,7 @@ from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, judged_
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
 from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.digests import sha256_of
 from repro.storage.json_files import read_json
 from repro.storage.paths import corpora_folder
 
@@ -241,8 +242,7 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
 def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(words)).encode())
     for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()
 
 

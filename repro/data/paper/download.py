@@ -43,17 +43,16 @@ def download(
                 raise OSError(f"could not download {url} ({error}); the same command goes on from {part}") from error
             progress(f"{url}: {error}; trying again")
             time.sleep(wait_seconds)
-    if md5 is not None and file_digest(part, "md5") != md5:
+    if md5 is not None and _md5_of(part) != md5:
         part.unlink()
         raise ValueError(f"{url} is not the file that was expected (md5 is not {md5}): it was removed; try again")
     part.replace(path)
     return path
 
 
-def file_digest(path: Path, kind: str = "sha256") -> str:
-    """Return the digest of a file's content, in hex."""
+def _md5_of(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _fetch_rest(url: str, part: Path, progress: Callable[[str], None]) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 from repro.data.folders import visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
-from repro.data.paper.download import download, file_digest
+from repro.data.paper.download import download
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, why_unfinished
 from repro.data.readers import unpack
 from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.digests import sha256_of
 from repro.storage.json_files import json_object
 from repro.storage.paths import data_folder
 
@@ -70,7 +71,10 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
 
 def write_checksums(folder: Path, name: str, revision: str) -> None:
     """Write sha256 and size of each file below `folder`."""
-    files = {str(path.relative_to(folder)): _entry(path) for path in _files(folder)}
+    files = {
+        str(path.relative_to(folder)): {"sha256": sha256_of(path), "size": path.stat().st_size}
+        for path in _files(folder)
+    }
     content = {"source": name, "revision": revision, "files": files}
     with whole_file(folder / CHECKSUMS) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -100,7 +104,7 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
             found.append(f"{path} is missing")
         elif path.stat().st_size != wanted["size"]:
             found.append(f"{path} has {path.stat().st_size} bytes, {wanted['size']} were fetched")
-        elif is_thorough and file_digest(path) != wanted["sha256"]:
+        elif is_thorough and sha256_of(path) != wanted["sha256"]:
             found.append(f"{path} has another content than was fetched (sha256)")
     return found
 
@@ -130,7 +134,7 @@ def origin_of(name: str, data_dir: Path | None = None) -> str:
     listed = folder / CHECKSUMS
     if listed.is_file():
         listed_files(folder, name)  # else what is built from the copy would be built anew
-        return file_digest(listed)[:12]
+        return sha256_of(listed)[:12]
     return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
 
 
@@ -168,7 +172,3 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in visible_files(folder) if path.name != CHECKSUMS)
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    return {"sha256": file_digest(path), "size": path.stat().st_size}

@@ -21,7 +21,6 @@ def model_meta(
     experiment: Mapping[str, Any],
     revision: str | None = None,
     loader: Callable[..., Any] | None = None,
-    license: str | None = None,
 ) -> ModelMeta:
     """Return a complete description; without a revision it is the model's digest, so other weights are another model"""
     config = model.config
@@ -39,7 +38,7 @@ def model_meta(
         memory_usage_mb=round(sum(w.numel() * w.element_size() for w in model.parameters()) / MEBIBYTE, 1),
         max_tokens=config.max_tokens,
         embed_dim=config.hidden_size,
-        license=license,
+        license=None,
         open_weights=True,
         public_training_code=None,
         public_training_data=None,
