@@ -2,7 +2,7 @@
 # A Slurm of two nodes on loopback, as a developer's tool: `up` starts munged, slurmctld and a slurmd for each node, with
 # their state in one temporary folder, and prints the line that lets a shell use them; `down` stops what `up` started.
 #
-#   eval "$(slurm/dev-cluster.sh up)"     start (installs the Debian packages slurm-wlm and munge when they are missing)
+#   line="$(slurm/dev-cluster.sh up)" && eval "$line"     start (installs the Debian packages slurm-wlm and munge when they are missing)
 #   slurm/dev-cluster.sh down             stop
 #   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for the tests: nodes that die, and come back
 #
@@ -20,8 +20,12 @@ num_nodes="${REPRO_DEV_CLUSTER_NODES:-2}"
 say() { echo "dev-cluster: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
+marker="$folder/cluster-of-repro" # a folder without it is somebody else's
+
 install_packages() {
-    command -v slurmctld slurmd munged sbatch >/dev/null 2>&1 && return
+    local program missing=""
+    for program in slurmctld slurmd munged sbatch; do command -v "$program" >/dev/null || missing=1; done
+    [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || fail "Slurm is not installed; ask an administrator for the packages slurm-wlm and munge"
     command -v apt-get >/dev/null || fail "Slurm is not installed, and there is no apt-get here; install slurmctld, slurmd, munge"
     say "installing slurm-wlm and munge"
@@ -114,7 +118,10 @@ await() { # what, then a command that is to succeed
 nodes_are_ready() { [ "$(sinfo --noheader --Node --format=%T | grep -Ec '^(idle|mixed|allocated)$')" = "$(nodes | wc -l)" ]; }
 
 up() {
+    [ -e "$marker" ] || [ -z "$(ls -A "$folder" 2>/dev/null)" ] \
+        || fail "$folder has other files in it; name an empty or a new folder in REPRO_DEV_CLUSTER"
     mkdir -p "$folder"/{state,spool}
+    touch "$marker"
     [[ "$num_nodes" =~ ^[1-9][0-9]?$ ]] || fail "REPRO_DEV_CLUSTER_NODES=$num_nodes; must be a number from 1 to 99"
     chmod 755 "$folder"
     install_packages
@@ -142,6 +149,11 @@ stop() { # daemon, signal
 
 down() {
     local left=""
+    if [ ! -e "$marker" ]; then
+        [ ! -e "$folder" ] || fail "$folder was not made by \`up\`: nothing is removed"
+        say "down"
+        return
+    fi
     if is_up slurmctld; then
         left="$(scontrol listpids 2>/dev/null | awk '$1 ~ /^[0-9]+$/ && $1 > 1 {print $1}' || true)" # fails where there is no job
         scancel --full --state=PENDING,RUNNING,SUSPENDED --user="$(id -un)" 2>/dev/null || true

@@ -229,6 +229,14 @@ def test_a_number_that_has_no_logarithm_is_refused_with_its_name(tmp_path: Path)
                 of(made)
 
 
+def test_a_misspelt_metric_is_an_error_that_names_claim_and_metric(tmp_path: Path) -> None:
+    made, misspelt = records(tmp_path, 0.05), "{suite}/mean/ndgc_at_10"
+    claim = replace(BETTER, pairs=((term(misspelt, sampler="domain"), term(misspelt, sampler="random")),))
+    says = rf"claim {claim.id}: record .* has no metric 'desk/mean/ndgc_at_10', did you mean 'desk/mean/ndcg_at_10'"
+    with pytest.raises(ValueError, match=says):
+        judge_all([claim], "desk", [r.run for r in made], made)
+
+
 def test_a_dataset_that_a_suite_lacks_is_no_number_and_cannot_be_judged(tmp_path: Path) -> None:
     made = records(tmp_path, 0.05)
     absent = "{suite}/arguana/ndcg_at_10"

@@ -147,6 +147,8 @@ def judge_all(
             try:
                 evidence = evidence_for(claim, wanted, by_run)
                 measured[claim.id] = measure(claim, evidence, pool or Pool()).after_looks(claim)
+            except ValueError as error:
+                raise ValueError(f"claim {claim.id}: {error}") from error
             except MissingRunsError as missing:
                 decided[claim.id] = Judgement(claim, "NOT RUN", scale, note=str(missing))
             except AbsentDatasetError as absent:

@@ -11,6 +11,7 @@ import numpy as np
 
 from repro.records.store import Record
 from repro.spec.term import LOG2
+from repro.spec.values import suggestion
 
 
 class AbsentDatasetError(Exception):
@@ -40,6 +41,11 @@ def units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     datasets = record.provenance["suite"]["datasets"]
     inside, strata = _strata(tuple((d["name"], d["family"], d["num_queries"]) for d in datasets), name)
     if not len(strata):
+        if not path.endswith("/ndcg_at_10"):
+            near = suggestion(path, record.metrics)
+            raise ValueError(
+                f"record {record.id} has no metric {path!r}{near or f'; it has {len(record.metrics)} others'}"
+            )
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
     return record.arrays[suite][inside].astype(np.float64), strata
 

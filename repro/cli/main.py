@@ -216,7 +216,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
-    from repro.cli.pictures import paint_from_records
+    from repro.cli.pictures import painted
     from repro.report.artefacts import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
     from repro.report.formats import render
     from repro.report.scores import scores_of, scores_view
@@ -242,8 +242,8 @@ def show(
         for view in [*shown.values(), *(ledgers if experiment.claims and not one_table else [])]:
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
-        for path in filter(None, (paint_from_records(one, scale, whose) for one in drawable for whose in RECORDS)):
-            tell(f"drawn: {path}, its data beside it as .csv")
+        for line in painted(drawable, scale):
+            tell(line)
     if as_json:
         print_json(as_values[0] if len(as_values) == 1 else as_values)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,6 +94,19 @@ def _end_with_parent() -> None:
     assert parent is not None, "only a process that was started to draw waits for another"
     parent.join()
     os._exit(1)
+
+
+def painted(figures: Iterable[Figure], scale: str) -> Iterator[str]:
+    """Draw figures from the published records and from yours; give a line for each: where it is, or why it is not."""
+    for figure in figures:
+        for whose in RECORD_WORDS:
+            try:
+                path = paint_from_records(figure, scale, whose)
+            except OSError as error:  # as in somebody else's REPRO_HOME: what was shown has been shown
+                yield f"{figure.name} is not drawn: {error}"
+            else:
+                if path is not None:
+                    yield f"drawn: {path}, its data beside it as .csv"
 
 
 def paint_from_records(figure: Figure, scale: str, whose: str) -> Path | None:

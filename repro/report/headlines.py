@@ -43,4 +43,4 @@ def _verdict(judged: Judgement | None) -> str:
         told.append(f"({in_unit(judged.low, unit)} to {in_unit(judged.high, unit)})")
     if unit.name != "points":
         told.append(unit.name)
-    return f"{judged.verdict}: {' '.join(told)}"
+    return f"{judged.verdict}: {' '.join(told)}{', post hoc' * judged.is_post_hoc}"

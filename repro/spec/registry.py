@@ -21,8 +21,8 @@ from repro.spec.run import Run
 from repro.spec.values import suggestion
 from repro.storage.paths import SOURCES
 
-OF_A_FILE = (ValueError, TypeError, KeyError, IndexError, AttributeError, NameError, SyntaxError, ImportError)
-"""What a mistake in an experiment's file raises when it is imported, or asked for its runs."""
+OF_A_FILE = Exception
+"""What a mistake in an experiment's file raises when it is imported, or asked for its runs: it may be anything."""
 
 
 class FaultyRunsError(ValueError):
@@ -48,8 +48,9 @@ def check_every_experiment() -> None:
 def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
     """Return the experiments whose files are right, and what is wrong with each other file."""
     found: list[Experiment] = []
-    problems = []
-    for name in sorted(path.stem for path in (SOURCES / "experiments").glob("e[0-9][0-9]_*.py")):
+    numbered = sorted(path.stem for path in (SOURCES / "experiments").glob("e[0-9]*_*.py"))
+    problems = [f"experiments/{name}.py: its number needs two digits, 00 to 99" for name in numbered if name[3] != "_"]
+    for name in (one for one in numbered if one[3] == "_"):
         try:
             experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
             _check_experiment(name, experiment, found)
@@ -67,7 +68,7 @@ def num_experiment_files() -> int:
 
 
 def _told(error: Exception) -> str:
-    return f"{' '.join(str(error).split())} ({type(error).__name__})"
+    return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
 def _naming(name: str, runs: Callable[[str], tuple[Run, ...]]) -> Callable[[str], tuple[Run, ...]]:

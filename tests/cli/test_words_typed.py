@@ -113,9 +113,15 @@ EXPERIMENT = replace(ONE, number=98, runs=lambda scale: nothing, shows=SHOWS, cl
 """
 
 
-def test_an_experiment_whose_runs_raise_is_named_and_the_others_are_listed_and_shown(tmp_path: Path) -> None:
-    run = tree_with(tmp_path, "e98_mine.py", FAULTY_RUNS)
-    fault = "experiments/e98_mine.py: its runs at scale 'smoke': name 'nothing' is not defined (NameError)"
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [("nothing", "name 'nothing' is not defined (NameError)"), ("next(one for one in ())", "(StopIteration)")],
+)
+def test_an_experiment_whose_runs_raise_is_named_and_the_others_are_listed_and_shown(
+    tmp_path: Path, made: str, says: str
+) -> None:
+    run = tree_with(tmp_path, "e98_mine.py", FAULTY_RUNS.replace("nothing", made))
+    fault = f"experiments/e98_mine.py: its runs at scale 'smoke': {says}"
     listed = run("list")
     assert listed.returncode == 2 and f"left out: {fault}" in listed.stderr
     assert "table1" in listed.stdout and "figure98" not in listed.stdout
@@ -131,6 +137,8 @@ def test_an_experiment_whose_runs_raise_is_named_and_the_others_are_listed_and_s
         ("e98_mine.py", "EXPERIMENT = nothing\n", "name 'nothing' is not defined (NameError)"),
         ("e98_mine.py", "from experiments.e15_overview import EXPERIMENT\n", "number=15, but the file's name says 98"),
         ("e15_zweite.py", "from experiments.e15_overview import EXPERIMENT\n", "declared by more than one experiment"),
+        ("e98_mine.py", "X = 1 / 0\n", "division by zero (ZeroDivisionError)"),
+        ("e100_mine.py", "from experiments.e15_overview import EXPERIMENT\n", "its number needs two digits, 00 to 99"),
     ],
 )
 def test_one_bad_file_is_named_and_harms_no_artefact(tmp_path: Path, name: str, text: str, says: str) -> None:

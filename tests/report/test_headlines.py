@@ -1,5 +1,7 @@
 """The results in short say what the ledger says, at each scale, and nothing where a scale says nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.headlines import HEADLINES
@@ -39,6 +41,12 @@ def test_another_unit_than_points_is_named_and_a_verdict_without_a_number_stands
     view = headlines_view({"desk": [*others, judged("T1.e", "HOLDS", 0.34, NATS), judged("F2.a", "UNDECIDED")]})
     rows = {row[1]: row[3] for row in view.rows}
     assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F2.a"] == "UNDECIDED"
+
+
+def test_a_claim_that_was_worded_with_its_records_at_hand_is_post_hoc_here_too() -> None:
+    later = replace(judged("T1.b", "HOLDS", 0.0146), is_post_hoc=True)
+    view = headlines_view({"desk": [later, *EVERY[1:]]})
+    assert view.rows[0][3] == "HOLDS: +1.46 (+1.36 to +1.56), post hoc"
 
 
 def test_a_sentence_of_a_claim_that_nobody_judges_is_an_error_that_names_it() -> None:

@@ -249,6 +249,16 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
 
 
+def test_what_is_shown_stands_though_its_picture_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "figure12.svg")
+
+    monkeypatch.setattr("repro.cli.pictures.paint_from_records", refuse)
+    ended = type_in("show", "figure12")
+    assert ended.exit_code == 0 and "figure12 at scale desk" in ended.output
+    assert "figure12 is not drawn: [Errno 30] Read-only file system: 'figure12.svg'" in ended.output
+
+
 def test_prune_says_that_it_removed_only_what_it_has(
     file: str, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
