@@ -14,10 +14,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from repro.data.prompts import with_prompt
-from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.kept import Kept
 from repro.evaluate.retrieval import BM25_PARAMETERS
@@ -36,6 +32,7 @@ from repro.interop.beside import (
     measures_view,
     notes_below,
 )
+from repro.interop.cut_documents import cut_share
 from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
 from repro.interop.places import (
     check_contexts_of_run,
@@ -51,7 +48,6 @@ from repro.interop.places import (
 )
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
-from repro.model.encoding import TextEncoder
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
 from repro.report.view import View, format_number, format_seconds
@@ -61,8 +57,6 @@ from repro.storage.json_files import short
 
 BM25_UP_TO = 200_000
 """Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""
-LOOKED_AT = 2_000
-"""Documents of a collection, evenly spaced, in which is counted how many are cut."""
 Progress = Callable[[str], None]
 
 
@@ -294,24 +288,3 @@ def described(opened: Opened) -> dict[str, Any]:
     ours, config = opened.ours, opened.ours.config
     told |= {"weights": model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
     return told | {"num_contexts": opened.num_contexts}
-
-
-def cut_share(model: Any, collection: Collection) -> float | None:
-    """Return the share of a collection's documents that are longer than a model reads; None where nobody knows.
-
-    Counted in at most `LOOKED_AT` documents, evenly spaced.
-    """
-    documents = collection.retrieval.documents
-    places = np.unique(np.linspace(0, len(documents) - 1, LOOKED_AT).astype(int))
-    texts = [documents[place] for place in places]
-    if isinstance(model, TextEncoder):
-        config = model.config
-        prompted = with_prompt(texts, config.prompts, collection.document_role)
-        lengths = tokenize(prompted, load_tokenizer(config.tokenizer), config.max_tokens + 1).lengths
-        return float((lengths > config.max_tokens).mean())
-    if isinstance(model, StockEncoder) and model.theirs.max_seq_length:
-        prefix = model.theirs.prompts.get(collection.document_role) or ""
-        longest = model.theirs.max_seq_length
-        found = model.theirs.tokenizer([prefix + text for text in texts], truncation=True, max_length=longest + 1)
-        return float(np.mean([len(ids) > longest for ids in found["input_ids"]]))
-    return None

@@ -14,7 +14,7 @@ from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.beside import Column, Difference, advice, differences
-from repro.interop.evaluating import cut_share
+from repro.interop.cut_documents import cut_share
 from repro.interop.opening import open_model, open_suite
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from tests.interop.test_sentence_transformers import model_of
