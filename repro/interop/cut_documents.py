@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from repro.data.prompts import with_prompt
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.collections import Collection
-from repro.interop.opening import StockEncoder
+from repro.interop.stock_encoder import StockEncoder
 from repro.model.encoding import TextEncoder
 
 LOOKED_AT = 2_000
@@ -31,9 +30,8 @@ def cut_share(model: Any, collection: Collection) -> float | None:
         prompted = with_prompt(texts, config.prompts, collection.document_role)
         lengths = tokenize(prompted, load_tokenizer(config.tokenizer), config.max_tokens + 1).lengths
         return float((lengths > config.max_tokens).mean())
-    longest = model.theirs.max_seq_length if isinstance(model, StockEncoder) else None
-    if longest and math.isfinite(longest) and callable(model.theirs.tokenizer):
-        prefix = model.theirs.prompts.get(collection.document_role) or ""
+    if isinstance(model, StockEncoder) and model.longest and callable(model.theirs.tokenizer):
+        prefix, longest = model.prompts_used[collection.document_role], model.longest
         found = model.theirs.tokenizer([prefix + text for text in texts], truncation=True, max_length=longest + 1)
         return float(np.mean([len(ids) > longest for ids in found["input_ids"]]))
     return None

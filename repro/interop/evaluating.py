@@ -33,7 +33,8 @@ from repro.interop.beside import (
     notes_below,
 )
 from repro.interop.cut_documents import cut_share
-from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
+from repro.interop.named_runs import run_named
+from repro.interop.opening import Opened, bm25_run, open_model, open_suite
 from repro.interop.places import (
     check_contexts_of_run,
     check_device,
@@ -46,6 +47,7 @@ from repro.interop.places import (
     folder_name,
     to_device,
 )
+from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
 from repro.records.provenance import code_identity, machine, versions
@@ -217,7 +219,8 @@ class _Bench:
         told = described(opened) | told_of_widths(opened, widths)
         lent = wrong_source(asked.wrong_from, self.suite, self.progress) if "wrong" in contexts else None
         drawing: dict[str, Any] = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
-        setting = Setting(contexts=contexts, widths=widths, **drawing)
+        keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
+        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
         keeping = self._keeping(source, opened.called, decides, len(contexts))
@@ -282,9 +285,8 @@ def described(opened: Opened) -> dict[str, Any]:
     told |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
     model = opened.model
     if isinstance(model, StockEncoder):
-        settings = {"prompts": dict(model.theirs.prompts), "max_tokens": model.theirs.max_seq_length}
-        decides = settings | model.decides
-        return told | {"weights": weights_digest(decides, model.theirs.state_dict()), **settings}
+        weights = weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
+        return told | {"weights": weights, **model.settings}
     ours, config = opened.ours, opened.ours.config
     told |= {"weights": model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
     return told | {"num_contexts": opened.num_contexts}

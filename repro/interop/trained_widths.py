@@ -7,7 +7,8 @@ from typing import Any
 
 from repro.evaluate.prefixes import parse_view, view_named
 from repro.evaluate.suites import Encoder, path_name
-from repro.interop.opening import Opened, StockEncoder
+from repro.interop.opening import Opened
+from repro.interop.stock_encoder import StockEncoder
 from repro.report.scores import POINTS, contexts_of
 from repro.spec import nested_widths
 from repro.spec.widths import widths_in

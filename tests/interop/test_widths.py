@@ -13,7 +13,8 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.evaluate.prefixes import prefix
 from repro.interop.exporting import export_model
-from repro.interop.opening import Opened, StockEncoder
+from repro.interop.opening import Opened
+from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, export_warning, untrained_widths, warnings, width_of
 from repro.spec import base
 from tests.interop.test_sentence_transformers import TEXTS, model_of
