@@ -14,10 +14,11 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from repro.data.tokens import with_own_tokenizer, write_tokenizer
 from repro.interop.official.folder import find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
-from repro.model.config import ModelConfig, config_from
+from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
 from repro.model.texts import Texts
@@ -84,10 +85,12 @@ class CdeModel(PreTrainedModel):
         return wrapped.eval()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:  # type: ignore[override]
-        """Write config.json and model.safetensors, whatever other format is asked for."""
+        """Write config.json, model.safetensors, and words that are a folder's, whatever other format is asked for."""
         self.config.architectures = [type(self).__name__]
         self.config.save_pretrained(save_directory)
         write_tensors(dict(self.state_dict()), Path(save_directory) / WEIGHTS_FILE, {"format": "pt"})
+        if Path(words := self.encoder.config.tokenizer).is_dir():
+            write_tokenizer(words, Path(save_directory))
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
@@ -100,16 +103,13 @@ class CdeModel(PreTrainedModel):
         says = f"{folder / WEIGHTS_FILE} does not fit its config"
         check_fit(shapes_of(found), shapes_of(model.state_dict()), says)
         model.load_state_dict(found)
-        model.encoder.config = replace(model.encoder.config, tokenizer=_tokenizer_in(folder, model.encoder.config))
+        own = model.encoder.config
+        model.encoder.config = replace(own, tokenizer=with_own_tokenizer(own.tokenizer, folder))
         return model.eval()
 
 
 def _texts(input_ids: Tensor, attention_mask: Tensor | None) -> Texts:
     return Texts(input_ids, torch.ones_like(input_ids) if attention_mask is None else attention_mask)
-
-
-def _tokenizer_in(folder: Path, config: ModelConfig) -> str:
-    return str(folder) if (folder / "tokenizer.json").is_file() else config.tokenizer
 
 
 AutoConfig.register(CdeConfig.model_type, CdeConfig, exist_ok=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.data.tokens import load_tokenizer
+from repro.data.tokens import TOKENIZER_FILE, load_tokenizer, write_tokenizer
 from repro.interop.official.config import (
     base_of,
     choose_forward,
@@ -22,7 +22,6 @@ from repro.interop.official.config import (
 from repro.interop.official.head_axis import HeadAxisModel
 from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
 from repro.interop.safe_weights import read_safetensors
-from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
 from repro.storage.atomic import whole_file
@@ -33,7 +32,7 @@ RELEASES = {
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
 """Hub ids and the revisions that are meant when none is named."""
-FILES = ("config.json", WEIGHTS_FILE, "tokenizer.json")
+FILES = ("config.json", WEIGHTS_FILE, TOKENIZER_FILE)
 INSTRUCTION_END = ": "  # its first token ends an instruction
 
 
@@ -71,7 +70,7 @@ def export_official(model: ContextualModel, folder: str | Path) -> None:
     """
     values = write_official_config(model.config)
     if _tokenizer_of(Path(folder), values) != model.config.tokenizer:
-        write_tokenizer(model.config, Path(folder))
+        write_tokenizer(model.config.tokenizer, Path(folder))
     write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
     with whole_file(Path(folder) / "config.json") as part:
         part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -113,17 +112,8 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     ) from problem
 
 
-def write_tokenizer(config: ModelConfig, folder: Path) -> None:
-    """Write a model's tokenizer as tokenizer.json, neither cutting nor padding."""
-    words = load_tokenizer(config.tokenizer)
-    words.no_padding()
-    words.no_truncation()
-    with whole_file(folder / "tokenizer.json") as part:
-        words.save(str(part))
-
-
 def _tokenizer_of(folder: Path, values: dict[str, Any]) -> str:
-    if (folder / "tokenizer.json").is_file():
+    if (folder / TOKENIZER_FILE).is_file():
         return str(folder)
     # MiniLM has the vocabulary of bert-base-uncased, which v1 was trained with
     return "minilm" if base_of(values).backbone == "nomic" else str(values.get("embedder"))
