@@ -49,6 +49,7 @@ from repro.interop.places import (
 )
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
+from repro.interop.typed import CONTEXTUAL
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
@@ -136,6 +137,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     suite = open_suite(asked.suite, progress)
     target = folder or default_folder(asdict(asked), suite.name)
     bench = _Bench(asked, suite, read_collections(suite), target, progress)
+    bench.check_compared()
     scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
@@ -191,12 +193,34 @@ class _Bench:
     collections: Mapping[str, Collection]
     folder: Path
     progress: Progress
+    _opened: dict[str, Opened] = field(default_factory=dict)  # before it is its turn
 
     @property
     def wants_bm25(self) -> bool:
         """Whether BM25 is scored, too."""
         num_documents = sum(len(one.retrieval.documents) for one in self.collections.values())
         return num_documents <= BM25_UP_TO if self.asked.bm25 is None else self.asked.bm25
+
+    def check_compared(self) -> None:
+        """ValueError where a context is asked for of two models, and neither has one."""
+        asked = self.asked
+        if asked.compare_with is None or (asked.contexts == ("own",) and not asked.num_contexts):
+            return
+        two = (asked.model, asked.compare_with)
+        if not any(self._has_context(one) for one in two):
+            check_without_context(two[0], asked.contexts, asked.num_contexts, two[1])
+
+    def _has_context(self, source: str) -> bool:
+        run = run_named(source)
+        if run is not None or source == BM25:
+            return run is not None and run.architecture == CONTEXTUAL
+        return bool(self._open(source).num_contexts)
+
+    def _open(self, source: str) -> Opened:
+        """Return a model as it was opened before, if it was."""
+        if source not in self._opened:
+            self._opened[source] = open_model(source, revision=self.asked.revision, progress=self.progress)
+        return self._opened[source]
 
     def score_model(self, source: str) -> Scored:
         """Return how a model does, or BM25 where its word or one of its runs is named."""
@@ -206,7 +230,8 @@ class _Bench:
         asked = self.asked
         if asked.compare_with is None:
             check_contexts_of_run(source, asked.contexts, asked.num_contexts)
-        opened = open_model(source, revision=asked.revision, progress=self.progress)
+        opened = self._open(source)
+        del self._opened[source]  # held while it is scored, not while another is
         to_device(opened.model, asked.device)
         contextual = bool(opened.num_contexts)
         if contextual:

@@ -250,6 +250,20 @@ def test_a_word_that_is_no_model_is_told_what_is_one(desk: Path) -> None:
         typed("--model", "nope")
 
 
+@pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])
+def test_a_context_is_not_ignored_by_two_models_that_have_none(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    model_of("biencoder").save_pretrained(desk / "other")
+    monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
+    for two in (("plain", "other"), ("plain", "bm25")):
+        with pytest.raises(ValueError, match=f"^{' and '.join(two)} have no context: compare them without --context"):
+            typed("--compare", *two, *words)
+    monkeypatch.undo()
+    monkeypatch.chdir(desk)
+    assert "plain − contextual" in typed("--compare", "plain", "contextual", "--no-bm25", *words)
+
+
 def scores_folders(desk: Path) -> set[str]:
     return {path.parent.name for path in (desk / "home" / "evaluations").glob("*/scores.json")}
 
