@@ -82,19 +82,23 @@ def is_official(source: str | Path) -> bool:
     return str(source) in RELEASES or (path.is_file() and "embedder" in _read_json(path))
 
 
-def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES) -> Path:
+def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES, **options: Any) -> Path:
     """Return the local folder of a folder or hub id: the hub's cache if it has weights, else a download of `files`.
 
-    ValueError when it is neither a folder nor reachable.
+    `options` are the hub's: token, cache_dir, local_files_only. ValueError when it is neither a folder nor reachable.
     """
     if Path(source).is_dir():
         return Path(source)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted: dict[str, Any] = {"revision": revision or RELEASES.get(str(source)), "allow_patterns": list(files)}
+    is_never_fetched = bool(options.pop("local_files_only", False))
+    wanted: dict[str, Any] = options | {
+        "revision": revision or RELEASES.get(str(source)),
+        "allow_patterns": list(files),
+    }
     problem: Exception | None = None
-    for is_local in (True, False):
+    for is_local in (True,) if is_never_fetched else (True, False):
         try:
             found = Path(snapshot_download(str(source), local_files_only=is_local, **wanted))
             # of a hub id, settings or tokenizer alone may have been asked for before
