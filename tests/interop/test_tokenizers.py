@@ -78,6 +78,9 @@ def test_a_model_that_was_opened_and_saved_again_needs_no_folder_of_before(
     shutil.rmtree(folder)
     for again in (load_model(tmp_path / "again"), open_model(str(tmp_path / "for_transformers")).ours):
         again.set_context(CORPUS)
+        assert load_tokenizer(again.config.tokenizer).get_vocab_size() == 30522, (
+            "read anew: encode knows those of before"
+        )
         np.testing.assert_allclose(again.encode(TEXTS, "query"), wanted, atol=1e-6)
 
 
