@@ -10,7 +10,7 @@ import typer
 
 from repro.cli.options import AsJson, say
 from repro.cli.patience import tell
-from repro.interop.typed import check_evaluated, check_export, check_model
+from repro.interop.typed import check_evaluated, check_export, check_model, check_upload
 from repro.spec import CONTEXTS
 
 Model = Annotated[
@@ -87,6 +87,7 @@ def export(
     private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card told from its record."""
+    check_upload(push_to, private=private)
     check_model(model)
     check_export(model, folder, to, width)
     tell(f"opening {model}")  # before torch is loaded, which takes seconds

@@ -284,6 +284,11 @@ def _read_judgements(
     return judgements
 
 
+def is_header(parts: Sequence[str]) -> bool:
+    """Whether the cells of a first line name the columns of judgements, as BEIR writes them, and are none."""
+    return parts[0].lower().replace("_", "-") == QRELS_HEADER[0] and not parts[-1][-1:].isdigit()
+
+
 def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     """Return line number, and query id, document id and grade, of each judgement; ValueError names a malformed line.
 
@@ -293,8 +298,7 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
         raise ValueError(f"{path} is missing: the splits there are {splits_of(path.parent.parent) or 'none'}")
     for place, (number, line) in enumerate(lines_of(path)):
         parts = line.split("\t")
-        is_named_so = parts[0].lower().replace("_", "-") == QRELS_HEADER[0]
-        if place == 0 and is_named_so and not parts[-1][-1:].isdigit():
+        if place == 0 and is_header(parts):
             continue
         try:
             query_id, document_id, grade = parts

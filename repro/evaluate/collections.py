@@ -39,6 +39,12 @@ class Collection:
         grades = self.retrieval.judgements.values()
         hopeless = sum(not any(grade > 0 for grade in given.values()) for given in grades)
         lacking += [f"{hopeless} queries have no relevant document and score 0, as in trec_eval"] if hopeless else []
+        alike = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
+        if alike:
+            lacking.append(
+                f"{alike} of {len(self.retrieval.query_ids)} queries have the id of a document, which counts here as "
+                "any other; BEIR's own tools take it out of that query's ranking"
+            )
         return [note for note in (self.quirks.told_of(len(grades)), *lacking) if note]
 
     @property

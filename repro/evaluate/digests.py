@@ -10,12 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
+from repro.data.tokens import whole_tokenizer
 from repro.model.contextual import Model
 
 
 def model_digest(model: Model) -> str:
-    """Return twelve hex digits of a model's config and weights."""
-    return weights_digest(asdict(model.config), model.state_dict())
+    """Return twelve hex digits of a model's config, words and weights; where its words lie is no part of them."""
+    words = whole_tokenizer(model.config.tokenizer).to_str()
+    return weights_digest(asdict(model.config) | {"tokenizer": words}, model.state_dict())
 
 
 def weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:

@@ -16,9 +16,14 @@ VIEW = re.compile(r"(?:(?:([a-z]+)-)?width|(svd))(\d+)")
 OWN, TURNED = "own", "svd"
 
 
-def prefix(vectors_NW: np.ndarray, width: int) -> np.ndarray:
-    """Return the first `width` dimensions, normalised anew, float32 (N, M); a prefix of zeros stays zeros."""
+def prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -> np.ndarray:
+    """Return the first `width` dimensions, normalised anew, float32 (N, M); a prefix of zeros stays zeros.
+
+    `keeps_lengths`: as they are, where lengths count.
+    """
     prefix_NM = np.asarray(vectors_NW[:, :width], np.float32)
+    if keeps_lengths:
+        return prefix_NM
     norms_N1 = np.linalg.norm(prefix_NM, axis=1, keepdims=True)
     unit_NM: np.ndarray = prefix_NM / np.maximum(norms_N1, np.finfo(np.float32).tiny)
     return unit_NM

@@ -32,7 +32,7 @@ class Encoder(Protocol):
         """Choose the corpus that vectors depend on; `prompt` is the role its texts have."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return unit vectors, float32 (N, D)."""
+        """Return vectors whose inner products rank, float32 (N, D); of unit length unless a setting says otherwise."""
         ...
 
 
@@ -47,6 +47,7 @@ class Setting:
     pool: Retrieval | None = None  # the texts of the context "random"
     wrong_from: Retrieval | None = None  # the texts of the context "wrong"; None: another dataset of the suite
     widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
+    keeps_lengths: bool = False  # the encoder's vectors are no unit vectors, and prefixes are not normalised anew
     directions_WW: np.ndarray | None = None  # turns the vectors under "own", whose prefixes are scored then, too
 
     @property
@@ -176,7 +177,8 @@ class ModelSystem:
         context, width, is_turned = parse_view(kind)
         queries, documents, provenance = self._vectors(collection, context, is_turned=is_turned)
         if width is not None:
-            queries, documents = prefix(queries, width), prefix(documents, width)
+            how = {"keeps_lengths": setting.keeps_lengths}
+            queries, documents = prefix(queries, width, **how), prefix(documents, width, **how)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
         k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance

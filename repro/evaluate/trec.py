@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import QRELS_HEADER, add_judgement, parse_grade
+from repro.data.beir import QRELS_HEADER, add_judgement, is_header, parse_grade
 from repro.data.lines import lines_of
 from repro.evaluate.retrieval import read_run, score
 from repro.storage.json_files import check_regular, short
@@ -21,9 +21,9 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Read judgements of TREC's four columns or of a BEIR folder's three; ValueError names the malformed line."""
     check_regular(path)
     found: dict[str, dict[str, int]] = {}
-    for number, line in lines_of(path):
+    for place, (number, line) in enumerate(lines_of(path)):
         parts = line.split("\t") if line.count("\t") == len(QRELS_HEADER) - 1 else line.split()
-        if number == 1 and parts[0] == QRELS_HEADER[0]:
+        if place == 0 and is_header(parts):
             continue
         if len(parts) not in (3, 4):
             raise ValueError(f"{path}, line {number}: {len(parts)} columns, expected query, (0,) document and grade")

@@ -13,7 +13,6 @@ Shapes: N texts, S tokens, D hidden size, T vectors a context document.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,12 +22,11 @@ from sentence_transformers.base.modules import InputModule, Normalize
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from repro.data.tokens import load_tokenizer, tokenize
+from repro.data.tokens import TOKENIZER_FILE, load_tokenizer, tokenize
 from repro.model.contextual import ContextualModel, fill_context
 from repro.model.start import load_model
 from repro.model.texts import Texts, texts_from
 
-TOKENIZER_FILE = "tokenizer.json"
 MODULE_FOLDER = "0_ContextualModule"
 UNDER_A_CONTEXT = "contextual_embedding"
 """The feature that holds vectors of the second stage: these are normalised, those of the first are not."""
@@ -151,6 +149,4 @@ class ContextualModule(InputModule):
         model = load_model(folder)
         if not isinstance(model, ContextualModel):
             raise ValueError(f"{folder} holds a {model.architecture} model: it opens with stock modules, not this one")
-        # the tokenizer travels with the folder, whatever it was called where the model was trained
-        model.config = replace(model.config, tokenizer=str(folder))
         return cls(model)

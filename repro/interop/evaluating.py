@@ -14,10 +14,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from repro.data.prompts import with_prompt
-from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.kept import Kept
 from repro.evaluate.retrieval import BM25_PARAMETERS
@@ -36,7 +32,9 @@ from repro.interop.beside import (
     measures_view,
     notes_below,
 )
-from repro.interop.opening import Opened, StockEncoder, bm25_run, open_model, open_suite
+from repro.interop.cut_documents import cut_share
+from repro.interop.named_runs import run_named
+from repro.interop.opening import Opened, bm25_run, open_model, open_suite
 from repro.interop.places import (
     check_contexts_of_run,
     check_device,
@@ -49,9 +47,10 @@ from repro.interop.places import (
     folder_name,
     to_device,
 )
+from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
+from repro.interop.typed import CONTEXTUAL
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
-from repro.model.encoding import TextEncoder
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
 from repro.report.view import View, format_number, format_seconds
@@ -61,8 +60,6 @@ from repro.storage.json_files import short
 
 BM25_UP_TO = 200_000
 """Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""
-LOOKED_AT = 2_000
-"""Documents of a collection, evenly spaced, in which is counted how many are cut."""
 Progress = Callable[[str], None]
 
 
@@ -140,6 +137,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     suite = open_suite(asked.suite, progress)
     target = folder or default_folder(asdict(asked), suite.name)
     bench = _Bench(asked, suite, read_collections(suite), target, progress)
+    bench.check_compared()
     scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
@@ -195,12 +193,34 @@ class _Bench:
     collections: Mapping[str, Collection]
     folder: Path
     progress: Progress
+    _opened: dict[str, Opened] = field(default_factory=dict)  # before it is its turn
 
     @property
     def wants_bm25(self) -> bool:
         """Whether BM25 is scored, too."""
         num_documents = sum(len(one.retrieval.documents) for one in self.collections.values())
         return num_documents <= BM25_UP_TO if self.asked.bm25 is None else self.asked.bm25
+
+    def check_compared(self) -> None:
+        """ValueError where a context is asked for of two models, and neither has one."""
+        asked = self.asked
+        if asked.compare_with is None or (asked.contexts == ("own",) and not asked.num_contexts):
+            return
+        two = (asked.model, asked.compare_with)
+        if not any(self._has_context(one) for one in two):
+            check_without_context(two[0], asked.contexts, asked.num_contexts, two[1])
+
+    def _has_context(self, source: str) -> bool:
+        run = run_named(source)
+        if run is not None or source == BM25:
+            return run is not None and run.architecture == CONTEXTUAL
+        return bool(self._open(source).num_contexts)
+
+    def _open(self, source: str) -> Opened:
+        """Return a model as it was opened before, if it was."""
+        if source not in self._opened:
+            self._opened[source] = open_model(source, revision=self.asked.revision, progress=self.progress)
+        return self._opened[source]
 
     def score_model(self, source: str) -> Scored:
         """Return how a model does, or BM25 where its word or one of its runs is named."""
@@ -210,7 +230,8 @@ class _Bench:
         asked = self.asked
         if asked.compare_with is None:
             check_contexts_of_run(source, asked.contexts, asked.num_contexts)
-        opened = open_model(source, revision=asked.revision, progress=self.progress)
+        opened = self._open(source)
+        del self._opened[source]  # held while it is scored, not while another is
         to_device(opened.model, asked.device)
         contextual = bool(opened.num_contexts)
         if contextual:
@@ -223,7 +244,8 @@ class _Bench:
         told = described(opened) | told_of_widths(opened, widths)
         lent = wrong_source(asked.wrong_from, self.suite, self.progress) if "wrong" in contexts else None
         drawing: dict[str, Any] = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
-        setting = Setting(contexts=contexts, widths=widths, **drawing)
+        keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
+        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
         keeping = self._keeping(source, opened.called, decides, len(contexts))
@@ -288,30 +310,8 @@ def described(opened: Opened) -> dict[str, Any]:
     told |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
     model = opened.model
     if isinstance(model, StockEncoder):
-        settings = {"prompts": dict(model.theirs.prompts), "max_tokens": model.theirs.max_seq_length}
-        decides = settings | model.decides
-        return told | {"weights": weights_digest(decides, model.theirs.state_dict()), **settings}
+        weights = weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
+        return told | {"weights": weights, **model.settings}
     ours, config = opened.ours, opened.ours.config
     told |= {"weights": model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
     return told | {"num_contexts": opened.num_contexts}
-
-
-def cut_share(model: Any, collection: Collection) -> float | None:
-    """Return the share of a collection's documents that are longer than a model reads; None where nobody knows.
-
-    Counted in at most `LOOKED_AT` documents, evenly spaced.
-    """
-    documents = collection.retrieval.documents
-    places = np.unique(np.linspace(0, len(documents) - 1, LOOKED_AT).astype(int))
-    texts = [documents[place] for place in places]
-    if isinstance(model, TextEncoder):
-        config = model.config
-        prompted = with_prompt(texts, config.prompts, collection.document_role)
-        lengths = tokenize(prompted, load_tokenizer(config.tokenizer), config.max_tokens + 1).lengths
-        return float((lengths > config.max_tokens).mean())
-    if isinstance(model, StockEncoder) and model.theirs.max_seq_length:
-        prefix = model.theirs.prompts.get(collection.document_role) or ""
-        longest = model.theirs.max_seq_length
-        found = model.theirs.tokenizer([prefix + text for text in texts], truncation=True, max_length=longest + 1)
-        return float(np.mean([len(ids) > longest for ids in found["input_ids"]]))
-    return None

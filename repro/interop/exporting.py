@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
 from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.json_files import short
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
@@ -80,15 +82,25 @@ def _check_run(run: Run, to: str) -> None:
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
-    """Upload an exported folder, card included, and return its address; ValueError when it has no card."""
+    """Upload an exported folder, card included, and return its address.
+
+    ValueError when it has no card, and, with the command that tries again, when the hub does not take it.
+    """
     if not (folder / CARD).is_file():
         raise ValueError(f"{folder} has no {CARD}: upload what `repro export` wrote")
     if api is None:
         from huggingface_hub import HfApi
 
         api = HfApi()
-    api.create_repo(repo_id, private=private, exist_ok=True)
-    uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
+    from huggingface_hub.errors import HTTPError  # that of its HTTP library: its own errors are one, and the network's
+
+    try:
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
+    except (HTTPError, OSError, ValueError) as error:
+        said = short(" ".join(str(error).split()) or type(error).__name__, 200)
+        again = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
+        raise ValueError(f"{folder} is written, and was not uploaded ({said}): `{again}` uploads it") from error
     return str(getattr(uploaded, "commit_url", uploaded))
 
 

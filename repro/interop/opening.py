@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from transformers.utils import logging as transformers_logging
 
 from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
 from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import run_named, training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
+from repro.interop.stock_encoder import StockEncoder, check_similarity
 from repro.interop.typed import check_model, check_suite
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
-from repro.storage.json_files import json_object
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from repro.storage.json_files import json_object, short
 
 Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -61,7 +56,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     transformers_logging.disable_progress_bar()  # one for each part of a folder, in opening and in exporting
     folder = Path(source)
     if folder.is_dir():
-        return Opened(_open_folder(folder, revision), folder.resolve().name)
+        return _told(Opened(_open_folder(folder, revision), folder.resolve().name), progress)
     if (run := run_named(source)) is not None:
         if run.architecture not in TRAINED:
             raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
@@ -72,7 +67,15 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         return Opened(trained_model(run, progress), source, run)
     check_model(source)
     snapshot = find_folder(source, revision, files=HUB_FILES)
-    return Opened(_open_folder(snapshot, revision), source, revision=snapshot.name)
+    return _told(Opened(_open_folder(snapshot, revision), source, revision=snapshot.name), progress)
+
+
+def _told(opened: Opened, progress: Progress) -> Opened:
+    """Say which prompts of a model stand before no text, and hand it on."""
+    if isinstance(opened.model, StockEncoder) and (unused := opened.model.unused_prompts):
+        behind = " and ".join(f"{role} texts behind {text!r}" for role, text in opened.model.prompts_used.items())
+        progress(f"{opened.called}: its prompts {short(unused)} are not used; {behind}")
+    return opened
 
 
 def bm25_run(source: str) -> Run | None:
@@ -111,7 +114,10 @@ def _open_folder(folder: Path, revision: str | None) -> Encoder:
 
         theirs = open_sentence_transformers(folder)
         inner = getattr(theirs[0], "model", None)
-        return inner if isinstance(inner, ContextualModel) else StockEncoder(theirs)
+        if isinstance(inner, ContextualModel):
+            return inner
+        check_similarity(theirs, folder)
+        return StockEncoder(theirs)
     if is_official(folder):
         return load_official(folder, revision=revision)
     if (kind := _kind_in_transformers(folder)) is not None:
@@ -132,45 +138,3 @@ def _kind_in_transformers(folder: Path) -> str | None:
     path = folder / "config.json"
     kind = json_object(path).get("model_type") if path.is_file() else None
     return None if kind is None else str(kind)
-
-
-OF_THE_FILES = ("_name_or_path", "transformers_version", "architectures")
-"""Settings that say where a model was found and who wrote it, not what it computes."""
-
-
-def _plain(values: Any) -> Any:
-    return json.loads(json.dumps(values, sort_keys=True, default=str))
-
-
-@dataclass(frozen=True)
-class StockEncoder:
-    """A model of sentence-transformers as something to be scored; it has no context."""
-
-    theirs: SentenceTransformer
-
-    @property
-    def decides(self) -> dict[str, Any]:
-        """What decides its vectors beside its weights, as plain values: modules, how they are set, the tokenizer."""
-        inner = getattr(self.theirs[0], "auto_model", None)
-        words = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
-        modules = [[type(one).__name__, _plain(getattr(one, "get_config_dict", dict)())] for one in self.theirs]
-        config = {} if inner is None else inner.config.to_dict()
-        told = {name: value for name, value in config.items() if name not in OF_THE_FILES}
-        tokenizer = repr(self.theirs.tokenizer) if words is None else words.to_str()
-        cut = self.theirs.truncate_dim
-        return {"modules": modules, "config": _plain(told), "tokenizer": tokenizer, "truncated_to": cut}
-
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Take and ignores a context."""
-
-    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return unit vectors, float32 (N, D); a model with a route for each role takes that of the prompt."""
-        name = prompt if prompt in self.theirs.prompts else None
-        vectors_ND: np.ndarray = self.theirs.encode(
-            list(texts), prompt_name=name, task=prompt, normalize_embeddings=True
-        )
-        return vectors_ND.astype(np.float32)
-
-    def to(self, device: str) -> None:
-        """Put the weights on a device."""
-        self.theirs.to(device)

@@ -34,10 +34,13 @@ def check_num_contexts(num_contexts: int | None, called: str, most: int) -> None
         raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {most}")
 
 
-def check_without_context(called: str, contexts: Sequence[str], num_contexts: int | None) -> None:
-    """ValueError where a context is asked for of what has none."""
+def check_without_context(
+    called: str, contexts: Sequence[str], num_contexts: int | None, beside: str | None = None
+) -> None:
+    """ValueError where a context is asked for of what has none, or of two of which neither has one."""
     if tuple(contexts) != ("own",) or num_contexts:
-        raise ValueError(f"{called} has no context: evaluate it without --context and --num-contexts")
+        one, two = f"{called} has no context: evaluate it", f"{called} and {beside} have no context: compare them"
+        raise ValueError(f"{one if beside is None else two} without --context and --num-contexts")
 
 
 def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:

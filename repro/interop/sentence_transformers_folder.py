@@ -26,6 +26,10 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.json_files import json_object, read_json, short
 
+SETTINGS_FILE = "config_sentence_transformers.json"
+DENSE = "SentenceTransformer"
+"""The kind of model that gives each text one vector, whose inner products rank."""
+
 
 def export_sentence_transformers(model: Model, folder: str | Path, *, width: int | None = None) -> None:
     """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty.
@@ -60,7 +64,11 @@ def as_sentence_transformer(model: Model, *, width: int | None = None) -> Senten
 
 
 def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
-    """Open an exported folder without remote code, whichever kind it is; ValueError when it is no such folder."""
+    """Open an exported folder without remote code, whichever kind it is; ValueError when it is no such folder.
+
+    That is also one of sentence-transformers' other models: a CrossEncoder's or a SparseEncoder's modules would open,
+    and give vectors that nobody trained.
+    """
     path = Path(folder)
     listed = path / "modules.json"
     if not listed.is_file():
@@ -68,6 +76,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     modules = read_json(listed)
     if not isinstance(modules, list) or not all(isinstance(one, dict) and "type" in one for one in modules):
         raise ValueError(f"{listed} is no list of modules, each with its type: export or download the folder again")
+    _check_kind(path)
     types = [str(module["type"]) for module in modules]
     if all(name.startswith("sentence_transformers.") for name in types):
         try:
@@ -80,9 +89,17 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     ours = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
     if [name for name in types if not name.startswith("sentence_transformers.")] != [ours] or types[0] != ours:
         raise ValueError(f"{path} needs {types}, which are neither stock modules nor {ours}")
-    settings = json_object(path / "config_sentence_transformers.json")
+    settings = json_object(path / SETTINGS_FILE)
     module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
     return SentenceTransformer(modules=[module, normalize()], prompts=settings.get("prompts"))
+
+
+def _check_kind(folder: Path) -> None:
+    """ValueError for a folder of another kind of model; one that does not say its kind is of the oldest, the usual."""
+    path = folder / SETTINGS_FILE
+    kind = json_object(path).get("model_type") if path.is_file() else None
+    if kind not in (None, DENSE):
+        raise ValueError(f"{folder} is a {short(kind)} of sentence-transformers, expected a {DENSE}: name one of these")
 
 
 def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:

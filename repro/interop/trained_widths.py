@@ -7,10 +7,11 @@ from typing import Any
 
 from repro.evaluate.prefixes import parse_view, view_named
 from repro.evaluate.suites import Encoder, path_name
-from repro.interop.opening import Opened, StockEncoder
+from repro.interop.opening import Opened
+from repro.interop.stock_encoder import StockEncoder
 from repro.report.scores import POINTS, contexts_of
 from repro.spec import nested_widths
-from repro.spec.widths import widths_in
+from repro.spec.widths import prefixes_in
 
 
 def width_of(model: Encoder) -> int:
@@ -27,7 +28,7 @@ def asked_widths(text: str | None, model: Encoder) -> tuple[int, ...]:
     ValueError in one line for a width that the model's vectors do not have.
     """
     whole = width_of(model)
-    return tuple(width for width in widths_in(text, whole, "--width", between=",") if width < whole) if text else ()
+    return tuple(width for width in prefixes_in(text, whole, "--width") if width < whole) if text else ()
 
 
 def untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | None:
@@ -66,9 +67,9 @@ def warnings(told: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) 
 
 
 def export_warning(opened: Opened, width: int) -> list[str]:
-    """Return a line where a model is exported at a width that nobody trained it for."""
+    """Return a line where a model is exported at a width that nobody trained it for; the whole width is no prefix."""
     untrained = untrained_widths(opened, [width])
-    if untrained == []:
+    if untrained == [] or width == width_of(opened.model):
         return []
     why = "is not known to be" if untrained is None else "was not"
     return [

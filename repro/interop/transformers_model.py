@@ -5,6 +5,7 @@ Shapes: N texts, S tokens, C context documents, T vectors each gives, D hidden s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,13 +15,19 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from repro.interop.official.folder import find_folder
+from repro.data.tokens import with_own_tokenizer, write_tokenizer
+from repro.interop.official.folder import FILES, find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
-from repro.model.config import ModelConfig, config_from
+from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
 from repro.model.texts import Texts
+from repro.storage.json_files import short
+
+OF_THE_HUB = ("token", "cache_dir", "local_files_only")
+CHANGE_NOTHING = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")
+"""What transformers hands on by itself, or what holds here whatever is said."""
 
 
 class CdeConfig(PreTrainedConfig):
@@ -84,32 +91,59 @@ class CdeModel(PreTrainedModel):
         return wrapped.eval()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:  # type: ignore[override]
-        """Write config.json and model.safetensors, whatever other format is asked for."""
+        """Write config.json, model.safetensors, and words that are a folder's, whatever other format is asked for."""
         self.config.architectures = [type(self).__name__]
         self.config.save_pretrained(save_directory)
         write_tensors(dict(self.state_dict()), Path(save_directory) / WEIGHTS_FILE, {"format": "pt"})
+        if Path(words := self.encoder.config.tokenizer).is_dir():
+            write_tokenizer(words, Path(save_directory))
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
         cls, pretrained_model_name_or_path: str | Path, *args: Any, config: CdeConfig | None = None, **kwargs: Any
     ) -> Self:
-        """Load a folder or hub id, safetensors only, in eval mode; ValueError names what does not fit."""
-        folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"))
+        """Load a folder or hub id, safetensors only, in eval mode; ValueError names what does not fit.
+
+        `kwargs` are a `dtype` (float32 without one), the hub's revision, subfolder, token, cache_dir and
+        local_files_only; ValueError names any other, none of which would do anything.
+        """
+        _check_options(kwargs)
+        hub, below = {name: kwargs[name] for name in OF_THE_HUB if kwargs.get(name)}, kwargs.get("subfolder") or ""
+        files = [str(Path(below, name)) for name in FILES]
+        folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"), files, **hub) / below
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
         found = read_safetensors(folder / WEIGHTS_FILE)
         says = f"{folder / WEIGHTS_FILE} does not fit its config"
         check_fit(shapes_of(found), shapes_of(model.state_dict()), says)
         model.load_state_dict(found)
-        model.encoder.config = replace(model.encoder.config, tokenizer=_tokenizer_in(folder, model.encoder.config))
-        return model.eval()
+        own = model.encoder.config
+        model.encoder.config = replace(own, tokenizer=with_own_tokenizer(own.tokenizer, folder))
+        dtype = kwargs.get("dtype") or kwargs.get("torch_dtype")
+        return model.eval() if dtype is None else model.eval().to(_dtype(dtype, found))
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """ValueError for options of transformers that are asked for and would do nothing here."""
+    known = (*OF_THE_HUB, "revision", "subfolder", "dtype", "torch_dtype", *CHANGE_NOTHING)
+    rest = sorted(name for name, value in given.items() if name not in known and value not in (None, False))
+    if rest or given.get("use_safetensors") is False:
+        raise ValueError(
+            f"from_pretrained takes no {short(rest or ['use_safetensors=False'])} here: leave them out, and place or "
+            "change the model that it returns"
+        )
+
+
+def _dtype(asked: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
+    """Return a kind of numbers by itself or by its name, "auto" being that of the file; ValueError for none."""
+    saved = next(iter(weights.values())).dtype
+    found = saved if asked == "auto" else getattr(torch, asked, None) if isinstance(asked, str) else asked
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ValueError(f"dtype={short(asked)} is no kind of numbers for weights; choose float32, bfloat16 or float16")
+    return found
 
 
 def _texts(input_ids: Tensor, attention_mask: Tensor | None) -> Texts:
     return Texts(input_ids, torch.ones_like(input_ids) if attention_mask is None else attention_mask)
-
-
-def _tokenizer_in(folder: Path, config: ModelConfig) -> str:
-    return str(folder) if (folder / "tokenizer.json").is_file() else config.tokenizer
 
 
 AutoConfig.register(CdeConfig.model_type, CdeConfig, exist_ok=True)

@@ -83,6 +83,27 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
         check_format(run.architecture, to)
 
 
+def check_upload(push_to: str | None, *, private: bool) -> None:
+    """ValueError for a hub id that no repository can have, and for a word on an upload that was not asked for."""
+    if push_to is None:
+        if private:
+            raise ValueError("--private is said of an upload: name its hub id, --push-to OWNER/NAME, or leave it out")
+        return
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(push_to)
+        is_one = push_to.count("/") == 1
+    except HFValidationError:
+        is_one = False
+    if not is_one:
+        raise ValueError(
+            f"--push-to {short(push_to)}: no hub id; expected OWNER/NAME, of letters, digits, '-', '_' and '.', at "
+            "most 96 of them, without '--' and '..'"
+        )
+
+
 def check_writable(folder: Path) -> None:
     """ValueError, before a model is opened or trained, where a folder cannot be made: what it would lie in is read-only
 

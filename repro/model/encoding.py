@@ -12,6 +12,7 @@ import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Self
@@ -25,7 +26,15 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from repro.data.prompts import with_prompt
-from repro.data.tokens import Tokens, batches_of_tokens, load_tokenizer, tokenize
+from repro.data.tokens import (
+    TOKENIZER_FILE,
+    Tokens,
+    batches_of_tokens,
+    load_tokenizer,
+    tokenize,
+    with_own_tokenizer,
+    write_tokenizer,
+)
 from repro.model.config import ModelConfig, load_config
 from repro.model.texts import Texts, texts_from
 from repro.storage.arrays import blocks_of
@@ -102,7 +111,8 @@ class TextEncoder(nn.Module):
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
         """Return token ids of the texts with their prompt, cut to the model's length; ValueError for one text alone."""
         check_texts(texts)
-        tokenizer = _tokenizer(self.config.tokenizer)
+        name = self.config.tokenizer
+        tokenizer = _tokenizer(name, _changed_at(name))
         return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
 
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
@@ -128,14 +138,23 @@ class TextEncoder(nn.Module):
         return (order[part] for part in blocks_of(len(order), batch_size or TEXTS_AT_ONCE))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors, each whole or not at all."""
+        """Write config.json and model.safetensors, each whole or not at all.
+
+        The words of a model whose tokenizer is a folder go with it, as tokenizer.json: the folder may be moved.
+        """
+        if Path(self.config.tokenizer).is_dir():
+            write_tokenizer(self.config.tokenizer, Path(folder))
         self.config.save(Path(folder))
         write_tensors(dict(self.state_dict()), Path(folder) / WEIGHTS_FILE)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
-        """Load what `save_pretrained` of this class wrote, in eval mode; ValueError says what does not fit."""
+        """Load what `save_pretrained` of this class wrote, in eval mode; ValueError says what does not fit.
+
+        A folder's own tokenizer.json goes before the tokenizer that its config names.
+        """
         config = load_config(Path(folder))
+        config = replace(config, tokenizer=with_own_tokenizer(config.tokenizer, Path(folder)))
         if config.architecture != cls.architecture:
             raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
         model = cls(config)
@@ -207,6 +226,12 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         raise OSError(number, f"could not write {path} ({error}); what was there before is untouched") from error
 
 
+def _changed_at(tokenizer: str) -> int:
+    """Return when a folder's tokenizer was last written; 0 for one that is named and does not change."""
+    path = Path(tokenizer) / TOKENIZER_FILE
+    return path.stat().st_mtime_ns if path.is_file() else 0
+
+
 @lru_cache(maxsize=4)
-def _tokenizer(name: str) -> Tokenizer:
+def _tokenizer(name: str, changed_at: int) -> Tokenizer:
     return load_tokenizer(name)

@@ -13,11 +13,7 @@ def widths_in(text: str, whole: int, name: str, *, between: str = "+") -> tuple[
 
     ValueError, under the `name` of who gave them, unless each is a number that divides `whole`, and they rise.
     """
-    said, parts = f"{name}={short(repr(text))}", text.split(between)
-    wrong = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
-    if wrong:
-        raise ValueError(f"{said}: {short(repr(wrong[0]))} is no width; join whole numbers by {between!r}")
-    widths = tuple(whole if part == "full" else int(part) for part in parts)
+    said, widths = f"{name}={short(repr(text))}", _widths(text, whole, name, between)
     misfits = [width for width in widths if not 1 <= width <= whole or whole % width]
     if misfits:
         raise ValueError(
@@ -26,6 +22,30 @@ def widths_in(text: str, whole: int, name: str, *, between: str = "+") -> tuple[
     if list(widths) != sorted(set(widths)):
         raise ValueError(f"{said}: list each width once, from the narrowest to the widest")
     return widths
+
+
+def prefixes_in(text: str, whole: int, name: str, *, between: str = ",") -> tuple[int, ...]:
+    """Return the widths of prefixes that a text lists in any order, each once, from the narrowest to the widest.
+
+    ValueError, under the `name` of who gave them, unless each is a number from 1 to `whole`.
+    """
+    widths = _widths(text, whole, name, between)
+    misfits = [width for width in widths if not 1 <= width <= whole]
+    if misfits:
+        raise ValueError(
+            f"{name}={short(repr(text))}: {short(misfits[0])} is no width of a prefix; the vectors have {whole} "
+            f"dimensions, choose from 1 to {whole}"
+        )
+    return tuple(sorted(set(widths)))
+
+
+def _widths(text: str, whole: int, name: str, between: str) -> tuple[int, ...]:
+    """Return the numbers that a text joins, "full" being the whole width; ValueError for what is no number."""
+    said, parts = f"{name}={short(repr(text))}", text.split(between)
+    wrong = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
+    if wrong:
+        raise ValueError(f"{said}: {short(repr(wrong[0]))} is no width; join whole numbers by {between!r}")
+    return tuple(whole if part == "full" else int(part) for part in parts)
 
 
 def standard_widths(whole: int) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Judgements and runs that cannot be meant are refused with file and line; what is odd but meant is said."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,27 @@ def test_a_split_that_cannot_be_meant_is_refused(folder: Path, rows: str, says: 
     with pytest.raises(ValueError, match=says.replace("line 2", "line 1").replace("line 3", "line 2").split(".*")[-1]
                        if "no grade" not in says else "judges nothing above 0"):  # fmt: skip
         read_judgements(folder / "flat.qrels")
+
+
+def test_queries_with_the_id_of_a_document_are_counted_where_their_documents_stay(folder: Path) -> None:
+    (folder / "qrels/test.tsv").write_text(HEAD + "q1\td1\t1\nq2\td2\t1\n")
+    retrieval = load_beir(folder)
+    assert Collection(retrieval, quirks_of("x")).notes == []
+    alike = replace(retrieval, document_ids=("q1", "d1", "d2"))
+    (note,) = Collection(alike, quirks_of("x")).notes
+    assert note.startswith("1 of 2 queries have the id of a document, which counts here")
+    assert len(Collection(alike, quirks_of("arguana")).notes) == 1, "there it is taken out, and said"
+
+
+@pytest.mark.parametrize(
+    "head", ["query-id\tcorpus-id\tscore", "Query_ID\tcorpus_id\tscore", "query_id corpus_id score"]
+)
+def test_a_header_that_an_evaluation_reads_over_is_read_over_in_scoring_a_run(folder: Path, head: str) -> None:
+    path = folder / "qrels/test.tsv"
+    path.write_text(f"{head}\nq1\td1\t1\nq2\td2\t0\n")
+    assert read_judgements(path) == {"q1": {"d1": 1}, "q2": {"d2": 0}}
+    if "\t" in head:
+        assert load_beir(folder).judgements == read_judgements(path)
 
 
 def test_a_judgement_that_is_there_twice_counts_once(folder: Path) -> None:

@@ -14,7 +14,7 @@ from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.beside import Column, Difference, advice, differences
-from repro.interop.evaluating import cut_share
+from repro.interop.cut_documents import cut_share
 from repro.interop.opening import open_model, open_suite
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from tests.interop.test_sentence_transformers import model_of
@@ -248,6 +248,20 @@ def test_options_that_bm25_would_ignore_are_refused(desk: Path) -> None:
 def test_a_word_that_is_no_model_is_told_what_is_one(desk: Path) -> None:
     with pytest.raises(ValueError, match=r"no model 'nope': there is no such folder .*\(OWNER/NAME\).* or bm25"):
         typed("--model", "nope")
+
+
+@pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])
+def test_a_context_is_not_ignored_by_two_models_that_have_none(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    model_of("biencoder").save_pretrained(desk / "other")
+    monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
+    for two in (("plain", "other"), ("plain", "bm25")):
+        with pytest.raises(ValueError, match=f"^{' and '.join(two)} have no context: compare them without --context"):
+            typed("--compare", *two, *words)
+    monkeypatch.undo()
+    monkeypatch.chdir(desk)
+    assert "plain − contextual" in typed("--compare", "plain", "contextual", "--no-bm25", *words)
 
 
 def scores_folders(desk: Path) -> set[str]:

@@ -211,6 +211,16 @@ def test_a_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
     assert again.mteb_model_meta.experiment_kwargs == model.mteb_model_meta.experiment_kwargs
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_a_model_is_put_where_evaluate_would_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str | None
+) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr("repro.interop.mteb.to_device", lambda model, device: asked.append(device))
+    load_for_mteb(str(saved(tmp_path, "biencoder")), device=device)
+    assert asked == [device], "None: a GPU where there is one"
+
+
 @pytest.mark.parametrize(("revision", "told"), [(None, RELEASES["jxm/cde-small-v1"]), ("abc123", "abc123")])
 def test_scores_are_kept_under_the_revision_that_was_opened(
     revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch

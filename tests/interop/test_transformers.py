@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
+from typer.testing import CliRunner
 
 import repro.interop.transformers_model
+from repro.cli.main import app
 from repro.data.prompts import PROMPTS
 from repro.interop.exporting import export_model, push_to_hub
 from repro.interop.opening import open_model
@@ -171,6 +173,64 @@ def test_an_upload_is_the_folder_with_its_card(tmp_path: Path) -> None:
     (folder / "README.md").unlink()
     with pytest.raises(ValueError, match="has no README"):
         push_to_hub(folder, "me/mine", api=hub)
+
+
+def test_an_upload_that_fails_is_told_with_the_command_that_tries_again(tmp_path: Path) -> None:
+    _, folder = export(tmp_path, "biencoder")
+    hub = HubStandIn()
+    hub.create_repo = lambda *of, **options: (_ for _ in ()).throw(ConnectionError("no way there"))  # type: ignore
+    says = rf"out is written, and was not uploaded \(no way there\): `hf upload me/mine {folder} --private` uploads it"
+    with pytest.raises(ValueError, match=says):
+        push_to_hub(folder, "me/mine", private=True, api=hub)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--push-to", "me//mine"], "--push-to me//mine: no hub id; expected OWNER/NAME"),
+        (["--push-to", "mine"], "--push-to mine: no hub id"),
+        (["--push-to", "me/mi--ne"], "--push-to me/mi--ne: no hub id"),
+        (["--private"], "--private is said of an upload: name its hub id, --push-to OWNER/NAME"),
+    ],
+)
+def test_what_no_upload_could_be_of_is_said_before_anything_is_written(
+    tmp_path: Path, words: list[str], says: str
+) -> None:
+    model_of("biencoder").save_pretrained(tmp_path / "ours")
+    asked = ["export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "transformers", *words]
+    done = CliRunner().invoke(app, asked)
+    assert isinstance(done.exception, ValueError) and says in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_from_pretrained_are_kept_or_refused_by_name(tmp_path: Path) -> None:
+    model, folder = export(tmp_path, "biencoder")
+    narrow = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True)
+    assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
+    with torch.no_grad():
+        found = narrow(**tokens(folder, TEXTS, "query", model.config)).pooler_output.float()
+    assert (unit(found) * model.encode(TEXTS, "query")).sum(1).min() > 0.98
+    assert AutoModel.from_pretrained(folder, torch_dtype="float16").dtype == torch.float16
+    assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float32
+    for option in ({"device_map": "auto"}, {"output_loading_info": True}, {"use_safetensors": False}):
+        with pytest.raises(ValueError, match=f"from_pretrained takes no .*{next(iter(option))}"):
+            AutoModel.from_pretrained(folder, **option)
+    with pytest.raises(ValueError, match="dtype=int8 is no kind of numbers for weights"):
+        AutoModel.from_pretrained(folder, dtype="int8")
+
+
+def test_a_model_in_a_folder_of_a_hub_repository_opens_from_the_cache_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, folder = export(tmp_path, "biencoder")
+    commit, repo = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--me--mine"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    (repo / "snapshots" / commit).mkdir(parents=True)
+    folder.rename(repo / "snapshots" / commit / "small")
+    where = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True, "subfolder": "small"}
+    opened = AutoModel.from_pretrained("me/mine", **where).encoder
+    np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
 def test_a_card_says_what_it_does_not_know(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.evaluate.prefixes import prefix
 from repro.interop.exporting import export_model
-from repro.interop.opening import Opened, StockEncoder
+from repro.interop.opening import Opened
+from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, export_warning, untrained_widths, warnings, width_of
 from repro.spec import base
 from tests.interop.test_sentence_transformers import TEXTS, model_of
@@ -71,7 +72,12 @@ def test_a_width_that_cannot_be_is_one_clear_line(
 def test_widths_that_are_asked_for_are_checked_against_the_vectors(tmp_path: Path) -> None:
     model = model_of("biencoder")
     assert asked_widths("4,8,full", model) == (4, 8) and asked_widths(None, model) == () and width_of(model) == 16
-    for text, says in (("8,4", "from the narrowest"), ("4,24", "24 does not divide 16"), ("4+8", "is no width")):
+    assert asked_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
+    for text, says in (
+        ("4,24", "24 is no width of a prefix.*from 1 to 16"),
+        ("0", "0 is no wid"),
+        ("4+8", "is no wid"),
+    ):
         with pytest.raises(ValueError, match=says):
             asked_widths(text, model)
 
@@ -80,6 +86,7 @@ def test_only_prefixes_that_the_loss_did_not_name_are_warned_of() -> None:
     model = model_of("biencoder")
     opened = Opened(model, "it", base("smoke", nested_sizes="8+16"))
     assert untrained_widths(opened, (4, 8)) == [4] and untrained_widths(Opened(model, "it"), (4, 8)) is None
+    assert export_warning(opened, 16) == export_warning(Opened(model, "it"), 16) == [], "the whole is no prefix"
     assert export_warning(opened, 8) == [] and "was not trained for prefixes of 4" in export_warning(opened, 4)[0]
     scores = {"zoo/mean/ndcg_at_10": 0.5, "zoo+width4/mean/ndcg_at_10": 0.4, "zoo+width8/mean/ndcg_at_10": 0.3}
     (line,) = warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)

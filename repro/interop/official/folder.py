@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.data.tokens import load_tokenizer
+from repro.data.tokens import TOKENIZER_FILE, load_tokenizer, write_tokenizer
 from repro.interop.official.config import (
     base_of,
     choose_forward,
@@ -22,7 +22,6 @@ from repro.interop.official.config import (
 from repro.interop.official.head_axis import HeadAxisModel
 from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
 from repro.interop.safe_weights import read_safetensors
-from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
 from repro.storage.atomic import whole_file
@@ -33,7 +32,7 @@ RELEASES = {
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
 """Hub ids and the revisions that are meant when none is named."""
-FILES = ("config.json", WEIGHTS_FILE, "tokenizer.json")
+FILES = ("config.json", WEIGHTS_FILE, TOKENIZER_FILE)
 INSTRUCTION_END = ": "  # its first token ends an instruction
 
 
@@ -71,7 +70,7 @@ def export_official(model: ContextualModel, folder: str | Path) -> None:
     """
     values = write_official_config(model.config)
     if _tokenizer_of(Path(folder), values) != model.config.tokenizer:
-        write_tokenizer(model.config, Path(folder))
+        write_tokenizer(model.config.tokenizer, Path(folder))
     write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
     with whole_file(Path(folder) / "config.json") as part:
         part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -83,19 +82,23 @@ def is_official(source: str | Path) -> bool:
     return str(source) in RELEASES or (path.is_file() and "embedder" in _read_json(path))
 
 
-def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES) -> Path:
+def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES, **options: Any) -> Path:
     """Return the local folder of a folder or hub id: the hub's cache if it has weights, else a download of `files`.
 
-    ValueError when it is neither a folder nor reachable.
+    `options` are the hub's: token, cache_dir, local_files_only. ValueError when it is neither a folder nor reachable.
     """
     if Path(source).is_dir():
         return Path(source)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted: dict[str, Any] = {"revision": revision or RELEASES.get(str(source)), "allow_patterns": list(files)}
+    is_never_fetched = bool(options.pop("local_files_only", False))
+    wanted: dict[str, Any] = options | {
+        "revision": revision or RELEASES.get(str(source)),
+        "allow_patterns": list(files),
+    }
     problem: Exception | None = None
-    for is_local in (True, False):
+    for is_local in (True,) if is_never_fetched else (True, False):
         try:
             found = Path(snapshot_download(str(source), local_files_only=is_local, **wanted))
             # of a hub id, settings or tokenizer alone may have been asked for before
@@ -113,17 +116,8 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     ) from problem
 
 
-def write_tokenizer(config: ModelConfig, folder: Path) -> None:
-    """Write a model's tokenizer as tokenizer.json, neither cutting nor padding."""
-    words = load_tokenizer(config.tokenizer)
-    words.no_padding()
-    words.no_truncation()
-    with whole_file(folder / "tokenizer.json") as part:
-        words.save(str(part))
-
-
 def _tokenizer_of(folder: Path, values: dict[str, Any]) -> str:
-    if (folder / "tokenizer.json").is_file():
+    if (folder / TOKENIZER_FILE).is_file():
         return str(folder)
     # MiniLM has the vocabulary of bert-base-uncased, which v1 was trained with
     return "minilm" if base_of(values).backbone == "nomic" else str(values.get("embedder"))
