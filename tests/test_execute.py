@@ -192,14 +192,14 @@ def test_places_that_no_context_document_fills_hold_the_null_vector() -> None:
     assert isinstance(model, ContextualModel)
     texts = ["a red apple", "the sky", "a tall tree", "rain"] * 2
     model.set_context(texts)
-    full_CD = model.context_CD
+    full_CD = model.context_CE
     WithNulls(model).set_context(texts[:3])
-    some_CD = model.context_CD
+    some_CD = model.context_CE
     assert full_CD is not None and some_CD is not None and some_CD.shape == full_CD.shape
     assert torch.allclose(some_CD[:3], full_CD[:3], atol=1e-6)
     assert torch.equal(some_CD[3:], model.second_stage_model.null_contexts()[3:])
     WithNulls(model).set_context(texts)
-    assert model.context_CD is not None and torch.allclose(model.context_CD, full_CD, atol=1e-6)
+    assert model.context_CE is not None and torch.allclose(model.context_CE, full_CD, atol=1e-6)
 
 
 def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:

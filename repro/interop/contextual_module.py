@@ -110,10 +110,10 @@ class ContextualModule(InputModule):
         # torch counts the changes of a weight in place: a context is made anew after a step of training
         asked = (tuple(context), seed, model.device, sum(weight._version for weight in model.parameters()))
         if self._kept is None or self._kept[0] != asked:
-            before = model.context_CD
+            before = model.context_CE
             model.set_context(asked[0], seed)
-            assert model.context_CD is not None, "a context was just set"
-            self._kept, model.context_CD = (asked, model.context_CD), before
+            assert model.context_CE is not None, "a context was just set"
+            self._kept, model.context_CE = (asked, model.context_CE), before
         return self._kept[1]
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:

@@ -144,12 +144,12 @@ class Watched:
         """Give a context; a corpus that is one collection's own and another's wrong one is embedded once."""
         model, key = contextual_model(encoder), (None if source is None else source.name, role)
         if model is not None and key in self._contexts:
-            model.context_CD = self._contexts[key]
+            model.context_CE = self._contexts[key]
             return
         drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
         encoder.set_context(drawn.texts, self.seed, role)
         if model is not None:
-            self._contexts[key] = model.context_CD
+            self._contexts[key] = model.context_CE
 
     def _look_inside(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
         """Keep the context vectors that are set and the attention to them, where the encoder is a model of ours."""

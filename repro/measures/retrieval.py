@@ -97,12 +97,12 @@ class WithNulls:
         """Embed the texts as context, and put the null vector in the places that are left."""
         self.model.set_context(None)
         if texts:
-            nulls_CD = self.model.context_CD
+            nulls_CD = self.model.context_CE
             self.model.set_context_tokens(self.model.tokenize(list(texts), prompt))
-            assert nulls_CD is not None and self.model.context_CD is not None, "both contexts have just been set"
-            given_CD = self.model.context_CD[: len(nulls_CD)]
+            assert nulls_CD is not None and self.model.context_CE is not None, "both contexts have just been set"
+            given_CD = self.model.context_CE[: len(nulls_CD)]
             nulls_CD[: len(given_CD)] = given_CD
-            self.model.context_CD = nulls_CD
+            self.model.context_CE = nulls_CD
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return unit vectors, float32 (N, D)."""

@@ -79,13 +79,13 @@ class SecondStage(nn.Module):
         """Return what each token counts in the mean, (N, S): one, or what its frequency in the context says."""
         return texts.mask_NS if self.frequency_weights is None else self.frequency_weights(texts, words_CV)
 
-    def _pool(self, states_NLD: Tensor, texts: Texts, mask_NS: Tensor) -> Tensor:
+    def _pool(self, states_NLD: Tensor, texts: Texts, weights_NS: Tensor) -> Tensor:
         num_prefix = states_NLD.shape[1] - texts.ids_NS.shape[1]
         if self.config.instruction_end is not None:
-            mask_NS = mask_NS * without_instruction(texts.ids_NS, texts.mask_NS, self.config.instruction_end)
+            weights_NS = weights_NS * without_instruction(texts.ids_NS, texts.mask_NS, self.config.instruction_end)
         if not self.config.prefix_is_pooled:
-            return mean_pool(states_NLD[:, num_prefix:], mask_NS)
-        return mean_pool(states_NLD, torch.cat([mask_NS.new_ones(texts.num_texts, num_prefix), mask_NS], dim=1))
+            return mean_pool(states_NLD[:, num_prefix:], weights_NS)
+        return mean_pool(states_NLD, torch.cat([weights_NS.new_ones(texts.num_texts, num_prefix), weights_NS], dim=1))
 
     def _drop(self, contexts_1CD: Tensor, num_texts: int) -> Tensor:
         shape_NC1 = (num_texts, contexts_1CD.shape[1], 1)
@@ -106,13 +106,13 @@ class ContextualModel(TextEncoder):
     """Both stages; give it a corpus with `set_context`, then `encode`."""
 
     architecture = "contextual"
-    context_CD: Tensor | None
+    context_CE: Tensor | None
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.first_stage_model = Biencoder(config, config.num_first_stage_layers)
         self.second_stage_model = SecondStage(config)
-        self.register_buffer("context_CD", None, persistent=False)
+        self.register_buffer("context_CE", None, persistent=False)
 
     @property
     def num_ahead(self) -> int:
@@ -145,9 +145,9 @@ class ContextualModel(TextEncoder):
 
     def given_context(self) -> Tensor:
         """Return the context that was set, (C, E); ValueError when none was."""
-        if self.context_CD is None:
+        if self.context_CE is None:
             raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
-        return self.context_CD
+        return self.context_CE
 
     def context_vectors(self) -> Tensor:
         """Return the vectors of the context that was set, (C, D), without the words they hold; ValueError likewise."""
@@ -161,7 +161,7 @@ class ContextualModel(TextEncoder):
         `seed`, with a warning. ValueError for an empty list.
         """
         if texts is None:
-            self.context_CD = self.second_stage_model.null_contexts().detach().clone()
+            self.context_CE = self.second_stage_model.null_contexts().detach().clone()
             return
         check_texts(texts)
         chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
@@ -172,7 +172,7 @@ class ContextualModel(TextEncoder):
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluating(self), self.precision():
             per_document = [self._per_document(piece) for piece in pieces.pieces]
-        self.context_CD = pieces.join(per_document).flatten(0, 1).float()
+        self.context_CE = pieces.join(per_document).flatten(0, 1).float()
 
 
 Model = Biencoder | ContextualModel

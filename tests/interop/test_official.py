@@ -141,7 +141,7 @@ def test_contexts_beyond_the_configured_number_are_ignored(tmp_path: Path) -> No
 def test_the_null_vector_stands_for_every_context(tmp_path: Path) -> None:
     model, weights = loaded(tmp_path, transductive_sequence_dropout_prob=0.01)
     model.set_context(None)
-    np.testing.assert_allclose(model.context_CD.numpy(), np.repeat(weights[NULL][None], 5, axis=0), **CLOSE)
+    np.testing.assert_allclose(model.context_CE.numpy(), np.repeat(weights[NULL][None], 5, axis=0), **CLOSE)
     assert model.config.sequence_dropout == 0.01
 
 

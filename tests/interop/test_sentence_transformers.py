@@ -105,7 +105,7 @@ def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_traini
     monkeypatch.setattr(type(model), "set_context", lambda self, *a, **k: (calls.append(a), real(self, *a, **k)))
     for _ in range(2):
         before = theirs.encode(TEXTS, context=CORPUS, batch_size=1)
-    assert len(calls) == 1 and model.context_CD is None
+    assert len(calls) == 1 and model.context_CE is None
     assert np.abs(theirs.encode(TEXTS, context=CORPUS[::-1]) - before).max() > 1e-4 and len(calls) == 2
     with torch.no_grad():
         for weight in model.first_stage_model.parameters():
@@ -132,7 +132,7 @@ def test_without_a_context_an_export_says_so_as_our_model_does(tmp_path: Path) -
         theirs.encode(TEXTS, without_context="zeros")
     vectors = theirs.encode(TEXTS[:4], without_context="first_stage", prompt_name="document")
     model.set_context(TEXTS[:4])
-    np.testing.assert_allclose(vectors, model.context_CD.numpy(), atol=1e-6)
+    np.testing.assert_allclose(vectors, model.context_CE.numpy(), atol=1e-6)
 
 
 def test_another_context_seed_draws_other_documents_of_the_corpus() -> None:

@@ -95,16 +95,16 @@ class Filled(Hashed):
     """A model of four places for context documents that says how many were filled when it last read a text."""
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        self.context_CD = np.ones((4, 1)) if texts else np.zeros((4, 1))
+        self.context_CE = np.ones((4, 1)) if texts else np.zeros((4, 1))
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> Sequence[str]:
         return texts
 
     def set_context_tokens(self, texts: Sequence[str]) -> None:
-        self.context_CD = np.ones((len(texts), 1))
+        self.context_CE = np.ones((len(texts), 1))
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        self.num_filled = int(self.context_CD.sum())
+        self.num_filled = int(self.context_CE.sum())
         return super().encode(texts, prompt)
 
 

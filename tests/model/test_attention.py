@@ -13,14 +13,14 @@ from tests.model.samples import KINDS, random_texts, small_model
 def contextual(kind: str, **changes: object) -> ContextualModel:
     model = small_model(backbone=kind, num_layers=2, **changes)
     assert isinstance(model, ContextualModel)
-    model.context_CD = torch.randn(model.config.num_contexts, model.config.hidden_size)
+    model.context_CE = torch.randn(model.config.num_contexts, model.config.hidden_size)
     return model.eval()
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(4)
-    assert model.context_CD is not None
+    assert model.context_CE is not None
     found_KN3, expected = attention_shares(model, texts), []
     num_contexts, num_prefix = 6, 6 + 3
 
@@ -38,7 +38,7 @@ def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monk
     monkeypatch.setattr(spelled_out, "attend", attend)
     for row in range(texts.num_texts):
         ids = texts.ids_NS[row][texts.mask_NS[row].bool()]
-        spelled_out.spelled_out_second_stage(model, ids, model.context_CD)
+        spelled_out.spelled_out_second_stage(model, ids, model.context_CE)
         torch.testing.assert_close(found_KN3[:, row], torch.stack(expected[-2:]), atol=1e-5, rtol=1e-4)
 
 
@@ -75,7 +75,7 @@ def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: st
 def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_stays_so() -> None:
     model = contextual("nomic").train()
     attention_shares(model, random_texts(2))
-    model.context_CD = None
+    model.context_CE = None
     with pytest.raises(ValueError, match="no context is set"):
         attention_shares(model, random_texts(2))
     assert all(module.training for module in model.modules())

@@ -74,7 +74,7 @@ def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning() -> None:
     model = model_for_text(num_contexts=8)
     with pytest.warns(UserWarning, match="5 context documents for a model that takes 8"):
         model.set_context(TEXTS, seed=3)
-    assert model.context_CD.shape == (8, 16)
+    assert model.context_CE.shape == (8, 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         first, again, other = (fill_context(5, 8, seed) for seed in (3, 3, 4))
@@ -99,11 +99,11 @@ def test_a_sorted_corpus_gives_a_context_of_all_its_domains() -> None:
     contexts = []
     for seed in (0, 0, 1):
         model.set_context(corpus, seed=seed)
-        contexts.append(model.context_CD)
+        contexts.append(model.context_CE)
     torch.testing.assert_close(contexts[0], contexts[1])
     assert not torch.equal(contexts[0], contexts[2])
     model.set_context([corpus[place] for place in fill_context(400, 8, 1)], seed=5)
-    torch.testing.assert_close(contexts[2], model.context_CD)
+    torch.testing.assert_close(contexts[2], model.context_CE)
     assert {corpus[place].split()[0] for place in fill_context(400, 8, 0)} != {"rain"}
 
 
@@ -125,7 +125,7 @@ def test_context_is_embedded_with_the_document_prompt() -> None:
     with_task, without = model_for_text(prompts="task"), model_for_text(prompts="none")
     with_task.set_context(TEXTS[:4])
     without.set_context([PROMPTS["task"].document + text for text in TEXTS[:4]])
-    torch.testing.assert_close(with_task.context_CD, without.context_CD)
+    torch.testing.assert_close(with_task.context_CE, without.context_CE)
 
 
 def test_prompts_stand_in_front() -> None:
@@ -275,7 +275,7 @@ def test_on_a_gpu_batches_are_counted_in_tokens_and_stages_are_as_narrow_as_in_t
     np.testing.assert_allclose(np.linalg.norm(narrow, axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(narrow, wide, atol=0.05)
     if architecture == "contextual":
-        assert model.context_CD is not None and model.context_CD.dtype == torch.float32
+        assert model.context_CE is not None and model.context_CE.dtype == torch.float32
     shapes.clear()
     model.encode(texts, batch_size=7)
     assert [rows for rows, _ in shapes] == [7] * 8 + [4], "a number of texts that was asked for is kept to"

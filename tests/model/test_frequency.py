@@ -71,7 +71,7 @@ def test_the_null_context_and_a_null_in_training_are_learned() -> None:
     found = weights.train()(twins, words_held(random_texts(6, seed=2), WORDS))
     assert len(torch.unique(found.round(decimals=4), dim=0)) == 2
     model.set_context(None)
-    assert model.context_CD.shape == (6, 16 + WORDS)
+    assert model.context_CE.shape == (6, 16 + WORDS)
 
 
 def test_only_a_contextual_model_pools_by_frequency() -> None:
