@@ -1,4 +1,4 @@
-"""Four ways to compute the same training, each set by one word of REPRO_SWITCHES; only rounding and what is dropped at random tell them apart.
+"""Four ways to compute the same training, each set by one word of REPRO_SWITCHES: rounding and random drops differ.
 
     REPRO_SWITCHES="compile checkpoint" repro run table1 --scale small
 
