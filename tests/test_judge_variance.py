@@ -205,6 +205,18 @@ def test_what_queries_leave_is_what_seeds_share() -> None:
     assert shared_variance(halves(np.ones((3, 75)), 50)) == (0, math.inf)
 
 
+def test_where_seeds_leave_nearly_all_of_it_the_whole_stands_for_what_units_leave() -> None:
+    rng, swapped = np.random.default_rng(4), 0
+    for _ in range(200):
+        values_SQ = rng.normal(0, 1, (4, 5))
+        variance, df = shared_variance([values_SQ])
+        whole = values_SQ.mean(axis=0).var(ddof=1) / 5
+        assert df >= 3 or not variance
+        if variance and df == pytest.approx(4):
+            swapped += variance == pytest.approx(whole)
+    assert swapped > 20
+
+
 def test_queries_of_two_datasets_are_welchs_test() -> None:
     """One seed: the mean of two datasets' means is half the difference of one and of the other turned over."""
     rng = np.random.default_rng(11)

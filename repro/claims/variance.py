@@ -25,6 +25,8 @@ from repro.claims.units import value_of
 from repro.records.store import Record
 from repro.spec import Run, training_of
 
+FEWEST_DF = 3.0
+"""A difference of mean squares that is known less well has quantiles of hundreds at the levels of further looks."""
 FEWEST_CONFIGURATIONS = 10
 """A pool of fewer says too little about how variances differ: a comparison then has only its own seeds."""
 
@@ -163,24 +165,28 @@ def shared_variance(strata: Iterable[np.ndarray]) -> tuple[float, float]:
     count, as the mean over datasets and that of one family do, has been added up before. Source: expected mean squares
     of a two-way layout, Searle, Casella & McCulloch (1992), Variance components, chapter 4. Degrees of freedom are
     those of the sum of these mean squares (`satterthwaite`): a stratum of few units, or one where seeds leave much, is
-    known less well than as many units of one stratum would be.
+    known less well than as many units of one stratum would be. Where seeds leave nearly all of it, hardly anything is
+    known of the rest: nothing is taken off then, which is no less, and known by the number of units.
     """
-    known = [(variance, df) for variance, df in map(_units_of_stratum, strata) if variance > 0]
+    parts = [found for found in map(_units_of_stratum, strata) if sum(variance for variance, _ in found) > 0]
+    known = [(sum(variance for variance, _ in each), satterthwaite(each)) for each in parts]
+    if satterthwaite(known) < FEWEST_DF:
+        known = [each[0] for each in parts]
     return sum(variance for variance, _ in known), satterthwaite(known)
 
 
-def _units_of_stratum(values_SQ: np.ndarray) -> tuple[float, float]:
-    """Return the variance that the units of one stratum leave in its mean, and its degrees of freedom."""
+def _units_of_stratum(values_SQ: np.ndarray) -> list[tuple[float, float]]:
+    """Return what the units of one stratum leave in its mean, less what seeds leave in that: variances, each with df."""
     num_seeds, count = values_SQ.shape
     if count < 2:
-        return 0.0, 1.0
+        return [(0.0, 1.0)]
     unit_means_Q = values_SQ.mean(axis=0)
     parts = [(float(unit_means_Q.var(ddof=1)) / count, count - 1.0)]
     if num_seeds > 1:
         rest_SQ = values_SQ - unit_means_Q - values_SQ.mean(axis=1, keepdims=True) + values_SQ.mean()
         df = (num_seeds - 1.0) * (count - 1)
         parts.append((-float((rest_SQ**2).sum()) / df / num_seeds / count, df))
-    return sum(variance for variance, _ in parts), satterthwaite(parts)
+    return parts
 
 
 def satterthwaite(parts: Iterable[tuple[float, float]]) -> float:
