@@ -176,7 +176,7 @@ def shared_variance(strata: Iterable[np.ndarray]) -> tuple[float, float]:
 
 
 def _units_of_stratum(values_SQ: np.ndarray) -> list[tuple[float, float]]:
-    """Return what the units of one stratum leave in its mean, less what seeds leave in that: variances, each with df."""
+    """Return what the units of one stratum leave in its mean, less what seeds leave in that: variances and their df."""
     num_seeds, count = values_SQ.shape
     if count < 2:
         return [(0.0, 1.0)]
