@@ -11,6 +11,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Points REPRO_HOME, in this process and its children, at a fresh folder."""
     home = tmp_path / "home"
     monkeypatch.setenv("REPRO_HOME", str(home))
+    monkeypatch.setenv("REPRO_DATA", "")  # so that what --data-dir leaves there, here or in a test before, goes again
+    monkeypatch.delenv("REPRO_DATA")
     monkeypatch.setattr("repro.records.store._NAMED", set())  # as a new command has it
     return home
 
