@@ -43,9 +43,7 @@ class Profile:
     memory_gb: float | None = None
     time_minutes: int = 60
     # how a sweep behaves
-    num_at_once: int | None = (
-        None  # runs at one time; local and None: one for each GPU, or for every two cores (of < 4: each)
-    )
+    num_at_once: int | None = None  # runs at one time; local and None: one a GPU, or two cores (of < 4: each core)
     warning_seconds: int = 90  # before the time limit, so that a checkpoint can be written
     max_requeues: int = 10  # interruptions in a row, between which a run gets no further, before it counts as failed
     # the surroundings
