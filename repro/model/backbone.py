@@ -51,7 +51,7 @@ class Backbone(nn.Module):
         self._compiled: Callable[..., Any] | None = None
         self._keeps_less = False
         self._keeps_projections = False
-        self._last: tuple[Tensor, TextProjections] | None = None
+        self._last: tuple[Tensor, int, TextProjections] | None = None
 
     def keep_less(self, checkpointed: bool) -> None:
         """Compute the states inside a layer again in backward instead of keeping them, or no longer."""
@@ -93,8 +93,15 @@ class Backbone(nn.Module):
             positions_L = torch.cat([positions_L[:1], positions_L[num_contexts:]])
         prefix_NPD = self._prefix(contexts_NCD, prompts_PD, len(contexts_NCD))
         projections = self._project(texts, positions_L[prefix_NPD.shape[1] :]) if len(contexts_NCD) == 1 else None
-        shared = {"first_counts": first_counts, "projections": projections}
-        return packed_states(self.model, self.kind, texts, positions_L, prefix_NPD, **shared)
+        return packed_states(
+            self.model,
+            self.kind,
+            texts,
+            positions_L,
+            prefix_NPD,
+            first_counts=first_counts,
+            projections=projections,
+        )
 
     @contextmanager
     def keep_projections(self) -> Iterator[None]:
@@ -112,10 +119,11 @@ class Backbone(nn.Module):
         """Return what the first layer makes of texts that share one prefix; None in training or with gradients."""
         if self.training or torch.is_grad_enabled():
             return None
-        if self._last is not None and self._last[0] is texts.ids_NS:
-            return self._last[1]
+        start = int(positions_S[0])
+        if self._last is not None and self._last[0] is texts.ids_NS and self._last[1] == start:
+            return self._last[2]
         found = project_texts(self.model, self.kind, texts, positions_S)
-        self._last = (texts.ids_NS, found) if self._keeps_projections else None
+        self._last = (texts.ids_NS, start, found) if self._keeps_projections else None
         return found
 
     def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
