@@ -15,7 +15,9 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def main() -> None:
     def evaluate(contexts: tuple[str, ...]) -> None:
         evaluate_setting(model, suite, Setting(contexts=contexts, num_contexts=run.num_contexts, pool=pool))
 
-    actions = {name: (lambda contexts=contexts: evaluate(contexts)) for name, contexts in CONTEXTS.items()}
+    actions: dict[str, Callable[[], None]] = {name: partial(evaluate, contexts) for name, contexts in CONTEXTS.items()}
     actions["once"] = lambda: once_only(model, suite)
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(asked.num_rounds):
