@@ -45,7 +45,7 @@ def test_every_field_moves_the_id() -> None:
         "filter": "surrogate" if run.filter == "none" else "none", "architecture": "contextual", "backbone": "bert",
         "start": "minilm", "prompts": "task" if run.prompts == "none" else "none", "protocol": None,
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
-        "sources": "services", "mined_negatives": "any",
+        "sources": "services", "mined_negatives": "any", "known_positives": "mask",
         "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
         "test_contexts": "own", "measure": "batches", "mixing_alpha": None,
         "pretraining_corpus": None, "num_pretraining_steps": None, "num_pretraining_epochs": None,
