@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro.spec.artefact import Column, Exhibit, Experiment, Figure, Row, Table
+from repro.spec.artefact import MINUTES, Column, Exhibit, Experiment, Figure, Row, Table
 from repro.spec.claim import (
     Claim,
     Correlation,
@@ -44,6 +44,7 @@ __all__ = [
     "FIELDS",
     "MEASURED_OF",
     "MEASURES",
+    "MINUTES",
     "MTEB_SUITES",
     "SEARCHES_IN_FULL",
     "TRAINED",
