@@ -162,7 +162,7 @@ TABLE = Table(
         random_context(SEEING_DOMAIN),
         *other_contexts(SEEING_DOMAIN, MINI),
         Row(
-            label="architecture, one domain a batch, context-blind",
+            label="· context-blind, one domain a batch",
             of=pick(**BLIND_DOMAIN),
             context="null",
             scales=MINI,
@@ -401,7 +401,7 @@ PRETRAINED = tuple(
         pairs=pairs,
         delta=HALF_A_POINT,
         source=source,
-        because="any difference beyond chance; half a point is less than the smallest gain that the paper's table counts",
+        because="any difference beyond chance; half a point is below the smallest gain that the paper's table counts",
         stated="2026-11-25",
         scales=MINI,
     )
@@ -414,8 +414,8 @@ PRETRAINED = tuple(
         ),
         (
             "P.b",
-            "from a pretrained start, contextual batches beat plain batches of one source (biencoder): clusters with the "
-            "filter do, and batches of one domain do",
+            "from a pretrained start (biencoder), clusters with the filter beat plain batches of one source, and so "
+            "do batches of one domain",
             [(term(NDCG, **row), term(NDCG, **NEITHER)) for row in (BATCHES, NEITHER_DOMAIN)],
             "Table 1",
         ),
@@ -439,7 +439,7 @@ PRETRAINED = tuple(
         ),
         (
             "P.f",
-            "the biencoder that validation names beats BM25 and MiniLM as it is, at the row's tokens and at its own length",
+            "the biencoder that validation names beats BM25, and MiniLM as it is at both lengths",
             [
                 (term(NDCG, **NAMED_BY_VALIDATION), term(NDCG, **reference))
                 for reference in (
