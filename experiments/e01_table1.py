@@ -127,7 +127,7 @@ def printed(loss: float, accuracy: float, ndcg: float, batch: int, cluster: int 
     return row if cluster is None else row | {"cluster": cluster}
 
 
-def other_contexts(row: dict[str, str], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
+def other_contexts(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
     """Return the rows of a contextual model under documents of another corpus, and under none."""
     return (
         Row(label="· wrong corpus as context", of=pick(**row), context="wrong", scales=scales),
@@ -393,6 +393,10 @@ COST = (
 
 NAMED_BY_VALIDATION = NEITHER_DOMAIN
 """The biencoder row of mini that scores best on validation domains."""
+REFERENCES_MINI: tuple[dict[str, Any], ...] = (
+    BM25,
+    *(MINILM | {"max_tokens": size} for size in (base("mini").max_tokens, MINILM_TOKENS)),
+)
 OWN_MINI = term(NDCG, **SEEING_DOMAIN)
 PRETRAINED = tuple(
     Claim.order(
@@ -440,13 +444,7 @@ PRETRAINED = tuple(
         (
             "P.f",
             "the biencoder that validation names beats BM25, and MiniLM as it is at both lengths",
-            [
-                (term(NDCG, **NAMED_BY_VALIDATION), term(NDCG, **reference))
-                for reference in (
-                    BM25,
-                    *(MINILM | {"max_tokens": size} for size in (base("mini").max_tokens, MINILM_TOKENS)),
-                )
-            ],
+            [(term(NDCG, **NAMED_BY_VALIDATION), term(NDCG, **reference)) for reference in REFERENCES_MINI],
             "our question: what fine-tuning from a pretrained start is worth",
         ),
     )
