@@ -1,7 +1,7 @@
 """One job: do a run or build a stage under its lease, stop when told to, and write down how it went.
 
 The same job is a task of a Slurm array (through submitit), a child of the local queue, and, when it has several
-processes, the parent of torchrun's.
+processes, their parent.
 """
 
 from __future__ import annotations

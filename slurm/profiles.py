@@ -39,7 +39,7 @@ class Profile:
     num_nodes: int = 1
     cpus_per_run: int | None = None  # its processes on a node share these as threads
     gpus_per_run: int = 0
-    processes_per_run: int | None = None  # data-parallel processes started by torchrun; None: one for each GPU
+    processes_per_run: int | None = None  # data-parallel processes; None: one per GPU
     memory_gb: float | None = None
     time_minutes: int = 60
     # how a sweep behaves
