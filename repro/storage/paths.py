@@ -7,6 +7,7 @@ lie inside `repro` (setup.py puts them there), so that no name as common as thes
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ INSIDE = PACKAGE / "beside"
 IS_INSTALLED = INSIDE.is_dir()
 SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
 """The folder in which experiments/, figures/ and slurm/ lie."""
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def home() -> Path:
@@ -75,6 +77,18 @@ def import_environment() -> dict[str, str]:
     """
     paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
     return {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+
+
+def check_model_name(name: str) -> None:
+    """ValueError if ORGANISATION/NAME, which means a model of the hub, is also a folder of the working directory.
+
+    The libraries would open the folder, whoever put it there.
+    """
+    if HUB_NAME.fullmatch(name) and Path(name).exists():
+        raise ValueError(
+            f"{name!r} is the name of a model of the hub, and a folder of that name is in {Path.cwd()}: write "
+            f"./{name} if you mean the folder, or start elsewhere if you mean the hub's model"
+        )
 
 
 def published_records() -> Path:
