@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_SECONDS = 30
@@ -91,6 +92,30 @@ def _seconds(span: str) -> float:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
+GPUS_OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+OF_A_SITE = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET", "SLURM_TIME_FORMAT", "SLURM_EXIT_ERROR")
+"""Variables about Slurm that are not about one job, and that its commands need."""
+
+
+@contextmanager
+def outside_of_job() -> Iterator[int]:
+    """Hide what the job in which this process runs left in the environment; give the number of variables.
+
+    `sbatch` would hand them on. The jobs submitted from inside an array task would take that task's number for theirs,
+    and `srun` would find two ways of asking for memory. Outside of a job nothing is hidden.
+    """
+    is_inside = "SLURM_JOB_ID" in os.environ
+    hidden = [name for name in os.environ if name.startswith(OF_A_JOB) and name not in OF_A_SITE]
+    if "SLURM_JOB_GPUS" in hidden or "SLURM_STEP_GPUS" in hidden:
+        hidden += [name for name in GPUS_OF_A_JOB if name in os.environ]
+    former = {name: os.environ.pop(name) for name in hidden} if is_inside else {}
+    try:
+        yield len(former)
+    finally:
+        os.environ.update(former)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether Slurm would take a script, and its words."""
@@ -112,7 +137,8 @@ def try_script(script: str) -> Verdict:
         file.flush()
         try:
             words = ["sbatch", "--test-only", file.name]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+            with outside_of_job():
+                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"sbatch did not answer within {PATIENCE_SECONDS} seconds")
     lines = (done.stdout + done.stderr).splitlines()
