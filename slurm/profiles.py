@@ -124,7 +124,7 @@ KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 def user_file() -> Path:
     """Return the path of the user's own profiles, there or not."""
     configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml")
+    return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml").expanduser()
 
 
 def profile_named(name: str) -> Profile:

@@ -156,9 +156,15 @@ def drawn_once(
         return Begun(AtOnce().submit(here), here)
 
 
+def draw_to_files() -> None:
+    """Let matplotlib need no screen, and not the backend that a notebook named for the programs that it starts."""
+    os.environ["MPLBACKEND"] = "agg"
+
+
 def _draw(
     rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any], kept: KeptPicture, endings: Sequence[str]
 ) -> Path:
+    draw_to_files()
     from figures.draw import Picture, draw
 
     drawn = draw(rows, kept.path, Picture(**picture), with_png="png" in endings)

@@ -6,6 +6,7 @@ lie inside `repro` (setup.py puts them there), so that no name as common as thes
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from functools import lru_cache
@@ -25,15 +26,37 @@ def home() -> Path:
     """Return the folder of everything the program makes.
 
     REPRO_HOME names it; otherwise it is out/ in a checkout, and cde-repro/ in the user's data folder when installed.
-    ValueError where a file has its name, or that of a folder it would lie in.
+    ValueError if it cannot be one: a file has its name or that of a folder above it, its links lead in a circle, or its
+    name is not UTF-8.
     """
-    named = os.environ.get("REPRO_HOME")
-    return _resolved(Path(named or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")))
+    return _resolved(_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out"))
+
+
+def _named_folder(variable: str) -> Path | None:
+    """Return the folder that a variable names, `~` being the user's own as in a shell; None if it is not set."""
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    try:
+        named.encode()
+    except UnicodeEncodeError as error:  # records and messages hold paths, and are UTF-8
+        shown = named.encode("utf-8", "backslashreplace").decode()
+        raise ValueError(f"{variable}={shown} is not UTF-8: name a folder that is") from error
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{variable}={named}: {error}; write the whole path") from error
 
 
 @lru_cache(maxsize=64)
 def _resolved_from(path: Path) -> Path:
-    found = path.resolve()
+    try:
+        path.stat()
+        found = path.resolve()
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
+            raise ValueError(f"{_called(path)} cannot be opened, since its links lead in a circle: {_REMEDY}") from None
+        found = path.resolve()
     # False also for what may not be looked at
     there = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
     if not there.is_dir():
@@ -133,4 +156,4 @@ def corpora_folder() -> Path:
 
 def data_folder() -> Path:
     """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
-    return Path(os.environ.get("REPRO_DATA") or home() / "data").resolve()
+    return (_named_folder("REPRO_DATA") or home() / "data").resolve()
