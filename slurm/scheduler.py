@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -81,6 +82,18 @@ def why_told_to_end(job_id: str) -> str:
     is_ending = found.get("JobState") in ("COMPLETING", "CANCELLED")
     is_over = is_ending and _seconds(found["RunTime"]) >= _seconds(found["TimeLimit"])
     return "cancelled" if is_ending and not is_over else ""
+
+
+def who_cancelled(job_id: str) -> str:
+    """Return "by NAME" if Slurm's accounting knows who cancelled a job; else nothing."""
+    told = ask("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
+    found = re.search(r"CANCELLED by (\d+)", told)
+    if found is None:
+        return ""
+    try:
+        return f"by {pwd.getpwuid(int(found[1])).pw_name}"
+    except KeyError:
+        return f"by user {found[1]}"
 
 
 def _seconds(span: str) -> float:

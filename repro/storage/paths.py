@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -80,6 +82,23 @@ def check_home() -> None:
         raise ValueError(f"{_called(folder)} cannot be made ({error.strerror}): {_REMEDY}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{_called(folder)} cannot be written to: {_REMEDY}")
+
+
+def who_else_may_write() -> str:
+    """Return a sentence if others than this user may write to the folder, or to one above it; else nothing.
+
+    Whoever can write there can change what is trained, and the jobs that are submitted. Folders where each may remove
+    only what is their own, such as /tmp, are safe.
+    """
+    for folder in (home(), *home().parents):
+        with suppress(OSError):
+            found = folder.stat()
+            if found.st_mode & stat.S_ISVTX and folder != home():
+                continue
+            who = "everybody" if found.st_mode & stat.S_IWOTH else "its group" if found.st_mode & stat.S_IWGRP else ""
+            if who:
+                return f"{who} may write to {folder}, and so change what is trained and run here: chmod go-w {folder}"
+    return ""
 
 
 def _resolved(path: Path) -> Path:
