@@ -67,8 +67,8 @@ def fields(
         return print_json(rows)
     if len(rows) == 1:
         [row] = rows
-        lines = [(scale, str(value)) for scale, value in row["defaults"].items()]
-        return render(View(f"{row['name']}: {row['takes']}", ("scale", "default"), tuple(lines), (row["meaning"],)))
+        defaults = tuple((scale, str(value)) for scale, value in row["defaults"].items())
+        return render(View(f"{row['name']}: {row['takes']}", ("scale", "default"), defaults, (row["meaning"],)))
     lines = [(row["name"], row["takes"], _defaults_in_words(row["defaults"]), row["meaning"]) for row in rows]
     header = ("field", "takes", "default per scale", "meaning")
     render(View("Fields of a run", header, tuple(lines), align="llll"))

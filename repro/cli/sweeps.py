@@ -215,9 +215,9 @@ def prune(
     finally:
         _say_removed(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
-        size = size_in_words(sum(size for _, size in trained))
+        freed = size_in_words(sum(size for _, size in trained))
         models = len({path.parent for path, _ in trained})
-        say(f"kept the trained weights of {counted(models, 'run')} ({size}), the only copies: --weights removes them")
+        say(f"kept the trained weights of {counted(models, 'run')} ({freed}), the only copies: --weights removes them")
 
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:

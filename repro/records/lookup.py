@@ -129,7 +129,7 @@ def read_runs(path: Path) -> list[Run]:
     listed = rows if isinstance(rows, list) else []
     wrong = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
     if not isinstance(rows, list) or wrong:
-        which = f", run {wrong[0]} of {len(rows)}" if wrong else ""
+        which = f", run {wrong[0]} of {len(listed)}" if wrong else ""
         raise ValueError(
             f'{short(path)}{which}: expected a list of objects like {{"scale": "desk", "seed": 1}}, each with its scale'
         )

@@ -97,7 +97,7 @@ def pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10")
     if x == y:
         raise ValueError(f"--pivot {x} {y}: give two different fields")
     records = records_of_runs(runs)
-    found = []
+    found: list[dict[str, Any]] = []
     for record in records:
         path = f"{record.run.suite}/mean/{measure}"
         if path in record.metrics:
@@ -128,11 +128,11 @@ def pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10")
     lines = tuple((down, *(format_mean(cells.get((down, across), []), 1) for across in columns)) for down in values(y))
     others = [name for names in fields_apart([row["run"] for row in rows]).values() for name in names]
     over = [name for name in dict.fromkeys(others) if name not in (x, y)]
-    notes = (f"each cell is the mean over {', '.join(over)}; ±: standard deviation",) if over else ()
-    left_out = len(set(runs)) - len(rows)
-    notes += (f"left out: {counted(left_out, 'run')} without a record, or without both fields",) if left_out else ()
+    notes = [f"each cell is the mean over {', '.join(over)}; ±: standard deviation"] if over else []
+    if left_out := len(set(runs)) - len(rows):
+        notes.append(f"left out: {counted(left_out, 'run')} without a record, or without both fields")
     title = f"{METRIC_WORDS.get(measure, measure)}, points, of {counted(len(rows), 'run')}: {x} across, {y} down"
-    return View(title, (y, *(f"{x}={one}" for one in columns)), lines, notes, "l" + "r" * len(columns))
+    return View(title, (y, *(f"{x}={one}" for one in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 
 def _order(value: Any) -> tuple[int, float, str]:
