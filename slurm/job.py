@@ -1,7 +1,7 @@
 """One job: do a run or build a stage under its lease, stop when told to, and write down how it went.
 
 The same job is a task of a Slurm array (through submitit), a child of the local queue, and, when it has several
-processes, the parent of torchrun's.
+processes, their parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from repro.storage.stages import Stage
 from slurm.hooks import EXECUTE, STAGES_OF, named
 from slurm.progress import progress_of
 from slurm.ranks import run_ranks
-from slurm.scheduler import why_told_to_end
+from slurm.scheduler import who_cancelled, why_told_to_end
 from slurm.signals import Stop, say
 from slurm.states import JobState, WorkItem, item_of_run, item_of_stage
 
@@ -191,8 +191,11 @@ class _WrittenDown:
         self.item.write(replace(ended, at=time.time(), peak_bytes=peak_bytes(with_children=True)))
 
     def _interrupted(self, reason: str) -> JobState:
-        if self.item.is_cancelled or (self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled"):
-            return replace(self.state, state="cancelled", reason="it was cancelled")
+        if self.item.is_cancelled:
+            return replace(self.state, state="cancelled", reason="it was cancelled, by repro cancel")
+        if self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled":
+            by = who_cancelled(self.state.job_id) or "in Slurm"
+            return replace(self.state, state="cancelled", reason=f"it was cancelled, {by}")
         return replace(self._once_more(), state="interrupted", reason=reason)
 
     def _once_more(self) -> JobState:

@@ -26,7 +26,7 @@ from slurm.job import Job, too_often
 from slurm.nodes import attempt_of, leading
 from slurm.profiles import Profile, check_lines
 from slurm.ranks import THREADS, follow
-from slurm.scheduler import why_told_to_end
+from slurm.scheduler import outside_of_job, why_told_to_end
 from slurm.signals import EXIT_INTERRUPTED, Stop, listening
 from slurm.states import JobState
 from slurm.sweep import submission_of
@@ -119,12 +119,15 @@ class Launch:
 
     def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
         """Submit all; ValueError says what was refused, and what was and was not submitted before it."""
+        outer = os.environ.get("SLURM_JOB_ID")
         for number, batch in enumerate(batches):
             try:
-                with unbroken():  # what Slurm has taken must be written down
+                with unbroken(), outside_of_job() as num_hidden:  # what Slurm has taken must be written down
                     jobs = self._submit(batch)
             except (FailedJobError, FailedSubmissionError) as error:
                 raise ValueError(_refusal(batches, number, error)) from error
+            if num_hidden and number == 0:
+                progress(f"launched from inside job {outer}: its {num_hidden} variables are not handed on")
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
@@ -185,6 +188,11 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
     chdir = profile.chdir or str(SOURCES)
     more = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
     check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
+    if "%" in f"{home()}{sweep}":
+        raise ValueError(
+            f"REPRO_HOME={home()}, sweep {sweep}: Slurm replaces % and what follows it in the path of a log; "
+            "choose a folder and a file of runs without %"
+        )
     return {
         "name": f"{sweep}-{'stage' if stage else 'runs'}",
         "timeout_min": (profile.stage_time_minutes if stage else None) or profile.time_minutes,

@@ -76,7 +76,8 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
                 f"{home()}; its own log lies beside this one"
             )
         _check_alike(number, told, seen)
-    meeting = replace(meeting, address=_own_address(), port=_free_port())
+    address = _own_address()
+    meeting = replace(meeting, address=address, port=_free_port(address))
     _write(place / "meeting.json", asdict(meeting))
     return meeting
 
@@ -182,8 +183,18 @@ def _own_address() -> str:
     return os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        port: int = found.getsockname()[1]
-        return port
+def _free_port(address: str) -> int:
+    """Return a free port of this node's address; ValueError if the node does not have that address."""
+    try:
+        with socket.create_server((address, 0), family=_family(address)) as found:
+            port: int = found.getsockname()[1]
+            return port
+    except OSError as error:
+        raise ValueError(
+            f"this node cannot listen on {address} ({error.strerror or error}); set SLURM_LAUNCH_NODE_IPADDR to its "
+            "address in the cluster's network, in the profile's setup"
+        ) from error
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from repro.spec.values import suggestion
 from repro.storage.json_files import check_regular, short
 
 SHIPPED = Path(__file__).with_name("profiles.toml")
@@ -39,7 +40,7 @@ class Profile:
     num_nodes: int = 1
     cpus_per_run: int | None = None  # its processes on a node share these as threads
     gpus_per_run: int = 0
-    processes_per_run: int | None = None  # data-parallel processes started by torchrun; None: one for each GPU
+    processes_per_run: int | None = None  # data-parallel processes; None: one per GPU
     memory_gb: float | None = None
     time_minutes: int = 60
     # how a sweep behaves
@@ -124,14 +125,17 @@ KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 def user_file() -> Path:
     """Return the path of the user's own profiles, there or not."""
     configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml")
+    return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml").expanduser()
 
 
 def profile_named(name: str) -> Profile:
     """Return a profile; ValueError lists the profiles there are, or what is wrong in the file."""
     tables = _tables(user_file())
     if name not in tables:
-        raise ValueError(f"unknown profile {name!r}; choose one of {sorted(tables)}, or add one to {user_file()}")
+        near = suggestion(name, tables, likeness=0.6)
+        raise ValueError(
+            f"unknown profile {name!r}{near or ';'} choose one of {sorted(tables)}, or add one to {user_file()}"
+        )
     return _profile(name, tables, ())
 
 
@@ -184,7 +188,8 @@ def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...])
     own = dict(tables[name])
     unknown = sorted(set(own) - set(KEYS))
     if unknown:
-        raise ValueError(f"profile {name}: unknown key {unknown}; a profile has {list(KEYS)}")
+        near = suggestion(unknown[0], KEYS, likeness=0.6)
+        raise ValueError(f"profile {name}: unknown key {unknown}{near or ';'} a profile has {list(KEYS)}")
     parent = own.pop("extends", None)
     if parent is not None and (parent not in tables or parent in (*seen, name)):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
@@ -200,14 +205,24 @@ def _checked(name: str, key: str, value: Any) -> Any:
     kinds = {"str": str, "int": int, "float": (int, float), "tuple": list, "dict": dict}
     kind = next(kinds[word] for word in ("tuple", "dict", "float", "int", "str") if word in wanted)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(
-            f"profile {name}: {key}={short(repr(value))}; must be {wanted.replace('tuple[str, ...]', 'a list of str')}"
-        )
+        raise ValueError(f"profile {name}: {key}={short(repr(value))}; must be {_form_in_words(wanted)}")
     if isinstance(value, list) and not all(isinstance(one, str) for one in value):
-        raise ValueError(f"profile {name}: {key}={value!r}; must be a list of str")
+        raise ValueError(f"profile {name}: {key}={value!r}; must be {_form_in_words(wanted)}")
     if isinstance(value, dict):
         _check_options(name, key, value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _form_in_words(wanted: str) -> str:
+    """Return what a key takes, as it is written in TOML."""
+    forms = {
+        "tuple": 'a list of texts, for example ["cuda/12.4"]',
+        "dict": 'a table, for example { mail-type = "FAIL" }',
+        "float": "a number, for example 1.5",
+        "int": "a whole number, for example 8",
+        "str": 'a text in quotes, for example "gpu"',
+    }
+    return next(form for kind, form in forms.items() if kind in wanted)
 
 
 def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:

@@ -49,6 +49,24 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
             yield from ((path, size_of(path)) for path in sorted((sweeps_folder() / sweep / "jobs").glob("*.pkl")))
 
 
+def is_trained(path: Path) -> bool:
+    """Return whether this is a part of a run's checkpoint, which holds the only copy of its trained weights."""
+    return path.is_relative_to(home() / "runs") and (
+        path.suffix == ".safetensors" or path.name.startswith("checkpoint")
+    )
+
+
+def kind_of(path: Path) -> str:
+    """Return a word for a reader of what may go."""
+    if is_trained(path):
+        return "checkpoint file"
+    if path.name.endswith(".part"):
+        return "half-written file"
+    if path.suffix == ".pkl":
+        return "job file"
+    return "file of a run" if path.is_relative_to(home() / "runs") else "shard"
+
+
 def _has_ended(submissions: Sequence[Submission], recorded: Collection[str], waiting: Collection[str]) -> bool:
     """Return whether the runs of a sweep are recorded, and none of its jobs, stages too, is in the scheduler's queue.
 

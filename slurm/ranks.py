@@ -1,9 +1,9 @@
-"""A run in several processes: the job starts torchrun, which starts one rank for each GPU, and stays their parent.
+"""A run in several processes: the job starts one rank per GPU, and stays their parent.
 
-On several nodes each node's job does so, and the ranks of all find each other where the first node says. A rank hears
+On several nodes each node's job does so, and the ranks of all meet at the first node's address. Ranks of one machine
+meet through a file that only this user can write, and talk over loopback: nothing listens on the network. A rank learns
 that it should stop from the job, through a file, or from the scheduler, which signals every process of a job. Between
-two steps the ranks agree on it, so that none waits for another that has left. torchrun itself must ignore the signals:
-it would end the ranks. What a job has of a node's cores, its ranks there share.
+two steps the ranks agree on it, so that none waits for another that has left. The ranks of a node share its cores.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -31,12 +32,18 @@ from repro.storage.json_files import short
 from repro.storage.paths import import_environment, local_records, run_folder
 from slurm.hooks import named
 from slurm.nodes import Meeting, attempt_of, call_meeting, grace_is_over, has_left, join_meeting
-from slurm.signals import REASONS, Stop, ask_for_signal, die_with_parent, listening, say
+from slurm.signals import REASONS, Stop, die_with_parent, listening, say
 
 LEAVE = "repro.train.parallel:leave_processes"
+STORE = "REPRO_RANKS_STORE"
+"""Where ranks meet, for `repro.train.parallel`: `file://PATH` or `tcp://ADDRESS:PORT`."""
 DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
 DEAF_SHELL = 'trap "" USR2 TERM INT; exec "$0" "$@"'
-DEAF = dict.fromkeys(("PET_SIGNALS_TO_HANDLE", "TORCHELASTIC_SIGNALS_TO_HANDLE"), "SIGHUP")
+"""Starts a rank deaf to signals: one that comes while it imports would end it before it can write a checkpoint."""
+PARENT = "REPRO_RANKS_PARENT"
+LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
+SECONDS_TO_END = 30.0
+"""How long ranks may take to end once one of them has failed, or the first node has left."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 """The variables that say how many threads a process may have; a job is given the number of its cores."""
@@ -56,7 +63,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     described.write_text(json.dumps(dict(job)))
     meeting = call_meeting(job, attempt_of(job_id), stop) if job.get("num_nodes", 1) > 1 else None
     try:
-        status = _run_torchrun(job, stop, described, where_to_meet(meeting))
+        status = _run_ranks(job, stop, described, meeting)
     finally:
         request.unlink(missing_ok=True)
     if status != 0 and not stop():
@@ -76,54 +83,86 @@ def follow(job: Mapping[str, Any], stop: Stop, job_id: str, number: int) -> None
         return
     has_to_end = grace_is_over(job, meeting.attempt)
     described = run_folder(run_id(run_of_fields(job["run"]))) / DESCRIBED
-    status = _run_torchrun(job, stop, described, where_to_meet(meeting, number), has_to_end)
+    status = _run_ranks(job, stop, described, meeting, number, has_to_end)
     if status != 0 and not stop() and not has_left(job, meeting.attempt):
         raise RuntimeError(f"a process of node {number} failed (status {status}); see this log")
 
 
-def where_to_meet(meeting: Meeting | None, number: int = 0) -> list[str]:
-    """Return the words that tell torchrun where its ranks find those of other nodes."""
-    if meeting is None:
-        return ["--standalone"]
-    place = ["--master-addr", meeting.address, "--master-port", str(meeting.port)]
-    return ["--nnodes", str(meeting.num_nodes), "--node-rank", str(number), *place]
+def _describe_ranks(job: Mapping[str, Any], meeting: Meeting | None, node: int, private: Path) -> list[dict[str, str]]:
+    """Return the variables of each rank of this node: its number, where it meets the others, its share of the threads.
+
+    Args:
+        private: a folder that only this user can write, for the file in which ranks of one machine meet.
+    """
+    here, num_nodes = job["num_processes"], meeting.num_nodes if meeting else 1
+    if meeting:
+        where = {STORE: f"tcp://{meeting.address}:{meeting.port}"}
+    else:
+        names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK)
+        where = {STORE: f"file://{private / 'store'}", **names}
+    shared = {"WORLD_SIZE": str(here * num_nodes), "LOCAL_WORLD_SIZE": str(here), PARENT: str(os.getpid())}
+    threads = {"OMP_NUM_THREADS": "1"} | _share_threads(here)
+    return [
+        threads | where | shared | {"RANK": str(node * here + local), "LOCAL_RANK": str(local)} for local in range(here)
+    ]
 
 
-def _shares(num_ranks: int) -> dict[str, str]:
+def _share_threads(num_ranks: int) -> dict[str, str]:
     """Return the variables that give each rank its share of its job's threads, at least one; no other word is read."""
     given = {name: os.environ.get(name, "") for name in THREADS}
     return {name: str(max(1, int(told) // num_ranks)) for name, told in given.items() if told.isdecimal()}
 
 
-def _run_torchrun(
+def _run_ranks(
     job: Mapping[str, Any],
     stop: Stop,
     described: Path,
-    words: list[str],
+    meeting: Meeting | None,
+    node: int = 0,
     has_to_end: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Return the exit status of torchrun, after asking its ranks to stop where `stop` says so."""
-    command = [sys.executable, "-u", "-m", "torch.distributed.run", *words]
-    command += ["--nproc-per-node", str(job["num_processes"]), "-m", "slurm.ranks", str(described)]
-    parent = subprocess.Popen(
-        ["bash", "-c", DEAF_SHELL, *command],
-        env=os.environ | _shares(job["num_processes"]) | DEAF | import_environment(),
-        preexec_fn=partial(ask_for_signal, signal.SIGKILL),  # its ranks then get SIGTERM, and write their checkpoint
-    )
+    """Run the ranks of this node to their end; return 0, or the exit status of the first that failed.
+
+    Once `stop` is set they are asked to stop, which they do together.
+    """
+    command = ["bash", "-c", DEAF_SHELL, sys.executable, "-u", "-m", "slurm.ranks", str(described)]
+    ranks: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private:
+        try:
+            for own in _describe_ranks(job, meeting, node, Path(private)):
+                ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | own))
+            while any(rank.poll() is None for rank in ranks) and not _failed(ranks) and not has_to_end():
+                if stop():
+                    described.with_name("stop").touch()
+                time.sleep(0.2)
+            status = _failed(ranks)
+        finally:
+            _end(ranks)
+        return status or _failed(ranks)
+
+
+def _failed(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Return the first exit status that is not 0 of ranks that have ended; 0 without one."""
+    return next((rank.returncode for rank in ranks if rank.poll()), 0)
+
+
+def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the ranks that are left, which may first write a checkpoint."""
     try:
-        while parent.poll() is None and not has_to_end():
-            if stop():
-                described.with_name("stop").touch()
-            time.sleep(0.2)
+        for rank in ranks:
+            rank.terminate()
+        deadline = time.monotonic() + SECONDS_TO_END
+        while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
+            time.sleep(0.1)
     finally:
-        parent.kill()  # nothing when it has ended; else the ranks follow, since they die with their parent
-        parent.wait()
-    return parent.returncode
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
 
 
 def main() -> int:
-    """Run one rank, started by torchrun; return the exit status."""
-    die_with_parent(os.getppid())
+    """Run one rank, which a job started; return the exit status."""
+    die_with_parent(int(os.environ.get(PARENT, os.getppid())))
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()
     sys.excepthook = partial(_tell_failure, described.with_name(FAILURE))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_SECONDS = 30
@@ -82,6 +84,18 @@ def why_told_to_end(job_id: str) -> str:
     return "cancelled" if is_ending and not is_over else ""
 
 
+def who_cancelled(job_id: str) -> str:
+    """Return "by NAME" if Slurm's accounting knows who cancelled a job; else nothing."""
+    told = ask("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
+    found = re.search(r"CANCELLED by (\d+)", told)
+    if found is None:
+        return ""
+    try:
+        return f"by {pwd.getpwuid(int(found[1])).pw_name}"
+    except KeyError:
+        return f"by user {found[1]}"
+
+
 def _seconds(span: str) -> float:
     """Return the seconds of Slurm's [days-]hours:minutes:seconds; infinity for UNLIMITED."""
     days, _, clock = span.rpartition("-")
@@ -89,6 +103,30 @@ def _seconds(span: str) -> float:
         return float("inf")
     hours, minutes, seconds = map(int, clock.split(":"))
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
+GPUS_OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+OF_A_SITE = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET", "SLURM_TIME_FORMAT", "SLURM_EXIT_ERROR")
+"""Variables about Slurm that are not about one job, and that its commands need."""
+
+
+@contextmanager
+def outside_of_job() -> Iterator[int]:
+    """Hide what the job in which this process runs left in the environment; give the number of variables.
+
+    `sbatch` would hand them on. The jobs submitted from inside an array task would take that task's number for theirs,
+    and `srun` would find two ways of asking for memory. Outside of a job nothing is hidden.
+    """
+    is_inside = "SLURM_JOB_ID" in os.environ
+    hidden = [name for name in os.environ if name.startswith(OF_A_JOB) and name not in OF_A_SITE]
+    if "SLURM_JOB_GPUS" in hidden or "SLURM_STEP_GPUS" in hidden:
+        hidden += [name for name in GPUS_OF_A_JOB if name in os.environ]
+    former = {name: os.environ.pop(name) for name in hidden} if is_inside else {}
+    try:
+        yield len(former)
+    finally:
+        os.environ.update(former)
 
 
 @dataclass(frozen=True)
@@ -112,7 +150,8 @@ def try_script(script: str) -> Verdict:
         file.flush()
         try:
             words = ["sbatch", "--test-only", file.name]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+            with outside_of_job():
+                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"sbatch did not answer within {PATIENCE_SECONDS} seconds")
     lines = (done.stdout + done.stderr).splitlines()

@@ -13,11 +13,12 @@ from pathlib import Path
 from repro.inputs.corpora import check_available
 from repro.planning.clusters import too_large_clusters
 from repro.planning.requirements import check_encoders
+from repro.records.store import split_recorded
 from repro.spec import Run, run_of_fields
 from repro.spec.identity import run_id
 from repro.spec.values import counted
 from repro.storage.lease import Owner, acquire, look
-from repro.storage.paths import sweeps_folder
+from repro.storage.paths import local_records, sweeps_folder
 from repro.storage.shards import whole_of
 from slurm.batches import batches_of
 from slurm.hooks import Hooks
@@ -77,8 +78,6 @@ def _forgive(task: Task) -> None:
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions) -> Iterator[tuple[str, str]]:
     """Return each batch of a launch and the exact script of it; starts nothing."""
-    from slurm.launch import Launch
-
     if profile.on != "slurm":
         raise ValueError(
             f"profile {profile.name} is this machine's queue, which has no script to print; `launch` without --dry-run "
@@ -86,6 +85,12 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
         )
     code = check_code(runs, allow_dirty=options.allow_dirty)
     tasks, _ = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
+    yield from _scripts_of(tasks, profile, sweep)
+
+
+def _scripts_of(tasks: Sequence[Task], profile: Profile, sweep: str) -> Iterator[tuple[str, str]]:
+    from slurm.launch import Launch
+
     size = max_array_size() or ARRAY_SIZE_WHEN_SILENT
     batches = batches_of(after_makers(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size)
     yield from Launch(profile, sweep).scripts(batches)
@@ -94,8 +99,16 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
 def check_site(
     runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions
 ) -> Iterator[tuple[str, Verdict]]:
-    """Return each batch of a launch and what Slurm says of its script; submits nothing."""
-    for name, script in scripts(runs, profile, sweep=sweep, options=options):
+    """Return each batch of a launch and what Slurm says of its script; submits nothing.
+
+    Runs that wait in a queue already, and recorded ones if there are no others, are checked like any other.
+    """
+    if profile.on != "slurm":
+        raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
+    unique = list(dict.fromkeys(runs))
+    wanted = (split_recorded(unique, [local_records()])[1] or unique)[: options.limit]
+    tasks = tasks_of(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty), hooks=options.hooks)
+    for name, script in _scripts_of(tasks, profile, sweep):
         yield name, try_script(script)
 
 

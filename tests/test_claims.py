@@ -67,7 +67,7 @@ def test_an_order_is_judged_by_its_interval(tmp_path: Path, gain: float, verdict
 def test_an_interaction_compares_two_gains(tmp_path: Path, at_small: float, at_large: float, verdict: str) -> None:
     runs = grid(base("desk"), batch_size=(32, 512), sampler=("random", "domain"), seed=(0, 1, 2))
     gains = {("domain", 32): at_small, ("domain", 512): at_large}
-    made = [record(tmp_path, run, gains.get((run.sampler, run.batch_size), 0.0) + run.batch_size / 1e3) for run in runs]
+    made = [record(tmp_path, run, gains.get((run.sampler, run.batch_size), 0.0) + run.batch_size / 1e4) for run in runs]
     of, above = (
         (term(NDCG, sampler="domain", batch_size=size), term(NDCG, sampler="random", batch_size=size))
         for size in (32, 512)

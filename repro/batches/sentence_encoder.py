@@ -10,11 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from repro.data.tokens import batches_of_tokens
+from repro.storage.paths import check_model_name
 
 FROM_WHEELS = ("minilm", "minilm-words")
 """Surrogates that are no such model."""
-WITH_OWN_CODE = ("nomic-ai/nomic-embed-text-v1",)
-"""Models of the hub whose repository carries the code of the model: the paper's filter is one."""
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_TOKENS = 4
 """Of a text, at most."""
@@ -28,8 +27,10 @@ class SentenceEncoder:
     def __init__(self, name: str) -> None:
         from sentence_transformers import SentenceTransformer
 
+        check_model_name(name)
         try:
-            self._model = SentenceTransformer(name, trust_remote_code=name in WITH_OWN_CODE)
+            # transformers has the paper's filter model in its own code, so no code of a repository ever runs
+            self._model = SentenceTransformer(name, trust_remote_code=False)
         except OSError as error:
             raise ValueError(
                 f"unknown surrogate {name!r}: it is none of {list(FROM_WHEELS)}, and no model of that name is on this "

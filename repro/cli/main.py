@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 from repro.cli.check import VERBS_THAT_READ, plan_power
 from repro.cli.data import data
 from repro.cli.explain import VERBS as VERBS_THAT_EXPLAIN
+from repro.cli.fields import VERBS as VERBS_OF_FIELDS
 from repro.cli.models import VERBS as VERBS_IN_AND_OUT
 from repro.cli.net import DEBUG, guarded
 from repro.cli.options import (
@@ -38,7 +39,8 @@ from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
 from repro.report.formats import console_here
 from repro.report.names import title_of
-from repro.spec import Figure
+from repro.spec import Figure, Run
+from repro.spec.axes import is_axis
 from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, experiment_of, experiments, num_experiment_files
 from repro.spec.scales import ORDER, scale_named
@@ -213,9 +215,17 @@ def show(
     what: What = None,
     scale: Scale = "desk",
     format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
+    pivot: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="X Y", help="of a grid: scores by two fields, and a heat map")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show artefacts from records: paper, published and yours beside each other, and the verdict on each claim."""
+    """Show artefacts from records: paper, published and yours beside each other, and the verdict on each claim.
+
+    Of runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
+    """
+    if pivot or any(map(is_axis, what or ())):
+        return _show_grid(runs_asked(what, scale), pivot, format, as_json)
     from repro.cli.pictures import painted
     from repro.report.artefacts import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
     from repro.report.formats import render
@@ -246,6 +256,19 @@ def show(
             tell(line)
     if as_json:
         print_json(as_values[0] if len(as_values) == 1 else as_values)
+
+
+def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
+    from repro.report.formats import render
+    from repro.report.scores import pivot_rows, pivot_view, scores_of, scores_view
+
+    if as_json:
+        return print_json(scores_of(runs))
+    render(pivot_view(runs, *pivot) if pivot else scores_view(runs), format)
+    if pivot and (rows := pivot_rows(runs, *pivot)):
+        from repro.cli.pictures import paint_pivot
+
+        tell(f"drawn: {paint_pivot(rows, *pivot)}, its data next to it as .csv")
 
 
 def _is_asked(name: str, what: Sequence[str] | None) -> bool:
@@ -313,6 +336,6 @@ def _tried_gpu() -> Iterator[Finding]:
         say(f"written: {write_findings(found)}")
 
 
-for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
+for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_FIELDS, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
     app.command()(verb)
 app.add_typer(data, name="data")

@@ -20,7 +20,7 @@ from pathlib import Path
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 from repro.stopping import Stopped, undisguised
 from repro.storage.atomic import MAKE_ROOM
-from repro.storage.json_files import short
+from repro.storage.json_files import short, visible
 from repro.storage.paths import home
 
 EXIT_BUG = 70
@@ -112,7 +112,7 @@ def _print_line(line: str) -> None:
         except OSError:
             width = UNKNOWN_WIDTH
         line = wrapped(line, width)
-    print(line, file=sys.stderr)
+    print(visible(line), file=sys.stderr)
 
 
 def wrapped(line: str, width: int) -> str:

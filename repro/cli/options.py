@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from repro.spec.axes import is_axis
 from repro.spec.registry import folded
 from repro.spec.scales import ORDER
+from repro.storage.json_files import visible
 
-ASKED = "artefacts (table1, figure3, …), all, run ids, or a .json file of runs"
+ASKED = "artefacts (table1, figure3, …), all, run ids, or a file of runs; then axes (seed=1..5 batch_size=64,128)"
 
 
 def _folded(words: list[str] | None) -> list[str] | None:
     """Return the words with "Table 1" as table1."""
-    return words and [folded(word) for word in words]
+    return words and [word if is_axis(word) else folded(word) for word in words]
 
 
 What = Annotated[list[str] | None, typer.Argument(help=f"{ASKED} (default: all)", callback=_folded)]
@@ -41,7 +43,7 @@ EXIT_STOPPED = 130
 
 def say(line: str) -> None:
     """Print a line at once."""
-    print(line, flush=True)
+    print(visible(line), flush=True)
 
 
 def print_json(value: Any) -> None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from repro.storage.json_files import visible
+
 SILENT_SECONDS = 2.0
 """How long a reader waits before they are told what for."""
 Item = TypeVar("Item")
@@ -27,7 +29,7 @@ class Seldom:
 
 def tell(line: str) -> None:
     """Print a line on stderr at once: what is printed on stdout stays what was asked for."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)
 
 
 def in_turn(items: Sequence[Item], words: Callable[[Item], str]) -> Iterator[Item]:

@@ -141,6 +141,17 @@ def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Execut
     return drawn_once(rows, f"claims-{scale}-published", picture, executor, with_png=False)
 
 
+def paint_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
+    """Draw the scores of a grid over two of its fields as a heat map; return the vector file."""
+    plain = [
+        {"series": "", "seed": row["run"].seed, **row["order"], "NDCG@10, points": row["score"]}
+        for row in sorted(rows, key=lambda row: row["run"].seed)
+    ]
+    picture = {"kind": "heatmap", "x": x, "y": y, "x_label": x, "y_label": y, "cell": "NDCG@10, points"}
+    picture |= {"title": f"NDCG@10 by {x} and {y}", "cell_label": "NDCG@10, points"}
+    return drawn_once(plain, f"pivot-{x}-{y}", picture, AtOnce(), with_png=True).result()
+
+
 def drawn_once(
     rows: Sequence[Mapping[str, Any]], name: str, picture: Mapping[str, Any], executor: Executor, *, with_png: bool
 ) -> Begun:
@@ -156,9 +167,15 @@ def drawn_once(
         return Begun(AtOnce().submit(here), here)
 
 
+def draw_to_files() -> None:
+    """Let matplotlib need no screen, and not the backend that a notebook named for the programs that it starts."""
+    os.environ["MPLBACKEND"] = "agg"
+
+
 def _draw(
     rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any], kept: KeptPicture, endings: Sequence[str]
 ) -> Path:
+    draw_to_files()
     from figures.draw import Picture, draw
 
     drawn = draw(rows, kept.path, Picture(**picture), with_png="png" in endings)

@@ -50,6 +50,9 @@ def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
 
 def front_pictures() -> dict[Path, str]:
     """Return the front page's picture for light and dark pages, by path; nothing while its records are not whole."""
+    from repro.cli.pictures import draw_to_files
+
+    draw_to_files()
     from figures.gains import THEMES, gains_svg
     from repro.report.artefacts import records_of
     from repro.report.gains import gain_rows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
+from repro.cli.patience import tell
 from repro.spec import Experiment
 from repro.spec.registry import FaultyRunsError
 
@@ -27,5 +27,5 @@ def sound(chosen: Sequence[Experiment], scales: Sequence[str]) -> list[Experimen
     if faults and not found:
         raise faults[0]
     for left_out in faults:
-        print(f"left out: {left_out}", file=sys.stderr)
+        tell(f"left out: {left_out}")
     return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,8 +35,9 @@ from repro.records.lookup import BEGINS_AN_ID, run_of_id, runs_asked, split_word
 from repro.spec.registry import artefacts
 from repro.spec.scales import scale_named
 from repro.spec.values import counted, suggestion
+from repro.storage.atomic import size_in_words
 from repro.storage.json_files import short
-from repro.storage.paths import check_home
+from repro.storage.paths import check_home, who_else_may_write
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
 DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
@@ -76,6 +79,8 @@ def launch(
     if check_site:
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
     check_home()
+    if others := who_else_may_write():
+        tell(f"caution: {others}")
     ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
     if chosen.on == "slurm" and {*ended.values()} - {launches.LEFT_OUT}:
         say(_farewell(what, scale, seed, all_seeds or unpublished))
@@ -86,7 +91,8 @@ def launch(
 def _farewell(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
     """Return what to say when jobs were submitted, with the words that mean the same runs to `status`."""
     chosen = ["--all-seeds"] if is_every else [word for seed in seeds or () for word in ("--seed", str(seed))]
-    again = shlex.join([*what, "--scale", scale, *chosen])
+    named = ["--scale", scale] if split_words(what)[1] else []  # run ids and files have scales of their own
+    again = shlex.join([*what, *named, *chosen])
     return f"you may leave now; `repro status {again}` tells how it goes"
 
 
@@ -98,8 +104,12 @@ def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
 
 
 def _print_verdicts(verdicts: dict[str, Any]) -> None:
-    for name, verdict in verdicts.items():
-        say(f"{'ok  ' if verdict.is_accepted else 'MISS'} {name}: {verdict.says}")
+    alike: dict[tuple[bool, str], list[str]] = {}
+    for name, verdict in verdicts.items():  # scripts of one shape differ in numbers of jobs and times alone
+        alike.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
+    for (is_accepted, _), names in alike.items():
+        more = f" (and {counted(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
+        say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{more}: {verdicts[names[0]].says}")
     if not verdicts:
         say("nothing is missing, so there is no script to check; name runs that are not recorded here")
     if not all(verdict.is_accepted for verdict in verdicts.values()):
@@ -150,7 +160,7 @@ def why(
         return print_json(told)
     for name, value in told.items():
         if value not in ("", None, [], 0):
-            print(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
+            say(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
 
 
 def _why_claim(id: str, scale: str, as_json: bool) -> None:
@@ -178,17 +188,59 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
     say(counted(len(stopped), "run") if stopped else "nothing to cancel: none of them runs or waits")
 
 
-def prune(what: Named, scale: Scale = "desk", all_seeds: AllSeeds = False, dry_run: DryRun = False) -> None:
-    """Remove checkpoints of recorded runs and half-written files; `evaluate` and `export` then have to train again."""
-    from slurm.prune import leftovers, remove
+def prune(
+    what: Named,
+    scale: Scale = "desk",
+    all_seeds: AllSeeds = False,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="also the trained weights of recorded runs; asks before it removes them")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --weights: do not ask")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove half-written files and what recorded runs no longer need; with --weights their trained weights, too."""
+    from slurm.prune import is_trained, leftovers, remove
 
-    removed = 0
-    for path, size in leftovers(runs_asked(what, scale, all_seeds=all_seeds)):
-        if not dry_run:
-            remove(path)
-        removed += size
-        say(f"{'would remove' if dry_run else 'removed'} {path} ({size / 2**20:.1f} MiB)")
-    say(f"{'would free' if dry_run else 'freed'} {removed / 2**20:.1f} MiB")
+    found = list(leftovers(runs_asked(what, scale, all_seeds=all_seeds)))
+    trained = [(path, size) for path, size in found if is_trained(path)]
+    chosen = found if weights else [one for one in found if one not in trained]
+    if weights and trained and not dry_run and not yes:
+        _confirm_removal(trained)
+    removed: list[tuple[Path, int]] = []
+    try:
+        for path, size in chosen:
+            if not dry_run:
+                remove(path)
+            removed.append((path, size))
+    finally:
+        _say_removed(removed, "would remove" if dry_run else "removed")
+    if trained and not weights:
+        freed = size_in_words(sum(size for _, size in trained))
+        models = len({path.parent for path, _ in trained})
+        say(f"kept the trained weights of {counted(models, 'run')} ({freed}), the only copies: --weights removes them")
+
+
+def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
+    """Ask before trained weights go. ValueError if nobody can answer."""
+    models, size = len({path.parent for path, _ in trained}), size_in_words(sum(size for _, size in trained))
+    question = (
+        f"the trained weights of {counted(models, 'run')} ({size}) are the only copies, and must be trained again"
+    )
+    if not sys.stdin.isatty():
+        raise ValueError(f"{question}: give --yes with --weights to remove them; nothing was removed")
+    typer.confirm(f"{question}. Remove them?", abort=True)
+
+
+def _say_removed(removed: Sequence[tuple[Path, int]], verb: str) -> None:
+    from slurm.prune import kind_of
+
+    kinds: dict[str, list[int]] = {}
+    for path, size in removed:
+        kinds.setdefault(kind_of(path), []).append(size)
+    for kind, sizes in kinds.items():
+        say(f"{verb} {counted(len(sizes), kind)} ({size_in_words(sum(sizes))})")
+    if not removed:
+        say(f"{verb} nothing")
 
 
 def fetch(

@@ -15,6 +15,7 @@ from repro.data.words import is_wordwise, tokenize_words
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import json_object
+from repro.storage.paths import check_model_name
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -159,6 +160,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
     if name == "minilm":
         return Tokenizer.from_file(str(minilm_folder() / TOKENIZER_FILE))
+    check_model_name(name)
     if (Path(name) / TOKENIZER_FILE).is_file():
         return Tokenizer.from_file(str(Path(name) / TOKENIZER_FILE))
     if not Path(name).is_dir() and not HUB_NAME.fullmatch(name):

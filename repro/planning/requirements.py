@@ -16,11 +16,11 @@ from repro.inputs.encoders import NAMED
 from repro.inputs.kinds import kinds_of_evaluation, needs_surrogate, reads_pairs
 from repro.inputs.wanted import tokenizer_of
 from repro.planning.cost import phases_of
-from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
+from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.spec import TRAINED, Run
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
-from repro.storage.paths import data_folder
+from repro.storage.paths import check_model_name, data_folder
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -53,6 +53,8 @@ def needs_of(runs: Iterable[Run]) -> list[Need]:
 def check_encoders(runs: Iterable[Run]) -> None:
     """ValueError, before stages of hours are built, where an encoder is not here that the runs load at their end."""
     names = dict.fromkeys(name for run in runs for phase in phases_of(run) for name in _encoders(phase))
+    for name in names:
+        check_model_name(name)
     needs = {need.name: need for need in map(_need_of_encoder, names) if not need.is_here()}
     lacks = [f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values()]
     if lacks:
@@ -193,8 +195,6 @@ def _encoder_need(name: str) -> Need:
 
         if not Path(name).is_dir():
             progress(f"in {snapshot_download(name)}")
-            for repository, _ in code_of(name):
-                progress(f"its code in {snapshot_download(repository, allow_patterns='*.py')}")
         if lacks := lacks_of_encoder(name):
             raise ValueError(f"encoder {name} still lacks {'; '.join(lacks)}: put another copy there, or name another")
 

@@ -6,9 +6,7 @@ that is damaged, or cannot be written, is no note.
 
 from __future__ import annotations
 
-import json
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ from repro.records.checks import DIGESTS_FILE
 from repro.records.store import why_unreadable
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.atomic import whole_file
 from repro.storage.digests import sha256_of, source_digest
-from repro.storage.json_files import json_object
+from repro.storage.memo import Memo, digest_key
 from repro.storage.paths import PACKAGE, home
 
 READING_FOLDERS = (PACKAGE / "records", PACKAGE / "spec", PACKAGE / "storage")
@@ -30,15 +27,12 @@ class Looked:
 
     def __init__(self, folder: Path) -> None:
         """Read the note."""
-        self.folder, self.note = folder, home() / "records-looked-at.json"
-        listed = folder / DIGESTS_FILE
-        self._key = [str(folder), source_digest(READING_FOLDERS), sha256_of(listed) if listed.is_file() else ""]
-        self._whole: dict[str, Any] = {}
+        self.folder, listed = folder, folder / DIGESTS_FILE
+        read_by = [source_digest(READING_FOLDERS), sha256_of(listed) if listed.is_file() else ""]
+        self.memo = Memo(home() / "records-looked-at.json", digest_key({"folder": str(folder), "read by": read_by}))
+        told = self.memo.read()
+        self._whole: dict[str, Any] = told if isinstance(told, dict) else {}
         self._is_new = False
-        with suppress(ValueError):
-            told = json_object(self.note)
-            if told.get("key") == self._key and isinstance(told.get("whole"), dict):
-                self._whole = told["whole"]
 
     def why_unreadable(self, run: Run) -> str | None:
         """Return why the record that a run has cannot be read, "" where it can; None where there is none."""
@@ -60,6 +54,5 @@ class Looked:
     def keep(self) -> None:
         """Note what was found whole, where there is anything new; in a folder that cannot be written, nothing."""
         if self._is_new:
-            with suppress(OSError, ValueError), whole_file(self.note) as part:
-                part.write_text(json.dumps({"key": self._key, "whole": self._whole}), encoding="utf-8")
+            self.memo.write(self._whole)
             self._is_new = False

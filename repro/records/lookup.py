@@ -13,15 +13,17 @@ from typing import Any
 
 from repro.records.store import readable_record, split_recorded
 from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
+from repro.spec.axes import axes_of_file, describe_grid, expand, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiment_of, experiments
 from repro.spec.scales import ORDER, scale_named
 from repro.spec.values import check_warmup
-from repro.storage.json_files import json_object, read_json, short
+from repro.storage.json_files import MOST_BYTES, check_regular, json_object, read_json, short
 from repro.storage.paths import corpora_folder, local_records, published_records, sweeps_folder
 
 RECORDS = (local_records, published_records)
 MOST_RUNS = 50_000
+FILES = (".json", ".yaml", ".yml")
 MOST_LETTERS = 80
 BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
 """What may begin a run's id, and is taken for it wherever a run can be named; no artefact or claim is called so."""
@@ -45,6 +47,17 @@ def runs_asked(
     asked artefact has, and words of which one would be ignored.
     """
     scale_named(scale)
+    typed = [word for word in what or () if is_axis(word)]
+    if typed:
+        axes, rest = parse_axes(typed), [word for word in what or () if not is_axis(word)]
+        if not rest:
+            raise ValueError(f"{' '.join(typed)}: name the runs to vary first, for example `table1 {typed[0]}`")
+        if seeds and "seed" in axes:
+            raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
+        rows = runs_asked(rest, scale, seeds=seeds, all_seeds=all_seeds)
+        found = expand(rows, axes)
+        print(describe_grid(axes, rows, found), file=sys.stderr)
+        return split_recorded(found, [published_records()])[1] if is_unpublished else found
     single, names = split_words(what)
     is_every = all_seeds or is_unpublished
     _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=bool(names) or not single)
@@ -82,13 +95,17 @@ def _no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequ
 
 
 def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Return the words that mean single runs, files of them and ids, and those that mean artefacts."""
-    single = [word for word in what or () if _is_file(word) or BEGINS_AN_ID.fullmatch(word)]
-    return single, [word for word in what or () if word not in single]
+    """Return the words that mean single runs, files of them and ids, and those that mean artefacts.
+
+    Axes (`seed=1..5`) are neither: a grid is made of the runs that the other words mean.
+    """
+    words = [word for word in what or () if not is_axis(word)]
+    single = [word for word in words if _is_file(word) or BEGINS_AN_ID.fullmatch(word)]
+    return single, [word for word in words if word not in single]
 
 
 def _is_file(word: str) -> bool:
-    return word.endswith(".json")
+    return word.endswith(FILES)
 
 
 def experiments_asked(what: Sequence[str] | None) -> list[Experiment]:
@@ -106,17 +123,53 @@ def read_runs(path: Path) -> list[Run]:
     What `plan --json` prints is such a file too: its missing runs are meant. An imported corpus or evaluation set that
     is named without its content is the content it has today: other text under the name is another run.
     """
-    content = read_json(path)
+    content = read_json(path) if path.suffix == ".json" else _read_yaml(path)
+    if isinstance(content, Mapping) and "axes" in content:
+        return _runs_of_grid(content, path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and "scale" in row for row in rows):
+    listed = rows if isinstance(rows, list) else []
+    wrong = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
+    if not isinstance(rows, list) or wrong:
+        which = f", run {wrong[0]} of {len(listed)}" if wrong else ""
         raise ValueError(
-            f'{short(path)}: expected a list of objects like {{"scale": "desk", "seed": 1, …}}, each with its scale'
+            f'{short(path)}{which}: expected a list of objects like {{"scale": "desk", "seed": 1}}, each with its scale'
         )
     if not rows:
         raise ValueError(f"{short(path)} lists no runs")
     if len(rows) > MOST_RUNS:
         raise ValueError(f"{path} lists {len(rows)} runs; at most {MOST_RUNS} go into one file: cut it into several")
     return _of_todays_content([_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
+
+
+def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
+    """Return the runs of a grid in a file: `{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}`."""
+    unknown = sorted({*content} - {"runs", "scale", "axes"})
+    words = content.get("runs")
+    words = [words] if isinstance(words, str) else words
+    if unknown or not isinstance(words, list) or not all(isinstance(word, str) for word in words) or not words:
+        raise ValueError(
+            f'{short(path)}: expected {{"runs": "table1", "scale": "desk", "axes": {{"seed": "1..5"}}}}'
+            + (f", found {unknown}" if unknown else "")
+        )
+    if str(path) in words:
+        raise ValueError(f"{short(path)} names itself under runs")
+    try:
+        rows, axes = runs_asked(words, content.get("scale", "desk")), axes_of_file(content["axes"])
+        found = expand(rows, axes)
+    except ValueError as error:
+        raise ValueError(f"{short(path)}: {error}") from error
+    print(describe_grid(axes, rows, found), file=sys.stderr)
+    return found
+
+
+def _read_yaml(path: Path) -> Any:
+    import yaml
+
+    check_regular(path, most_bytes=MOST_BYTES)
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{short(path)} is not YAML: {short(str(error).splitlines()[0])}") from error
 
 
 def run_of_id(beginning: str) -> Run:
@@ -222,7 +275,7 @@ def sweep_name(what: Sequence[str] | None, scale: str) -> str:
     words = list(what or ("all",))
     stems = [Path(word).stem if _is_file(word) else word for word in words]
     told = "-".join([*stems, scale] if split_words(words)[1] else stems)
-    files = [str(Path(word).resolve()) for word in words if _is_file(word)]
+    files = [str(Path(word).resolve()) for word in words if _is_file(word)] + [word for word in words if is_axis(word)]
     if files or len(told) > MOST_LETTERS:
         told = f"{told[:MOST_LETTERS]}-{hashlib.sha256(repr([told, files]).encode()).hexdigest()[:6]}"
     return re.sub(r"[^A-Za-z0-9._-]+", "-", told)

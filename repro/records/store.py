@@ -81,22 +81,32 @@ def write_record(
     provenance: Mapping[str, Any],
     exhibits: Mapping[str, Any] | None = None,
 ) -> Record:
-    """Write a run's record once, arrays first, each by rename; ValueError when a metric is no finite number."""
+    """Write a run's record once, arrays first, each by rename.
+
+    ValueError for a record that `read_record` would refuse: a metric out of range, or not the mean of its array.
+    """
     import numpy as np
 
     odd = {name: value for name, value in metrics.items() if not math.isfinite(value)}
     if odd:
         raise ValueError(f"run {run_id(run)}: metrics {odd} are not finite; nothing was recorded")
     path = folder / f"{run_id(run)}.json"
-    with whole_file(path.with_suffix(".npz"), lasts=True) as part:
-        with part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **{k: np.asarray(v, np.float32) for k, v in arrays.items()})
-        digest = hashlib.sha256(part.read_bytes()).hexdigest()
-    full = {**provenance, "arrays_sha256": digest}
+    narrow = {name: np.asarray(values, np.float32) for name, values in arrays.items()}
     shown = dict(exhibits or {})
+    full = {**provenance, "arrays_sha256": ""}
     content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
     content |= {"exhibits": shown} if shown else {}
-    content["sha256"] = content_digest(json.loads(json.dumps(content)))  # of what will be read: names become text
+    try:
+        _record_of(path, _as_read(content))
+        check_means(path, metrics, narrow, full.get("suite", {}).get("datasets", []))
+    except ValueError as error:
+        why = str(error).removesuffix("; restore it")
+        raise ValueError(f"nothing was recorded, since no reader would accept it: {why}") from error
+    with whole_file(path.with_suffix(".npz"), lasts=True) as part:
+        with part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **narrow)
+        full["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
+    content["sha256"] = content_digest(_as_read(content))
     with whole_file(path, lasts=True) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
     return Record(run_id(run), run, dict(metrics), full, path, shown)
@@ -121,6 +131,14 @@ def _read(path: Path, changed: int, size: int) -> Record:
         content, data = read_json_with_bytes(path)
     except ValueError as error:
         raise ValueError(f"{path} is not a record ({error}); remove it or restore it") from error
+    record = _record_of(path, content)
+    if not check_digest(path, data, content):
+        record.check_arrays()
+    return record
+
+
+def _record_of(path: Path, content: Any) -> Record:
+    """Return the record that a file's content describes; ValueError names the file and what is wrong."""
     check_types(path, content)
     identifier, values = content["id"], content["run"]
     if content.get("format") != FORMAT or path.stem != identifier:
@@ -132,10 +150,12 @@ def _read(path: Path, changed: int, size: int) -> Record:
         raise ValueError(f"{path}: {error}") from error
     _check_first_phase(path, run, content["provenance"].get("training", {}))
     metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
-    record = Record(identifier, run, metrics, _shared(content["provenance"]), path, shown)
-    if not check_digest(path, data, content):
-        record.check_arrays()
-    return record
+    return Record(identifier, run, metrics, _shared(content["provenance"]), path, shown)
+
+
+def _as_read(content: Mapping[str, Any]) -> Any:
+    """Return content as a reader will see it: JSON makes texts of names, and lists of tuples."""
+    return json.loads(json.dumps(content))
 
 
 def _shared(provenance: dict[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,12 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repro.report.latex import as_latex
 from repro.report.view import LONG_TEXT, NARROW_SPACE, View
+from repro.storage.json_files import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +58,7 @@ def render(view: View, format: str = "text") -> None:
 
 def render_line(text: str, hanging: int = 0) -> None:
     """Print a sentence within the width of the terminal, broken between words; `hanging` spaces before what follows."""
-    print(textwrap.fill(text, _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
+    print(textwrap.fill(visible(text), _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
 
 
 def console_here() -> Console:
@@ -94,6 +96,8 @@ def _print_text(view: View) -> None:
     not fit beside each other follow below, each part with the names of the rows. A last column of sentences that would
     be too narrow stands below its row.
     """
+    rows = tuple(tuple(map(visible, row)) for row in view.rows)
+    view = replace(view, title=visible(view.title), rows=rows, notes=tuple(map(visible, view.notes)))
     if len(view.rows) > MOST_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,6 +39,15 @@ from repro.spec.registry import experiments, paper_of
 from repro.spec.scales import scale_named
 from repro.storage.atomic import check_replaceable, whole_file
 
+DRAWING = {
+    f"{{http://www.w3.org/2000/svg}}{name}"
+    for name in (
+        *("svg", "g", "defs", "use", "symbol", "clipPath", "mask", "marker", "pattern", "image"),
+        *("path", "rect", "line", "circle", "ellipse", "polyline", "polygon", "text", "tspan"),
+        *("title", "desc", "linearGradient", "radialGradient", "stop"),
+    )
+}
+"""Elements that draw; all others go, `style` and `metadata` among them."""
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "NO EFFECT": "=", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
@@ -154,9 +164,7 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", LINK)
     root = ElementTree.parse(path).getroot()
-    for parent in root.iter():
-        for child in [one for one in parent if one.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style")]:
-            parent.remove(child)
+    _keep_drawing(root)
     for element in root.iter():
         for name, value in element.attrib.items():
             if name == "id":
@@ -172,6 +180,25 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
     root.set("role", "img")
     root.set("aria-label", label)
     return Markup(ElementTree.tostring(root, encoding="unicode"))  # made by our own drawing, its text escaped there
+
+
+def _keep_drawing(root: ElementTree.Element) -> None:
+    """Remove all that is no drawing: scripts, handlers, foreign elements, styles, links to anywhere but the picture.
+
+    A picture lies in a folder that others may have written to, and the page runs what it holds.
+    """
+    if root.tag not in DRAWING:
+        raise ValueError(f"a picture begins with {root.tag!r}, expected svg; remove it and it is drawn again")
+    for parent in root.iter():
+        for child in [one for one in parent if one.tag not in DRAWING]:
+            parent.remove(child)
+    for element in root.iter():
+        for name, value in list(element.attrib.items()):
+            plain = name.rpartition("}")[2].casefold()
+            is_link = plain in ("href", "src") and not value.startswith(("#", "data:image/png;base64,"))
+            leads_away = re.search(r"url\((?!#)", value) or "javascript:" in value.casefold()
+            if plain.startswith("on") or is_link or leads_away:
+                del element.attrib[name]
 
 
 def csv_link(picture: Picture) -> str:

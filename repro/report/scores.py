@@ -12,6 +12,7 @@ from repro.report.figure_data import METRIC_WORDS
 from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.artefact import ABSENT
+from repro.spec.axes import check_field
 from repro.spec.identity import difference, run_id, setting_id
 from repro.spec.values import counted
 from repro.storage.paths import local_records, published_records
@@ -27,8 +28,9 @@ def records_of_runs(runs: Sequence[Run]) -> list[Record]:
 
 
 def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
-    """Return a table of the runs' scores in points, the mean first, each run with what sets it apart; then a line for
-    each setting of several seeds; below it what is odd about their data.
+    """Return a table of the runs' scores in points: a column per field that varies, the mean, a column per collection.
+
+    Below the runs follows a line for each setting of several seeds, then what is odd about their data.
     """
     records = records_of_runs(runs)
     datasets = list(dict.fromkeys(row["name"] for record in records for row in suite_rows(record.provenance)))
@@ -38,14 +40,15 @@ def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
         settings.setdefault(setting_id(record.run), []).append(record)
     several = [seeds for seeds in settings.values() if len(seeds) > 1]
     apart = fields_apart([record.run for record in records])
-    lines = [line for record in records for line in _lines(record.id, [record], apart, datasets, measure)]
+    varying = [name for name in FIELDS if any(name in names for names in apart.values())]
+    lines = [line for record in records for line in _lines(record.id, [record], apart, varying, datasets, measure)]
     but_seed = {architecture: [name for name in names if name != "seed"] for architecture, names in apart.items()}
     for seeds in several:
-        lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, datasets, measure)
+        lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, varying, datasets, measure)
     asked = counted(len(set(runs)), "run has", "runs have")
     title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {asked} ended"
     spread = ("±: standard deviation over the seeds of a line",) if several else ()
-    return View(title, ("run", "model", "mean", *datasets), tuple(lines), (*notes, *spread))
+    return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
 
 
 def fields_apart(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -60,18 +63,83 @@ def fields_apart(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def _lines(
-    called: str, records: Sequence[Record], apart: Mapping[str, Sequence[str]], datasets: Sequence[str], measure: str
+    called: str,
+    records: Sequence[Record],
+    apart: Mapping[str, Sequence[str]],
+    varying: Sequence[str],
+    datasets: Sequence[str],
+    measure: str,
 ) -> list[tuple[str, ...]]:
     """Return the lines of one run, or of the seeds of one setting: one for each context."""
     run, lines = records[0].run, []
-    values = ((name, getattr(run, name)) for name in apart[run.architecture])
-    words = ", ".join([run.architecture, *(f"{name}={ABSENT if value is None else value}" for name, value in values)])
+    own = apart[run.architecture]
+    values = [_value_in_words(run, name) if name in own else "" for name in varying]
     for name, context in contexts_of(records[0].metrics, run.suite):
         paths = [f"{name}/{dataset}/{measure}" for dataset in ["mean", *datasets]]
         found = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
-        what = (called, words) if context == "own" else ("", f"· {context} context")
-        lines.append((*what, *(format_mean(of, 1) for of in found)))
+        what = (called, run.architecture) if context == "own" else ("", f"· {context} context")
+        lines.append((*what, *values, *(format_mean(of, 1) for of in found)))
     return lines
+
+
+def _value_in_words(run: Run, name: str) -> str:
+    value = getattr(run, name)
+    return ABSENT if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> list[dict[str, Any]]:
+    """Return a row for each recorded run that has the measure: its values of two fields, its seed, its score in points.
+
+    ValueError for a field that does not exist, or that does not vary over the recorded runs.
+    """
+    for name in (x, y):
+        check_field(name)
+    if x == y:
+        raise ValueError(f"--pivot {x} {y}: give two different fields")
+    records = records_of_runs(runs)
+    found: list[dict[str, Any]] = []
+    for record in records:
+        path = f"{record.run.suite}/mean/{measure}"
+        if path in record.metrics:
+            places = {name: _value_in_words(record.run, name) for name in (x, y)}
+            order = {name: getattr(record.run, name) for name in (x, y)}
+            score = POINTS * record.metrics[path]
+            found.append({**places, "series": "", "run": record.run, "order": order, "score": score})
+    varying = {name for names in fields_apart([row["run"] for row in found]).values() for name in names}
+    if found and (constant := [name for name in (x, y) if name not in varying]):
+        raise ValueError(f"--pivot {x} {y}: {constant[0]} does not vary here; {sorted(varying) or 'no field'} does")
+    # what does not vary a row's own architecture, as the steps of BM25, has no place on the axis
+    apart = fields_apart([row["run"] for row in found])
+    return [row for row in found if {x, y} <= {*apart[row["run"].architecture]}]
+
+
+def pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
+    """Return a table of mean scores in points: a column per value of field `x`, a row per value of field `y`."""
+    rows = pivot_rows(runs, x, y, measure)
+
+    def values(name: str) -> list[str]:
+        known = {row[name]: row["order"][name] for row in rows}
+        return sorted(known, key=lambda word: _order(known[word]))
+
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        cells.setdefault((row[y], row[x]), []).append(row["score"])
+    columns = values(x)
+    lines = tuple((down, *(format_mean(cells.get((down, across), []), 1) for across in columns)) for down in values(y))
+    others = [name for names in fields_apart([row["run"] for row in rows]).values() for name in names]
+    over = [name for name in dict.fromkeys(others) if name not in (x, y)]
+    notes = [f"each cell is the mean over {', '.join(over)}; ±: standard deviation"] if over else []
+    if left_out := len(set(runs)) - len(rows):
+        notes.append(f"left out: {counted(left_out, 'run')} without a record, or without both fields")
+    title = f"{METRIC_WORDS.get(measure, measure)}, points, of {counted(len(rows), 'run')}: {x} across, {y} down"
+    return View(title, (y, *(f"{x}={one}" for one in columns)), lines, tuple(notes), "l" + "r" * len(columns))
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    """Return what sorts values of one field: none, then numbers, then texts."""
+    if value is None:
+        return 0, 0.0, ""
+    return (1, float(value), "") if isinstance(value, (int, float)) else (2, 0.0, str(value))
 
 
 def scores_of(runs: Sequence[Run]) -> list[dict[str, Any]]:

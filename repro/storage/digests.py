@@ -6,7 +6,6 @@ A file that has the size and the time it had when it was last compared is not re
 from __future__ import annotations
 
 import hashlib
-import json
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.memo import Memo
 
 
 def digests_of(folder: Path) -> dict[str, str]:
@@ -72,7 +70,9 @@ def noted_digests(
     `note` is the file that says what was found before, and is written anew; with `deep` every file is read. `read`
     gets a file with its size in bytes and its time in nanoseconds, and returns its sha256.
     """
-    noted, found = _noted(note), dict[str, list[Any]]()
+    memo, found = Memo(note, str(folder)), dict[str, list[Any]]()
+    told = memo.read()
+    noted: dict[str, Any] = told if isinstance(told, dict) else {}
     for path in paths:
         name, stat = path.relative_to(folder).as_posix(), path.stat()
         stamp, known = [stat.st_size, stat.st_mtime_ns], noted.get(name)
@@ -80,14 +80,5 @@ def noted_digests(
             known = [*stamp, read(path, *stamp)]
         found[name] = known
     if any(noted.get(name) != kept for name, kept in found.items()):
-        with suppress(OSError), whole_file(note) as part:  # a disk we may only read: digests are computed again
-            part.write_text(json.dumps(noted | found), encoding="utf-8")
+        memo.write(noted | found)
     return {name: str(kept[2]) for name, kept in found.items()}
-
-
-def _noted(note: Path) -> dict[str, Any]:
-    try:
-        told = read_json(note) if note.is_file() else {}
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

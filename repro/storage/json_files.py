@@ -65,6 +65,19 @@ def short(value: object, most: int = SHOWN) -> str:
     return text if len(text) <= most or isinstance(value, PurePath) else f"{text[: most - 1]}…"
 
 
+CONTROLS = [*range(9), *range(11, 32), *range(127, 160)]
+BIDIRECTIONAL = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+HIDDEN = dict.fromkeys([*CONTROLS, *BIDIRECTIONAL], "\N{REPLACEMENT CHARACTER}")
+
+
+def visible(text: str) -> str:
+    """Return text as it may reach a terminal: escape sequences, and what turns the direction of writing, replaced.
+
+    Texts and paths are others': they may hold what moves the cursor, changes colours or the title of the window.
+    """
+    return text.translate(HIDDEN).encode("utf-8", "replace").decode()
+
+
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number that can be meant")
 

@@ -6,7 +6,11 @@ lie inside `repro` (setup.py puts them there), so that no name as common as thes
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import stat
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,21 +21,44 @@ INSIDE = PACKAGE / "beside"
 IS_INSTALLED = INSIDE.is_dir()
 SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
 """The folder in which experiments/, figures/ and slurm/ lie."""
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def home() -> Path:
     """Return the folder of everything the program makes.
 
     REPRO_HOME names it; otherwise it is out/ in a checkout, and cde-repro/ in the user's data folder when installed.
-    ValueError where a file has its name, or that of a folder it would lie in.
+    ValueError if it cannot be one: a file has its name or that of a folder above it, its links lead in a circle, or its
+    name is not UTF-8.
     """
-    named = os.environ.get("REPRO_HOME")
-    return _resolved(Path(named or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")))
+    return _resolved(_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out"))
+
+
+def _named_folder(variable: str) -> Path | None:
+    """Return the folder that a variable names, `~` being the user's own as in a shell; None if it is not set."""
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    try:
+        named.encode()
+    except UnicodeEncodeError as error:  # records and messages hold paths, and are UTF-8
+        shown = named.encode("utf-8", "backslashreplace").decode()
+        raise ValueError(f"{variable}={shown} is not UTF-8: name a folder that is") from error
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{variable}={named}: {error}; write the whole path") from error
 
 
 @lru_cache(maxsize=64)
 def _resolved_from(path: Path) -> Path:
-    found = path.resolve()
+    try:
+        path.stat()
+        found = path.resolve()
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
+            raise ValueError(f"{_called(path)} cannot be opened, since its links lead in a circle: {_REMEDY}") from None
+        found = path.resolve()
     # False also for what may not be looked at
     there = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
     if not there.is_dir():
@@ -57,6 +84,23 @@ def check_home() -> None:
         raise ValueError(f"{_called(folder)} cannot be written to: {_REMEDY}")
 
 
+def who_else_may_write() -> str:
+    """Return a sentence if others than this user may write to the folder, or to one above it; else nothing.
+
+    Whoever can write there can change what is trained, and the jobs that are submitted. Folders where each may remove
+    only what is their own, such as /tmp, are safe.
+    """
+    for folder in (home(), *home().parents):
+        with suppress(OSError):
+            found = folder.stat()
+            if found.st_mode & stat.S_ISVTX and folder != home():
+                continue
+            who = "everybody" if found.st_mode & stat.S_IWOTH else "its group" if found.st_mode & stat.S_IWGRP else ""
+            if who:
+                return f"{who} may write to {folder}, and so change what is trained and run here: chmod go-w {folder}"
+    return ""
+
+
 def _resolved(path: Path) -> Path:
     """Return a path without links; asked once, since ten thousand runs ask for it forty thousand times."""
     return _resolved_from(path if path.is_absolute() else Path.cwd() / path)
@@ -75,6 +119,18 @@ def import_environment() -> dict[str, str]:
     """
     paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
     return {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+
+
+def check_model_name(name: str) -> None:
+    """ValueError if ORGANISATION/NAME, which means a model of the hub, is also a folder of the working directory.
+
+    The libraries would open the folder, whoever put it there.
+    """
+    if HUB_NAME.fullmatch(name) and Path(name).exists():
+        raise ValueError(
+            f"{name!r} is the name of a model of the hub, and a folder of that name is in {Path.cwd()}: write "
+            f"./{name} if you mean the folder, or start elsewhere if you mean the hub's model"
+        )
 
 
 def published_records() -> Path:
@@ -119,4 +175,4 @@ def corpora_folder() -> Path:
 
 def data_folder() -> Path:
     """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
-    return Path(os.environ.get("REPRO_DATA") or home() / "data").resolve()
+    return (_named_folder("REPRO_DATA") or home() / "data").resolve()

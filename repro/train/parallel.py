@@ -14,6 +14,7 @@ Shapes: N rows of this process, W processes, C context vectors, D size of a vect
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,9 +35,31 @@ def num_processes() -> int:
 
 
 def join_processes(device: torch.device) -> None:
-    """Join the group that `torchrun` describes in the environment; does nothing without one or a second time."""
+    """Join the group that the environment describes; does nothing without one or a second time.
+
+    `REPRO_RANKS_STORE` names where processes meet. Without it, the variables of `torchrun` do.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _together():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        place, rank, num = os.environ.get("REPRO_RANKS_STORE"), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if place:
+            dist.init_process_group(backend, store=_open_store(place, rank, num), rank=rank, world_size=num)
+        else:
+            dist.init_process_group(backend)
+
+
+def _open_store(place: str, rank: int, num: int) -> dist.Store:
+    """Return the store at `file://PATH` or `tcp://ADDRESS:PORT`; rank 0 serves the latter, on that address alone."""
+    kind, _, where = place.partition("://")
+    if kind == "file":
+        return dist.FileStore(where, num)
+    address, _, port = where.rpartition(":")
+    if rank > 0:
+        return dist.TCPStore(address, int(port), num, is_master=False)
+    # left to itself, torch would listen on every interface, and its store asks nobody who they are
+    family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
+    listener = socket.create_server((address, int(port)), family=family)
+    return dist.TCPStore(address, int(port), num, is_master=True, master_listen_fd=listener.detach())
 
 
 def leave_processes() -> None:

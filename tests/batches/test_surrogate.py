@@ -1,5 +1,6 @@
 """Surrogates, against sentence-transformers and against sums written out."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Never
@@ -197,3 +198,27 @@ def test_a_name_that_is_no_surrogate_lists_those_there_are() -> None:
 def test_no_texts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no texts"):
         embed_texts(load_surrogate("minilm-words"), Listed([]), tmp_path / "x.npy", max_tokens=8)
+
+
+def test_no_remote_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the name of the paper's filter is refused, and code that a folder brings along is never run."""
+    from transformers import BertTokenizerFast, NomicBertConfig, NomicBertModel
+
+    name, marker = "nomic-ai/nomic-embed-text-v1", tmp_path / "ran"
+    folder = tmp_path / name
+    config = NomicBertConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=30
+    )
+    NomicBertModel(config).save_pretrained(folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river", "bank"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    told = json.loads((folder / "config.json").read_text())
+    told["auto_map"] = {"AutoConfig": "theirs.Theirs", "AutoModel": "theirs.Theirs"}
+    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "theirs.py").write_text(f"open({str(marker)!r}, 'w')\nclass Theirs: pass\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="is the name of a model of the hub"):
+        load_surrogate(name)
+    assert load_surrogate(f"./{name}").embed(["river bank"], 8).shape == (1, 8)
+    assert not marker.exists()

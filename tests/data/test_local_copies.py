@@ -33,13 +33,20 @@ def quiet(line: str) -> None:
 class Server:
     """A web server on loopback that serves bytes, breaks connections when asked, and notes what it was asked."""
 
-    def __init__(self, content: bytes, *, break_after: Sequence[int] = (), ranges: bool = True) -> None:
+    def __init__(
+        self, content: bytes, *, break_after: Sequence[int] = (), ranges: bool = True, redirect: str = ""
+    ) -> None:
         self.ranges_asked, breaks, outer = [], list(break_after), self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked = self.headers.get("Range")
                 outer.ranges_asked.append(asked)
+                if redirect:
+                    self.send_response(302)
+                    self.send_header("Location", redirect)
+                    self.end_headers()
+                    return
                 start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and ranges else 0
                 if start >= len(content):
                     self.send_error(416)
@@ -306,3 +313,17 @@ def test_revisions_and_licences_are_those_of_mteb() -> None:
         found = mteb.get_task(tasks.get(name) or theirs[name]).metadata
         assert (found.dataset["path"], found.dataset["revision"]) == (known.hub_id, known.revision)
         assert known.licence in (found.license, benchmarks.UNSTATED)
+
+
+def test_download_checks_what_exists_and_where_it_is_led(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """A file of another md5 is no answer, and a redirect must stay on the web."""
+    (tmp_path / "x").write_bytes(b"other")
+    with pytest.raises(ValueError, match="not the file that was expected"):
+        download("http://127.0.0.1:1/x", tmp_path / "x", md5=md5(CONTENT), progress=quiet)
+    assert (tmp_path / "x").read_bytes() == b"other"
+    for url in ("file:///etc/hostname", "ftp://127.0.0.1/x"):
+        with pytest.raises(ValueError, match="not http"):
+            download(url, tmp_path / "y", progress=quiet)
+        with pytest.raises((ValueError, OSError), match=r"not http|not allowed"):  # urllib itself refuses files
+            download(serve(redirect=url).url, tmp_path / "y", progress=quiet)
+    assert not (tmp_path / "y").exists()

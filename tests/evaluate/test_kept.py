@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_a_killed_evaluation_goes_on_behind_the_last_result_and_ends_the_same(su
     assert [(one.dataset, one.was_kept) for one in told] == [("ants", True), ("bees", False), ("oaks", False)]
 
 
-@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged", "a list"])
+@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged", "a list", "a number"])
 def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, change: str) -> None:
     evaluate_setting(FakeEncoder(), suite, SETTING, keeping(tmp_path / "a"))
     setting, system, path = SETTING, {}, suite.datasets[0].path / "corpus.jsonl"
@@ -72,10 +73,15 @@ def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, c
     if change == "a list":
         for kept in (tmp_path / "a" / "kept").glob("ants*"):
             kept.write_text("[]")
+    if change == "a number":
+        for kept in (tmp_path / "a" / "kept").glob("ants*"):
+            told = kept.read_text()
+            kept.write_text(re.sub(r'(ndcg_at_10\\": \[)[^,\]]+', r"\g<1>4.5", told))
+            assert kept.read_text() != told
     encoder = Counting()
     found = evaluate_setting(encoder, suite, setting, keeping(tmp_path / "a", **system))
     # a changed text is also the wrong context of another collection
-    assert encoder.calls == {"text": 8, "run": 6, "damaged": 6, "a list": 6}.get(change, 18)
+    assert encoder.calls == {"text": 8, "run": 6, "damaged": 6, "a list": 6, "a number": 6}.get(change, 18)
     assert found.metrics == evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting).metrics
 
 

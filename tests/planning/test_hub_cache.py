@@ -12,12 +12,11 @@ from safetensors.numpy import save_file
 
 from repro.data.tokens import load_tokenizer
 from repro.inputs.wanted import NOMIC_BERT, tokenizer_of
-from repro.planning.hub_cache import code_of, lacks_of_dataset, lacks_of_encoder
+from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.planning.requirements import Need, needs_of
 from repro.spec import base
 
 NAME, COMMIT = "somebody/model", "a" * 40
-CODED = "nomic-ai/nomic-embed-text-v1"
 
 
 @pytest.fixture(autouse=True)
@@ -132,19 +131,6 @@ def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_mod
     assert lacks_of_encoder(str(folder)) == [f"{folder}: 1_Pooling/config.json"]
 
 
-def test_code_that_a_config_names_in_another_repository_is_needed_too(cache: Path) -> None:
-    end(snapshot := begin(cache, CODED))
-    named = {"AutoModel": "org/code--modeling.Model", "AutoConfig": "org/code--configuration.Config"}
-    (snapshot / "config.json").write_text(json.dumps({"auto_map": named}))
-    assert [lack.partition(": ")[2] for lack in lacks_of_encoder(CODED)] == [
-        "configuration.py of org/code", "modeling.py of org/code",
-    ]  # fmt: skip
-    code = begin(cache, "org/code")
-    for name in ("modeling.py", "configuration.py"):
-        (code / name).write_text("")
-    assert lacks_of_encoder(CODED) == []
-
-
 def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     cache: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,12 +178,6 @@ def test_a_config_that_is_no_object_is_named_and_to_be_fetched_again(cache: Path
     (snapshot / "config.json").write_text(content)
     [lack] = lacks_of_encoder(NAME)
     assert str(snapshot / "config.json") in lack and lack.endswith("remove it and fetch it again")
-
-
-@pytest.mark.parametrize("content", ["[]", "{}", '{"auto_map": null}', '{"auto_map": [1]}', '{"auto_map": {"a": 1}}'])
-def test_a_config_without_its_fields_asks_for_no_code_of_others(cache: Path, content: str) -> None:
-    (begin(cache, CODED) / "config.json").write_text(content)
-    assert code_of(CODED) == []
 
 
 @pytest.mark.parametrize("content", ["3", '{"path": "x"}', '[{"path": "1_Pooling"}]', '[{"path": 1, "type": 2}]'])

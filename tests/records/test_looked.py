@@ -53,7 +53,7 @@ def test_a_record_that_cannot_be_read_is_read_and_told_each_time_and_one_that_co
     [
         lambda note: note.write_text("{"),
         lambda note: note.write_text('{"key": [], "whole": {}}'),
-        lambda note: note.write_text(note.read_text().replace('"whole": {', '"whole": [{').replace("}}", "}]}")),
+        lambda note: note.write_text(note.read_text().replace("1", "2")),
         lambda note: (local_records() / "DIGESTS").write_text(""),
     ],
 )
@@ -61,6 +61,6 @@ def test_a_note_that_is_damaged_or_of_other_source_or_list_is_none(
     read: list[Run], spoil: Callable[[Path], object]
 ) -> None:
     assert states() == ["recorded"] * 3
-    spoil(Looked(local_records()).note)
+    spoil(Looked(local_records()).memo.path)
     read.clear()
     assert states() == ["recorded"] * 3 and read == [*RUNS]

@@ -94,3 +94,21 @@ def test_runs_are_counted_once(tmp_path: Path) -> None:
     other = base("desk", seed=1)
     write(tmp_path)
     assert split_recorded([RUN, other, RUN, other], [tmp_path]) == ([RUN], [other])
+
+
+@pytest.mark.parametrize(
+    ("metrics", "arrays"),
+    [
+        ({"desk/mean/ndcg_at_10": 1.32}, {}),
+        ({"desk/mean/ndcg_at_10": -0.2}, {}),
+        ({"a": 1.0}, {"a": np.array([0.5, 0.6])}),
+        ({"a": float("nan")}, {}),
+    ],
+)
+def test_writer_refuses_what_reader_refuses(
+    tmp_path: Path, metrics: dict[str, float], arrays: dict[str, np.ndarray]
+) -> None:
+    """A record that nobody could read is an error of its run, and leaves no file."""
+    with pytest.raises(ValueError, match="nothing was recorded"):
+        write_record(tmp_path, base("smoke"), metrics=metrics, arrays=arrays, provenance={})
+    assert list(tmp_path.iterdir()) == []

@@ -40,7 +40,7 @@ def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_drawn: list[Path]) -> None:
     first = drawn().read_bytes()
     assert drawn().read_bytes() == first and len(times_drawn) == 1
-    kept_picture(figures_folder() / "a", ROWS, PICTURE).note.unlink()
+    kept_picture(figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
     assert drawn().read_bytes() == first and len(times_drawn) == 2
 
 

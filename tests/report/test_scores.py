@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.report.scores import scores_view
+from repro.report.scores import pivot_view, scores_view
 from repro.spec import Run, base, grid
 from repro.storage.paths import local_records
 from tests.hand_made import write_scores
@@ -29,14 +29,15 @@ def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of
     bm25 = base("desk", architecture="bm25", num_pairs=None)
     record(bm25, 0.125)
     view = scores_view([*runs, bm25])
-    assert [line[1:3] for line in view.rows] == [
-        ("biencoder, seed=7, learning_rate=0.001", "50.0"),
-        ("biencoder, seed=8, learning_rate=0.001", "25.0"),
-        ("biencoder, seed=7, learning_rate=0.002", "75.0"),
-        ("biencoder, seed=8, learning_rate=0.002", "75.0"),
-        ("bm25", "12.5"),
-        ("biencoder, learning_rate=0.001", "37.5 ± 17.7"),
-        ("biencoder, learning_rate=0.002", "75.0 ± 0.0"),
+    assert view.header[:5] == ("run", "model", "seed", "learning_rate", "mean")
+    assert [line[1:5] for line in view.rows] == [
+        ("biencoder", "7", "0.001", "50.0"),
+        ("biencoder", "8", "0.001", "25.0"),
+        ("biencoder", "7", "0.002", "75.0"),
+        ("biencoder", "8", "0.002", "75.0"),
+        ("bm25", "", "", "12.5"),
+        ("biencoder", "", "0.001", "37.5 ± 17.7"),
+        ("biencoder", "", "0.002", "75.0 ± 0.0"),
     ]
     assert [line[0] for line in view.rows[5:]] == ["2 seeds", "2 seeds"] and "±" in view.notes[-1]
 
@@ -46,3 +47,23 @@ def test_a_run_alone_is_called_by_its_architecture() -> None:
     record(recorded, 0.5)
     view = scores_view([recorded, missing])
     assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
+
+
+def test_pivot_has_the_mean_of_each_cell() -> None:
+    """Rows and columns in the order of their values, the mean over seeds in each cell, BM25 named as left out."""
+    runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
+    for number, run in enumerate(runs):
+        record(run, number / 16)
+    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    record(bm25, 0.125)
+    view = pivot_view([*runs, bm25], "learning_rate", "batch_size")
+    assert view.header == ("batch_size", "learning_rate=0.001", "learning_rate=0.002")
+    assert [[cell.split(" ")[0] for cell in line] for line in view.rows] == [
+        ["16", "40.6", "15.6"],  # 100 / 16 × the mean of 6 and 7, and of 2 and 3
+        ["128", "28.1", "3.1"],
+    ]
+    assert "seed" in view.notes[0] and "1 run" in view.notes[1]
+    with pytest.raises(ValueError, match="temperature does not vary"):
+        pivot_view(runs, "temperature", "batch_size")
+    with pytest.raises(ValueError, match="did you mean 'batch_size'"):
+        pivot_view(runs, "batch_siz", "learning_rate")

@@ -114,6 +114,28 @@ def test_a_site_that_hands_jobs_nothing_of_the_surroundings_runs_what_its_script
     until(recorded(RUNS[0]))
 
 
+INNER = """#!/bin/bash
+#SBATCH --mem-per-cpu=300
+#SBATCH --output={folder}/outer-%a.log
+{python} -c "import tests.slurm.test_cluster as t; print(t.launch(*t.RUNS[:2]))"
+"""
+
+
+@pytest.mark.parametrize("words", [["--array=5"], []], ids=["array task", "memory per core"])
+def test_launch_works_inside_a_job(tmp_path: Path, words: list[str]) -> None:
+    """Jobs that a job submits know their own numbers and ask for their own memory."""
+    script = tmp_path / "outer.sh"
+    script.write_text(INNER.format(folder=tmp_path, python=sys.executable))
+    told = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    subprocess.run(["sbatch", "--wait", *words, str(script)], check=True, env=told, cwd=CHECKOUT)
+    [said] = [path.read_text() for path in tmp_path.glob("outer-*.log")]
+    assert "launched from inside job" in said
+    until(recorded(*RUNS[:2]))
+    logs = [path.read_text() for path in (sweeps_folder() / "test/jobs").glob("*_log.out")]
+    assert len(logs) == 3
+    assert not [log for log in logs if "mutually exclusive" in log or "Waiting" in log]
+
+
 def test_a_job_that_ends_before_it_begins_names_its_log(tmp_path: Path) -> None:
     launch(RUNS[0], profile=replace(PROFILE, python=str(tmp_path / "no-python")))
     until(lambda: states(RUNS[0]) == ["missing"])

@@ -24,7 +24,7 @@ from repro.storage.paths import CHECKOUT, local_records, run_folder
 from slurm.batches import batches_of
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
-from slurm.scheduler import Queued, queue
+from slurm.scheduler import OF_A_JOB, Queued, outside_of_job, queue
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import item_of_run
 from slurm.status import statuses, why
@@ -391,3 +391,33 @@ def test_sigusr2_pickles_the_job_again_and_asks_slurm_to_requeue_it(
         signal.signal(number, handler)
     assert job.result() == "done"
     assert why(run)["state"] == "recorded"
+
+
+def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a job its own variables go and those of the site stay; outside of one, all stay; all come back."""
+    for name in [name for name in os.environ if name.startswith(OF_A_JOB)]:
+        monkeypatch.delenv(name)
+    told = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_MEM_PER_CPU": "300", "SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
+    told |= {"CUDA_VISIBLE_DEVICES": "3", "SUBMITIT_FOLDER": "/f"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    with outside_of_job() as num_hidden:
+        assert num_hidden == 0
+        assert told.items() <= os.environ.items()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with outside_of_job() as num_hidden:
+        left = {name for name in (*told, "SLURM_JOB_ID") if name in os.environ}
+    assert (left, num_hidden) == ({"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}, 4)
+    monkeypatch.setenv("SLURM_JOB_GPUS", "3")
+    with outside_of_job():
+        assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    assert told.items() <= os.environ.items()
+
+
+def test_percent_in_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm would write logs to other places than we look in, or fail every job."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "%u-%j"))
+    with pytest.raises(ValueError, match="without %"):
+        list(
+            scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions(hooks=HOOKS))
+        )

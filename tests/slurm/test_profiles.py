@@ -31,7 +31,10 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[mine]\npartitoin = "x"', r"unknown key \['partitoin'\]; a profile has \['on', .*'partition'"),
+        (
+            '[mine]\npartitoin = "x"',
+            r"unknown key \['partitoin'\], did you mean 'partition'\? a profile has \['on', .*'partition'",
+        ),
         ("[mine]\ntime_minutes = 'long'", "time_minutes='long'; must be"),
         ("[mine]\ntime_minutes = 0", "time_minutes=0; must be at least 1"),
         ("[mine]\non = 'cloud'", "choose local or slurm"),
@@ -39,7 +42,8 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
         ("[mine]\nextends = 'mine'", "extends='mine'; choose another of"),
         ("[mine]\ntime_minutes = 1\nwarning_seconds = 90", "leaves nothing of"),
         ("[mine\n", "is not TOML"),
-        ('[mine]\nmodules = ["cuda", 12]', "must be a list of str"),
+        ("[mine]\nmemory_gib = 12", "did you mean 'memory_gb'"),
+        ('[mine]\nmodules = ["cuda", 12]', "must be a list of texts"),
         ('[mine]\npartition = "gpu\\n#SBATCH --qos=high"', r"partition='gpu\\n#SBATCH --qos=high' breaks a line"),
         ('[mine]\naccount = "a\\rb"', "breaks a line"),
         ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "breaks a line"),

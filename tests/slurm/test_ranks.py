@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from repro.execute import execute
@@ -22,8 +24,10 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id, training_id
 from repro.storage.paths import home, local_records, run_folder
 from repro.train.metrics import read_metrics
+from repro.train.parallel import join_processes
 from slurm import ranks
 from slurm.job import Job
+from slurm.nodes import Meeting
 from slurm.signals import Stop, Stopped
 from slurm.states import JobState, item_of_run
 
@@ -87,7 +91,7 @@ def test_a_rank_that_stops_leaves_its_group_before_it_ends(tmp_path: Path, monke
 
 
 def signal_everyone(run: Run, stop: Stop) -> None:
-    """Waits for the first steps, then does as Slurm does: SIGTERM to the job, to torchrun and to every rank."""
+    """Waits for the first steps, then does as Slurm does: SIGTERM to the job and to every rank."""
     folder = run_folder(run_id(run))
     while len(read_metrics(folder)) < 3:
         time.sleep(0.05)
@@ -117,6 +121,78 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     assert not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
     assert [line["step"] for line in read_metrics(folder)] == list(range(1, 81))
+
+
+def listening_addresses(pids: list[int]) -> set[str]:
+    """The local addresses on which any of these processes accepts connections, as the kernel writes them."""
+    sockets = set()
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                sockets.add(str(file.readlink()))
+    rows = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/self/net/{name}").read_text().splitlines()
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
+
+
+def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    """Stands in for `execute`: joins the other ranks, and notes on what addresses this job's processes listen."""
+    join_processes(torch.device("cpu"))
+    family = [os.getpid()]
+    while (parent := int(Path(f"/proc/{family[-1]}/stat").read_text().rpartition(")")[2].split()[1])) > 1:
+        family.append(parent)
+        if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
+            break
+    (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(listening_addresses(family))))
+    dist.barrier()
+
+
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.enable_socket  # loopback only
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("several_nodes", [False, True])
+def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatch, several_nodes: bool) -> None:
+    """No process of a job on one machine listens on the network; with nodes, the store has the meeting's address only.
+
+    torch's own store listens on every interface and executes what anybody writes into it.
+    """
+    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{record_listeners.__name__}")
+    run_folder(run_id(RUN)).mkdir(parents=True)
+    if several_nodes:  # one node that meets as the first of several would
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        described = run_folder(run_id(RUN)) / ranks.DESCRIBED
+        described.write_text(json.dumps(asdict(job)))
+        assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("1.0", 1, "127.0.0.1", port)) == 0
+    else:
+        assert not ranks.run_ranks(asdict(job), Stop())
+    found = [set(json.loads(path.read_text())) for path in sorted(own_home.glob("listeners-*.json"))]
+    assert len(found) == 2
+    assert found[0] | found[1], "gloo listens"
+    assert found[0] | found[1] <= LOOPBACK
+
+
+def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    """Stands in for `execute`: rank 1 fails, rank 0 would wait for it for ever."""
+    if os.environ["RANK"] == "1":
+        raise ValueError("no such thing")
+    (home() / "rank-0.pid").write_text(str(os.getpid()))
+    while not should_stop():
+        time.sleep(0.05)
+
+
+def test_a_failed_rank_ends_the_others(own_home: Path) -> None:
+    """One rank's error ends the job with that error, and no rank is left."""
+    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{fail_or_wait.__name__}")
+    run_folder(run_id(RUN)).mkdir(parents=True)
+    with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
+        ranks.run_ranks(asdict(job), Stop())
+    for path in own_home.glob("rank-0.pid"):
+        assert not Path(f"/proc/{path.read_text()}").exists()
 
 
 def tell_threads(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:

@@ -240,9 +240,16 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert would == {old, *(item_of_run(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in type_in("prune", file, "--scale", "smoke", "--dry-run").stdout
     assert old.exists()
-    type_in("prune", file, "--scale", "smoke")
+    weights = run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors"
+    kept = type_in("prune", file, "--scale", "smoke")
+    assert "2 runs" in kept.output and len(kept.output.splitlines()) == 2
     assert not old.exists()
     assert young.exists()
+    assert weights.exists(), "the only copy of what was trained"
+    refused = type_in("prune", file, "--scale", "smoke", "--weights")
+    assert isinstance(refused.exception, ValueError) and weights.exists(), "nobody was there to answer"
+    assert type_in("prune", file, "--scale", "smoke", "--weights", "--dry-run").exit_code == 0 and weights.exists()
+    assert type_in("prune", file, "--scale", "smoke", "--weights", "--yes").exit_code == 0
     assert (run_folder(item_of_run(RUNS[0]).name) / "metrics.jsonl").exists()
     assert not (run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors").exists()
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
@@ -269,9 +276,9 @@ def test_prune_says_that_it_removed_only_what_it_has(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr("slurm.prune.remove", refuse)
-    assert "would remove" in type_in("prune", file, "--dry-run").output, "or this would show nothing"
-    ended = type_in("prune", file)
-    assert isinstance(ended.exception, OSError) and "removed" not in ended.output
+    assert "would remove 1 " in type_in("prune", file, "--weights", "--dry-run").output, "or this would show nothing"
+    ended = type_in("prune", file, "--weights", "--yes")
+    assert isinstance(ended.exception, OSError) and "removed nothing" in ended.output
 
 
 def test_prune_leaves_what_is_being_made_and_names_no_part_inside_another(own_home: Path) -> None:

@@ -1,5 +1,8 @@
 """Promises of the folder that REPRO_HOME names: one that cannot be is said in one line, before anything is started."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from repro.cli.main import app
 from repro.cli.net import guarded
 from repro.cli.options import EXIT_NOT_RUN
-from repro.storage.paths import check_home, data_folder, home
+from repro.storage.paths import CHECKOUT, check_home, data_folder, home
 
 
 def ends(*words: str) -> int:
@@ -67,3 +70,36 @@ def test_a_folder_that_can_be_is_made_once_it_is_needed(own_home: Path) -> None:
 def test_an_empty_name_of_the_data_folder_is_no_name(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "")
     assert data_folder() == own_home / "data"
+
+
+def test_tilde_is_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a shell, for both folders; a user who does not exist is an error."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("REPRO_HOME", "~/mine")
+    monkeypatch.setenv("REPRO_DATA", "~/data")
+    assert (home(), data_folder()) == (tmp_path / "mine", tmp_path / "data")
+    monkeypatch.setenv("REPRO_HOME", "~nobody-of-this-name/x")
+    with pytest.raises(ValueError, match="REPRO_HOME=~nobody-of-this-name/x"):
+        home()
+
+
+def test_impossible_homes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links in a circle, and bytes that are not UTF-8, are one line each."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for below in ("loop", "loop/deeper"):
+        monkeypatch.setenv("REPRO_HOME", str(tmp_path / below))
+        with pytest.raises(ValueError, match="links lead in a circle"):
+            home()
+    monkeypatch.setenv("REPRO_HOME", os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    with pytest.raises(ValueError, match="is not UTF-8") as refused:
+        home()
+    str(refused.value).encode()
+
+
+def test_backend_of_a_notebook_is_not_used(tmp_path: Path) -> None:
+    """Pictures are drawn where MPLBACKEND names a backend that is not installed, as in a program Jupyter started."""
+    code = "from repro.cli.pictures import draw_to_files as f; f(); import figures.style, matplotlib as m; "
+    code += "print(m.get_backend())"
+    told = os.environ | {"MPLBACKEND": "module://not_installed.backend", "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip().lower()) == (0, "agg"), done.stderr

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from repro.storage.json_files import short
 
 BLOCK_BYTES = 2**20
 NUM_TRIES = 5
@@ -28,10 +31,14 @@ def download(
     """Return `path` with the content of `url`; what is there is kept, what was begun (`….part`) goes on.
 
     A connection that breaks is tried again, a few times. ValueError, with the part removed, when the content has
-    another md5 than the one given; OSError when the server does not answer.
+    another md5 than the one given, also for a file that exists, and for a URL that is not,
+    or leads to what is not, http(s). OSError when the server does not answer.
     """
     if path.is_file():
+        if md5 is not None and _md5_of(path) != md5:
+            raise ValueError(f"{path} is not the file that was expected (md5 is not {md5}): remove it and fetch again")
         return path
+    _check_scheme(url)
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, NUM_TRIES + 1):
@@ -50,6 +57,23 @@ def download(
     return path
 
 
+def _check_scheme(url: str) -> None:
+    """ValueError for anything but the web: urllib would read ftp and local files, too."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(f"{short(url, 200)} is not http or https: nothing was fetched")
+
+
+class _OnTheWeb(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to http(s), and from https to https only."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """Return the next request; ValueError where it must not go."""
+        _check_scheme(newurl)
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise ValueError(f"{short(req.full_url, 200)} leads to {short(newurl, 200)}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _md5_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "md5").hexdigest()
@@ -59,7 +83,7 @@ def _fetch_rest(url: str, part: Path, progress: Callable[[str], None]) -> None:
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        with urllib.request.build_opener(_OnTheWeb).open(request, timeout=TIMEOUT_SECONDS) as answer:
             _append(answer, part, have, progress)
     except urllib.error.HTTPError as error:
         if error.code != NOT_SATISFIABLE or not have:  # all of it was there already

@@ -1,0 +1,105 @@
+"""The verb that lists the fields of a run: what a grid can vary."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+
+from repro.cli.options import AsJson, print_json
+from repro.spec import FIELDS, Run
+from repro.spec.artefact import ABSENT
+from repro.spec.axes import describe_type
+from repro.spec.scales import ORDER, SCALES
+from repro.spec.values import suggestion
+from repro.storage.json_files import short
+
+MEANINGS = {
+    "seed": "seed of the weights, the batches and everything else that is drawn",
+    "batch_size": "pairs per batch",
+    "num_hard_negatives": "mined documents per query that are not its answer",
+    "architecture": "contextual and biencoder are trained; bm25 and surrogate are references; none only measures data",
+    "backbone": "kind of transformer",
+    "num_layers": "transformer layers, of the second stage if the model is contextual",
+    "num_first_stage_layers": "transformer layers of the first stage of a contextual model",
+    "hidden_size": "dimensions of the hidden states and of a vector",
+    "num_soft_prompts": "learned vectors between the context and the text",
+    "sequence_dropout": "share of context vectors that are replaced by the null vector in training",
+    "residual": "whether the pooled vector is added to the output of the head",
+    "prompts": "prefixes of queries and documents: none, or by task as in the paper",
+    "max_tokens": "tokens of a text that are read",
+    "num_epochs": "passes over the training pairs, instead of num_steps",
+    "learning_rate": "highest learning rate",
+    "num_warmup_steps": "steps in which the learning rate rises",
+    "weight_decay": "weight decay of AdamW",
+    "temperature": "temperature of the contrastive loss",
+    "max_grad_norm": "gradients are clipped to this norm",
+    "num_pretraining_epochs": "passes of the first phase over its corpus, instead of num_pretraining_steps",
+    "suite": "collections on which the model is evaluated",
+    "context_seed": "draws the context documents of an evaluation",
+    "measure": "what is measured after training",
+}
+"""One line for each field that has no comment in `Run`."""
+
+
+def fields(
+    word: Annotated[str | None, typer.Argument(help="only fields with this word in name or explanation")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the fields of a run: type, range, default per scale, meaning. `launch table1 FIELD=A,B` varies one."""
+    from repro.report.formats import render
+    from repro.report.view import View
+
+    rows = [describe_field(name) for name in FIELDS if name != "scale"]
+    if word is not None:
+        wanted = word.casefold()
+        found = [row for row in rows if wanted in row["name"] or wanted in row["meaning"].casefold()]
+        if not found:
+            near = suggestion(word, FIELDS, likeness=0.6)
+            raise ValueError(
+                f"no field has {short(repr(word))} in its name or meaning{near or ';'} `repro fields` lists all"
+            )
+        rows = found
+    if as_json:
+        return print_json(rows)
+    if len(rows) == 1:
+        [row] = rows
+        defaults = tuple((scale, str(value)) for scale, value in row["defaults"].items())
+        return render(View(f"{row['name']}: {row['takes']}", ("scale", "default"), defaults, (row["meaning"],)))
+    lines = [(row["name"], row["takes"], _defaults_in_words(row["defaults"]), row["meaning"]) for row in rows]
+    header = ("field", "takes", "default per scale", "meaning")
+    render(View("Fields of a run", header, tuple(lines), align="llll"))
+
+
+def describe_field(name: str) -> dict[str, Any]:
+    """Return a field's name, what it takes, its default at each scale, and its meaning."""
+    defaults = {scale: SCALES[scale].fields.get(name, 0 if name == "seed" else None) for scale in ORDER}
+    return {"name": name, "takes": describe_type(name), "defaults": defaults, "meaning": _meanings().get(name, "")}
+
+
+def _defaults_in_words(defaults: dict[str, Any]) -> str:
+    """Return the defaults, those of several scales that agree together; one value alone if all agree."""
+    alike: dict[str, list[str]] = {}
+    for scale, value in defaults.items():
+        alike.setdefault(ABSENT if value is None else str(value), []).append(scale)
+    if len(alike) == 1:
+        return next(iter(alike))
+    return ", ".join(f"{value} ({', '.join(scales)})" for value, scales in alike.items())
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    """Return the comment behind each field in the source of `Run`, or what is said here."""
+    found: dict[str, str] = {}
+    for name, comment in re.findall(
+        r"^    (\w+): [^#=\n]*(?:= [^#\n]*)?(?:#\s*(.*))?$", inspect.getsource(Run), re.MULTILINE
+    ):
+        if name in FIELDS:
+            found[name] = comment.strip()
+    return {name: found.get(name) or MEANINGS.get(name, "") for name in FIELDS}
+
+
+VERBS = (fields,)
