@@ -33,6 +33,7 @@ from repro.cli.options import (
     say,
 )
 from repro.cli.patience import in_turn, tell
+from repro.cli.search import VERBS as VERBS_THAT_SEARCH
 from repro.cli.sound import sound
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
@@ -313,6 +314,6 @@ def _tried_gpu() -> Iterator[Finding]:
         say(f"written: {write_findings(found)}")
 
 
-for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
+for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT, *VERBS_THAT_SEARCH):
     app.command()(verb)
 app.add_typer(data, name="data")
