@@ -110,11 +110,9 @@ def _verdict(best: System, other: System) -> str:
     """Return one sentence on the best trained model and another system, with the interval of the difference."""
     first, second = (best, other) if best.mean >= other.mean else (other, best)
     low, high = first.interval(second)
-    unclear = ", which other queries could turn round" if low <= 0 else ""
-    lead = format_signed(first.mean - second.mean)
-    return (
-        f"{first.name} wins over {second.name}: {lead} points ({format_signed(low)} to {format_signed(high)}){unclear}."
-    )
+    unclear = ". The difference is not clear: other queries could reverse it" if low <= 0 else ""
+    lead, low_end, high_end = (f"{value:+.1f}" for value in (first.mean - second.mean, low, high))
+    return f"{first.name} wins over {second.name}: {lead} points ({low_end} to {high_end}){unclear}."
 
 
 def _hints(best: System, ahead: Sequence[System]) -> list[str]:
