@@ -215,7 +215,7 @@ def read_encoder(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{told}: {path} is missing, so this is no encoder in transformers' format{more}")
     config = json_object(path)
     kind = config.get("model_type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{path}: model_type is {short(repr(kind))}; a run can start from one of {list(KINDS)}")
     sizes = {name: _size(config, name, path) for name in CONFIG_NAMES}
     shapes = _weight_shapes(folder)
@@ -274,7 +274,7 @@ def _size(config: Mapping[str, Any], name: str, path: Path) -> int:
 
 def _weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
     """Return the file and the shape of each weight, from the headers of the files."""
-    found = {}
+    found: dict[str, tuple[Path, list[int]]] = {}
     for path in _weight_files(folder):
         size = path.stat().st_size
         try:
@@ -343,7 +343,7 @@ def _token_ids(path: Path) -> dict[str, int]:
         return {}
     content = json_object(path)
     model = content.get("model")
-    vocab = model.get("vocab") if isinstance(model, Mapping) else None
+    vocab: Any = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(vocab, list):
         vocab = {str(row[0]): place for place, row in enumerate(vocab) if isinstance(row, list) and row}
     if not isinstance(vocab, Mapping) or not vocab:
