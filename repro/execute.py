@@ -17,6 +17,7 @@ from repro.records.provenance import code_identity, machine, versions
 from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
+from repro.spec.start import find_encoder
 from repro.storage.paths import local_records, run_folder
 
 Progress = Callable[[str], None]
@@ -75,12 +76,19 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
             "machine": machine(narrow=getattr(trained.model, "is_narrow", False)),
             "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
             "training": trained.provenance,
+            **_encoder_files(run),
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
         },
     )
     shutil.rmtree(run_folder(run_id(run)) / FOLDER, ignore_errors=True)
     return record
+
+
+def _encoder_files(run: Run) -> dict[str, Any]:
+    """Return the sha256 of every file of the local encoder that a run starts from; nothing for other starts."""
+    encoder = find_encoder(run.start) if run.architecture in TRAINED else None
+    return {} if encoder is None else {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
 
 
 def _check_model(run: Run) -> None:

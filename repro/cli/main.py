@@ -34,6 +34,7 @@ from repro.cli.options import (
     say,
 )
 from repro.cli.patience import in_turn, tell
+from repro.cli.search import VERBS as VERBS_THAT_SEARCH
 from repro.cli.sound import sound
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
 from repro.records.lookup import experiments_asked, runs_asked, split_words
@@ -45,7 +46,8 @@ from repro.spec.identity import difference_in_words, run_id
 from repro.spec.registry import artefacts, experiment_of, experiments, num_experiment_files
 from repro.spec.scales import ORDER, scale_named
 from repro.spec.values import counted
-from repro.storage.paths import check_home, local_records
+from repro.storage.json_files import json_object
+from repro.storage.paths import check_home, corpora_folder, local_records
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
@@ -208,6 +210,24 @@ def run(
             say(f"run {number} of {len(missing)}: {run_id(one)} ({difference_in_words(one)})")
             run_here(one, progress=say)
     show(what, scale)
+    _summarise_own_corpora(wanted)
+
+
+def _summarise_own_corpora(runs: Sequence[Run]) -> None:
+    """Print how the models trained on an imported corpus compare with BM25 and with an encoder that was not trained."""
+    names = dict.fromkeys(run.corpus for run in runs if run.suite == run.corpus.partition("@")[0])
+    if not any((corpora_folder() / name.partition("@")[0]).is_dir() for name in names):
+        return  # without loading numpy
+    from repro.data.own.imported import is_imported
+    from repro.inputs.corpora import corpus_stage
+    from repro.report.own_corpus import own_corpus_lines, sizes_of_suite
+
+    for name in filter(is_imported, names):
+        report = corpus_stage(name).path / "report.json"
+        sizes = sizes_of_suite(json_object(report)) if report.is_file() else {}
+        those = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
+        for line in own_corpus_lines(those, sizes):
+            say(line)
 
 
 @app.command()
@@ -336,6 +356,13 @@ def _tried_gpu() -> Iterator[Finding]:
         say(f"written: {write_findings(found)}")
 
 
-for verb in (*VERBS_THAT_READ, *VERBS_THAT_EXPLAIN, *VERBS_OF_FIELDS, *VERBS_OF_SWEEPS, *VERBS_IN_AND_OUT):
+for verb in (
+    *VERBS_THAT_READ,
+    *VERBS_THAT_EXPLAIN,
+    *VERBS_OF_FIELDS,
+    *VERBS_OF_SWEEPS,
+    *VERBS_IN_AND_OUT,
+    *VERBS_THAT_SEARCH,
+):
     app.command()(verb)
 app.add_typer(data, name="data")

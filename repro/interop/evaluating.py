@@ -167,11 +167,21 @@ class Scored:
     cut: dict[str, float | None] = field(default_factory=dict)
 
 
+def column_name(told: Mapping[str, Any]) -> str:
+    """Return the head of a system's column: of a run its architecture, of anything else what it was called."""
+    return str(told["called"] if told.get("run") is None else told["architecture"])
+
+
 def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
     """Return a column for each system and context; a context is named where there is more than one."""
-    names = [one.told["called"] for one in scored]
-    if len(scored) > 1 and names[0] == names[1]:  # two folders of one name
-        names[:2] = [f"A {names[0]}", f"B {names[1]}"]
+    names = [column_name(one.told) for one in scored]
+    if len(scored) > 1 and names[0] == names[1]:  # two folders of one name, or two runs of one kind
+        ids = [one.told.get("run") for one in scored[:2]]
+        names[:2] = (
+            [f"{names[0]} {ids[0][:6]}", f"{names[1]} {ids[1][:6]}"]
+            if all(ids) and ids[0] != ids[1]
+            else [f"A {names[0]}", f"B {names[1]}"]
+        )
     num_models = sum(name != BM25 for name in names)
     columns = []
     for name, one in zip(names, scored, strict=True):

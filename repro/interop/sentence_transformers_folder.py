@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerFast
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_tokenizer
 from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, normalize
+from repro.interop.stock_files import write_old_settings
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
@@ -34,6 +35,8 @@ DENSE = "SentenceTransformer"
 def export_sentence_transformers(model: Model, folder: str | Path, *, width: int | None = None) -> None:
     """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty.
 
+    A biencoder's opens in versions 3 to 6: `benchmarks.open_exports` tries them.
+
     `width`, of a biencoder: its vectors are the first so many dimensions, normalised anew.
     """
     target = Path(folder)
@@ -42,6 +45,8 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
     as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
     if isinstance(model, ContextualModel):
         CdeConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
+    else:
+        write_old_settings(target, max_tokens=model.config.max_tokens)
 
 
 def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:

@@ -2,8 +2,8 @@
 
 "random": transformers' own initialisation. "words": the same, but word vectors are MiniLM's, projected onto their first
 `hidden_size` principal directions (uncentred, signs fixed) and scaled to the spread of a random start. "minilm": the
-first layers of MiniLM in both stages. Anything else: a local folder or hub id in transformers' format, safetensors
-only, no remote code.
+first layers of MiniLM in both stages. NAME@DIGEST: those of a local encoder (`repro.spec.start`). Anything else: a
+hub id. Always in transformers' format, safetensors only, no remote code.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from repro.model.config import ModelConfig, load_config
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import check_fit, shapes_of
 from repro.seeds import derive
+from repro.spec.start import KINDS, encoder_folder
 from repro.storage.paths import check_model_name
 
-KINDS = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 HEAD_SHIFT = 3.0
 """Bias added before the head's nonlinearity and taken off behind it, in standard deviations of a pooled state: so few
 states fall below it that GELU or ReLU lets nearly all of them through unchanged."""
@@ -131,9 +131,12 @@ def backbones_of(model: Model) -> tuple[Backbone, ...]:
 
 
 def pretrained_folder(start: str) -> str:
-    """Return what transformers is asked for: the wheel's folder for "minilm", else the name itself."""
+    """Return what transformers loads: the wheel's folder for "minilm", the folder of a local encoder, else a hub id."""
     if start == "minilm":
         return str(minilm_folder())
+    folder = encoder_folder(start)
+    if folder is not None:
+        return str(folder)
     check_model_name(start)
     return start
 

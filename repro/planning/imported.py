@@ -86,7 +86,8 @@ class Planned:
         )
         lines.append(f"trained on {counted(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
         for run in self.runs:
-            lines.append(f"  {run_id(run)}  {run.architecture}{_length_of(run)}")
+            name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
+            lines.append(f"  {run_id(run)}  {name}{_length_of(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
         kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
         return [
@@ -105,7 +106,7 @@ def _longer(run: Run) -> str:
 
 
 def _length_of(run: Run) -> str:
-    if run.architecture == "bm25":
+    if run.architecture not in TRAINED:
         return ""
     if run.num_steps is not None:
         long = counted(run.num_steps, "step")
@@ -176,7 +177,8 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
     changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=fixed["batch_size"])
     shared = {"corpus": corpus.corpus, "suite": corpus.name}
     rows = [{"scale": scale, **change, **shared} for change in changes]
-    rows.append({"scale": scale, **shared, "num_pairs": None, "architecture": "bm25"})
+    untrained = {"scale": scale, **shared, "num_pairs": None}
+    rows += [{**untrained, "architecture": "bm25"}, {**untrained, "architecture": "surrogate", "surrogate": "minilm"}]
     path = corpus.folder / f"{corpus.name}-{scale}.json"
     was_edited = path.is_file() and read_json(path) != json.loads(json.dumps(rows))
     if not was_edited:

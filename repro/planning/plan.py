@@ -10,7 +10,7 @@ from typing import Any
 from repro.inputs.stages import known_stages_of, stages_by_phase
 from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, Known, estimate, phases_of
-from repro.planning.requirements import lacks_of
+from repro.planning.requirements import lacks_of, misfits_of
 from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
@@ -213,7 +213,11 @@ def make_plan(
     more: dict[str, Any] = {
         "num_shards": cut,
         "most_shards": most,
-        "impossible": (*too_large_clusters(missing).values(), *_undivided(missing, max(1, num_gpus))),
+        "impossible": (
+            *misfits_of(missing),
+            *too_large_clusters(missing).values(),
+            *_undivided(missing, max(1, num_gpus)),
+        ),
         "scales_known": frozenset(record.run.scale for record in known),
     }
     return Plan(len(runs), *made, stage_costs=stage_costs(missing), **more)

@@ -18,12 +18,18 @@ from repro.inputs.wanted import tokenizer_of
 from repro.planning.cost import phases_of
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.spec import TRAINED, Run
+from repro.spec.start import LOCAL_NAME, check_start, encoder_folder
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
 from repro.storage.paths import check_model_name, data_folder
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
+SIZES = (
+    *("architecture", "start", "backbone", "num_layers", "num_first_stage_layers", "hidden_size"),
+    *("num_contexts", "tokens_per_document", "num_soft_prompts", "max_tokens"),
+)
+"""Fields that decide whether a model fits the weights that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,10 @@ def needs_of(runs: Iterable[Run]) -> list[Need]:
 
 
 def check_encoders(runs: Iterable[Run]) -> None:
-    """ValueError, before stages of hours are built, where an encoder is not here that the runs load at their end."""
+    """ValueError, before stages of hours are built, if an encoder that the runs load is not here or does not fit."""
+    runs = list(runs)
+    if misfits := misfits_of(runs):
+        raise ValueError("; ".join(misfits))
     names = dict.fromkeys(name for run in runs for phase in phases_of(run) for name in _encoders(phase))
     for name in names:
         check_model_name(name)
@@ -62,6 +71,19 @@ def check_encoders(runs: Iterable[Run]) -> None:
             f"not here, or not all of it: {', '.join(lacks)}; on a machine with internet, repro fetch with the same "
             "words brings it, and HF_HOME names the cache that it is looked for in"
         )
+
+
+def misfits_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return a line for each kind of model whose sizes do not fit the weights that it starts from."""
+    found: dict[str, None] = {}
+    trained = (phase for run in runs for phase in phases_of(run) if phase.architecture in TRAINED)
+    # one run per kind of model: a sweep has thousands of runs, and few models
+    for run in {tuple(getattr(run, name) for name in SIZES): run for run in trained}.values():
+        try:
+            check_start(run)
+        except ValueError as error:
+            found[str(error)] = None
+    return tuple(found)
 
 
 def lacks_of(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -129,7 +151,24 @@ def _encoders(run: Run) -> Iterator[str]:
 
 
 def _need_of_encoder(name: str) -> Need:
+    if LOCAL_NAME.fullmatch(name):
+        return _local_need(name)
     return _wheel_need() if name in NAMED else _encoder_need(name)
+
+
+def _local_need(name: str) -> Need:
+    def problems() -> list[str]:
+        try:
+            encoder_folder(name)
+        except ValueError as error:
+            return [str(error)]
+        return []
+
+    return (
+        _missing(f"encoder {name}", "; ".join(problems()))
+        if problems()
+        else Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, problems)
+    )
 
 
 def _wheel_need() -> Need:

@@ -11,6 +11,7 @@ from typing import Any
 
 from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES, SEARCHES_IN_FULL, SETS_NUM_CONTEXTS, TRAINED
 from repro.spec.scales import scale_named, values_at
+from repro.spec.start import resolve_start
 from repro.spec.values import checked_value, suggestion
 from repro.spec.widths import widths_in
 from repro.storage.json_files import short
@@ -74,7 +75,7 @@ class Run:
     # model (§4.2)
     architecture: str
     backbone: str
-    start: str  # random, words (word vectors only), minilm, or a hub id
+    start: str  # random, words (word vectors only), minilm, NAME@DIGEST of a local encoder, or a hub id
     num_layers: int
     num_first_stage_layers: int
     hidden_size: int
@@ -299,8 +300,13 @@ def check_fields(names: Iterable[str], where: str) -> None:
 
 
 def base(scale: str, /, **changes: Any) -> Run:
-    """Return the run that a scale fixes, with `changes`; ValueError names an unknown scale or field."""
+    """Return the run that a scale fixes, with `changes`.
+
+    `start` may be the folder of an encoder. Then, and for "minilm", the fields that follow from its sizes are set
+    unless they are given. ValueError names an unknown scale or field, or what is wrong with the folder.
+    """
     check_fields(changes, "base()")
+    changes = resolve_start(changes, is_stored=len(changes) >= len(FIELDS))
     return Run(**{"scale": scale, **values_at(scale, FIELDS), **changes})
 
 

@@ -256,7 +256,7 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     runs = read_runs(planned.path)
     assert list(planned.runs) == runs
     assert "  columns: x.jsonl, line 1: query <- query, document <- document, domain <- domain" in planned.lines()
-    assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25"]
+    assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25", "surrogate"]
     assert all(run.scale == scale and run.suite == "mine" for run in runs)
     assert runs[0].batch_size <= scale_named(scale).fields["batch_size"]
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size

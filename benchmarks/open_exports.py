@@ -1,0 +1,104 @@
+"""Open a biencoder's export with sentence-transformers 3, 4, 5 and 6, and compare its vectors with ours.
+
+    python -m benchmarks.open_exports
+
+Installs each version, with the transformers it was released with, into a folder of its own below --folder, where pip
+gets a network. torch and numpy are those of this environment. A row per version is printed; exit code 1 if one does not
+open, or if its vectors differ by more than 1e-5. NomicBERT is a class of transformers from version 5 on, so the export
+that is tried is a BERT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from repro.model.config import ModelConfig
+from repro.model.start import build_model
+
+DATASETS = "datasets==3.3.2"  # a later one asks for a later huggingface-hub
+VERSIONS: dict[str, tuple[str, ...]] = {
+    "3": (
+        "sentence-transformers==3.4.1",
+        "transformers==4.49.0",
+        "tokenizers==0.21.1",
+        "huggingface-hub==0.29.3",
+        DATASETS,
+    ),
+    "4": (
+        "sentence-transformers==4.1.0",
+        "transformers==4.52.4",
+        "tokenizers==0.21.1",
+        "huggingface-hub==0.33.0",
+        DATASETS,
+    ),
+    "5": (
+        "sentence-transformers==5.1.0",
+        "transformers==4.56.2",
+        "tokenizers==0.22.1",
+        "huggingface-hub==0.35.3",
+        DATASETS,
+    ),
+    "6": (),  # this environment's own
+}
+TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60]
+TRIAL = """
+import json, sys
+import numpy as np, sentence_transformers
+from sentence_transformers import SentenceTransformer
+folder, texts, out = json.loads(sys.argv[1])
+model = SentenceTransformer(folder, device="cpu")
+vectors = {name: model.encode(texts, prompt_name=name, show_progress_bar=False) for name in ("query", "document")}
+np.savez(out, **vectors)
+print(sentence_transformers.__version__, model.similarity_fn_name, model.max_seq_length, dict(model.prompts))
+"""
+CLOSE = 1e-5
+
+
+def install(folder: Path, packages: tuple[str, ...]) -> None:
+    """Install packages into a folder, without what they need: this environment has it."""
+    if packages and not folder.is_dir():
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *packages]
+        subprocess.run(words, check=True)
+
+
+def main() -> int:
+    """Try each version; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "cde-repro-versions")
+    parser.add_argument("--only", nargs="*", choices=[*VERSIONS], default=[*VERSIONS])
+    asked = parser.parse_args()
+    sizes = {"backbone": "bert", "hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "prompts": "task"}
+    model = build_model(ModelConfig(architecture="biencoder", **sizes), start="words").eval()
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, out = Path(scratch) / "model", Path(scratch) / "vectors.npz"
+        export_sentence_transformers(model, folder)
+        for version in asked.only:
+            out.unlink(missing_ok=True)
+            target = asked.folder / version
+            install(target, VERSIONS[version])
+            path = os.pathsep.join([str(target)] if VERSIONS[version] else [])
+            words = [sys.executable, "-c", TRIAL, json.dumps([str(folder), TEXTS, str(out)])]
+            done = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+            if done.returncode:
+                failed += 1
+                print(f"{version}: does not open: {done.stderr.strip().splitlines()[-1]}", flush=True)
+                continue
+            with np.load(out) as found:
+                largest = max(float(np.abs(found[name] - model.encode(TEXTS, name)).max()) for name in found.files)
+            failed += largest > CLOSE
+            print(f"{version}: {done.stdout.strip()}; largest difference {largest:.1e}", flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

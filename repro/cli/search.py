@@ -1,0 +1,55 @@
+"""The verb that searches a corpus with a model."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from repro.cli.options import AsJson, print_json, say
+from repro.cli.patience import tell
+from repro.storage.json_files import short
+
+SHOWN_LETTERS = 100
+
+
+def search(
+    model: Annotated[
+        str, typer.Argument(help="a run's id, a folder (ours, an export, sentence-transformers) or hub id")
+    ],
+    query: Annotated[
+        list[str] | None, typer.Argument(help="the text to search for (default: one per line of stdin)")
+    ] = None,
+    corpus: Annotated[
+        str | None, typer.Option(help="imported corpus, suite, BEIR folder or jsonl file (default: the run's own)")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="own, null, or a corpus to draw it from; for contextual models (default: own)")
+    ] = None,
+    context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
+    top: Annotated[int, typer.Option(min=1, help="how many documents per query")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Search a corpus with a model, and print the best documents with scores; the index is kept for the next time."""
+    from repro.interop.search.index import Asked
+    from repro.interop.search.index import search as find
+
+    if not query and sys.stdin.isatty():
+        raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')
+    queries = [one.strip() for one in query or sys.stdin.read().splitlines() if one.strip()]
+    if not queries:
+        raise ValueError("no query: every line was empty")
+    found = find(Asked(model, corpus, context, context_seed), queries, top, tell)
+    if as_json:
+        rows = zip(queries, found, strict=True)
+        return print_json([{"query": text, "results": [asdict(one) for one in those]} for text, those in rows])
+    for text, those in zip(queries, found, strict=True):
+        if len(queries) > 1:
+            say(f"\n{short(text)}")
+        for one in those:
+            say(f"{one.rank:>3}  {one.score:.3f}  {one.id}  {short(' '.join(one.text.split()), SHOWN_LETTERS)}")
+
+
+VERBS = (search,)

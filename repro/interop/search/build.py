@@ -1,0 +1,249 @@
+"""Build an index: encode the documents with the model itself, and store the encoder of queries as plain arrays."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from repro.data.beir import Retrieval
+from repro.data.tokens import write_tokenizer
+from repro.evaluate.contexts import draw_context
+from repro.interop.opening import Opened, open_model
+from repro.interop.search.corpus import Searched, read_documents
+from repro.interop.search.encoder import TOKENIZER_FILE, QueryEncoder, save_encoder
+from repro.interop.search.index import (
+    AHEAD_FILE,
+    ENCODER_FOLDER,
+    PLACES_FILE,
+    SETTINGS_FILE,
+    TEXTS_FILE,
+    VECTORS_FILE,
+    Asked,
+    Index,
+    Progress,
+)
+from repro.interop.stock_encoder import StockEncoder
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+from repro.storage.atomic import whole_folder
+
+DOCUMENTS_AT_ONCE = 2048
+SAYS_EVERY_SECONDS = 5.0
+NUM_COMPARED = 8
+LARGEST_DIFFERENCE = 1e-4
+HEAD_NAMES = {"GELU": "gelu", "ReLU": "relu", "Tanh": "tanh", "Identity": "identity"}
+
+
+def build_index(
+    opened: Opened, asked: Asked, corpus: Searched, lent: Searched | None, folder: Path, progress: Progress
+) -> None:
+    """Write the index of a corpus into a folder, whole or not at all."""
+    started = time.monotonic()
+    documents = read_documents(corpus)
+    if not documents:
+        raise ValueError(f"corpus {corpus.name} holds no documents")
+    context = set_context(opened, asked, corpus, documents, lent)
+    with whole_folder(folder) as part:
+        texts = list(documents.values())
+        np.save(part / VECTORS_FILE, _encode_all(opened, texts, progress))
+        places, at = [], 0
+        with (part / TEXTS_FILE).open("wb") as file:
+            for key, text in documents.items():
+                places.append(at)
+                at += file.write(json.dumps({"id": key, "text": text}).encode() + b"\n")
+        np.save(part / PLACES_FILE, np.asarray(places, np.int64))
+        _write_encoder(opened, part, texts)
+        settings = {"model": opened.called, "corpus": corpus.name, "num_documents": len(texts), "context": context}
+        (part / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    progress(f"index of {len(texts)} documents built in {time.monotonic() - started:.0f} s, in {folder}")
+
+
+def encode_queries(asked: Asked, index: Index, queries: Sequence[str], progress: Progress) -> np.ndarray:
+    """Return the vectors of queries by the model itself, under the context of the index."""
+    opened = open_model(asked.model, progress=progress)
+    if isinstance(opened.model, ContextualModel):
+        opened.model.context_CE = torch.from_numpy(np.load(index.folder / "context.npy", allow_pickle=False))
+    return opened.model.encode(list(queries), "query")
+
+
+def set_context(
+    opened: Opened, asked: Asked, corpus: Searched, documents: dict[str, str], lent: Searched | None
+) -> dict[str, Any] | None:
+    """Condition a contextual model on its context; return how it was drawn. ValueError if a model has no context."""
+    if not opened.num_contexts:
+        if asked.context is not None:
+            raise ValueError(f"{opened.called} has no context: leave out --context")
+        return None
+    texts = documents if lent is None else read_documents(lent)
+    name = corpus.name if lent is None else lent.name
+    source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
+    kind = "null" if asked.context == "null" else "own" if lent is None else "wrong"
+    drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=asked.context_seed)
+    opened.ours.set_context(drawn.texts, asked.context_seed)
+    return drawn.provenance
+
+
+def _encode_all(opened: Opened, texts: Sequence[str], progress: Progress) -> np.ndarray:
+    parts, started, said = [], time.monotonic(), time.monotonic()
+    for start in range(0, len(texts), DOCUMENTS_AT_ONCE):
+        parts.append(opened.model.encode(list(texts[start : start + DOCUMENTS_AT_ONCE]), "document"))
+        done, now = min(start + DOCUMENTS_AT_ONCE, len(texts)), time.monotonic()
+        if now - said > SAYS_EVERY_SECONDS and done < len(texts):
+            progress(
+                f"  {done} of {len(texts)} documents, about {(now - started) / done * (len(texts) - done):.0f} s left"
+            )
+            said = now
+    return np.concatenate(parts)
+
+
+def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
+    """Store the encoder of queries if numpy gives the same vectors; else what torch needs, in its place."""
+    target = folder / ENCODER_FOLDER
+    ahead_PD = _ahead(opened)
+    if isinstance(opened.model, ContextualModel):
+        np.save(folder / "context.npy", opened.model.given_context().detach().cpu().numpy())
+    described = _described(opened)
+    if described is None:
+        return
+    settings, weights, words_VD = described
+    target.mkdir()
+    save_encoder(target, settings, weights, words_VD)
+    if isinstance(opened.model, StockEncoder):
+        opened.model.theirs.tokenizer.backend_tokenizer.save(str(target / TOKENIZER_FILE))
+    else:
+        write_tokenizer(opened.ours.config.tokenizer, target)
+    if ahead_PD is not None:
+        np.save(folder / AHEAD_FILE, ahead_PD)
+    compared = [" ".join(text.split()[:12]) for text in texts[:NUM_COMPARED]] or ["a question"]
+    ours = QueryEncoder(target, ahead_PD)
+    found_ND = np.stack([ours.encode(text) for text in compared])
+    theirs_ND = opened.model.encode(compared, "query")
+    scale = max(1.0, float(np.abs(theirs_ND).max()))
+    if not np.allclose(found_ND, theirs_ND, rtol=0, atol=LARGEST_DIFFERENCE * scale):
+        shutil.rmtree(target)
+        (folder / AHEAD_FILE).unlink(missing_ok=True)
+
+
+def _ahead(opened: Opened) -> np.ndarray | None:
+    """Return contexts and soft prompts as they enter before a text, (P, D); None for a model without context."""
+    model = opened.model
+    if not isinstance(model, ContextualModel):
+        return None
+    with torch.no_grad():
+        contexts_CD = model.context_vectors()[: model.config.num_context_vectors]
+        return torch.cat([contexts_CD, model.second_stage_model.soft_prompts()]).cpu().numpy()
+
+
+def _described(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
+    """Return settings, weights and word vectors of the encoder of queries; None for a kind that numpy does not know."""
+    model = opened.model
+    if isinstance(model, StockEncoder):
+        return _stock(model)
+    config = opened.ours.config
+    if config.pooling != "mean" or config.instruction_end is not None or config.prefix_is_pooled:
+        return None
+    from repro.data.prompts import prompt_for
+
+    if isinstance(model, ContextualModel):
+        backbone, layers = model.second_stage_model.backbone, model.second_stage_model.output_projection
+        num_contexts = len(model.context_vectors()[: config.num_context_vectors])
+    else:
+        assert isinstance(model, Biencoder)
+        backbone, layers, num_contexts = model.embedder, model.mlp, 0
+    transformer = _transformer(backbone.model, backbone.kind)
+    if transformer is None or backbone.text_normalised_twice:
+        return None
+    settings, weights, words_VD = transformer
+    head = [one for one in layers if isinstance(one, torch.nn.Linear)]
+    activations = [HEAD_NAMES[type(layers[1]).__name__], "identity"]
+    for number, linear in enumerate(head):
+        weights |= _linear(f"head.{number}", linear)
+    settings |= {"head": activations, "pooling": "mean", "residual": config.residual and num_contexts > 0}
+    settings |= {"normalize": True, "prompt": prompt_for(config.prompts, "query"), "max_tokens": config.max_tokens}
+    return settings | {"num_contexts": num_contexts}, weights, words_VD
+
+
+def _stock(model: StockEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
+    """Return the same of a folder of sentence-transformers: a BERT, mean or first token, dense layers, unit length."""
+    first, *others = list(model.theirs)
+    inner = getattr(first, "auto_model", None)
+    kind = {"BertModel": "bert", "NomicBertModel": "nomic"}.get(type(inner).__name__)
+    transformer = None if inner is None or kind is None else _transformer(inner, kind)
+    if transformer is None or not hasattr(model.theirs.tokenizer, "backend_tokenizer") or not model.longest:
+        return None
+    settings, weights, words_VD = transformer
+    head: list[str] = []
+    pooling = None
+    for module in others:
+        kind_of_module = type(module).__name__
+        if kind_of_module == "Pooling" and pooling is None:
+            pooling = str(getattr(module, "pooling_mode", None) or getattr(module, "get_pooling_mode_str", str)())
+        elif kind_of_module == "Dense" and type(module.activation_function).__name__ in HEAD_NAMES:
+            weights |= _linear(f"head.{len(head)}", module.linear)
+            head.append(HEAD_NAMES[type(module.activation_function).__name__])
+        elif kind_of_module != "Normalize":
+            return None
+    if pooling not in ("mean", "cls") or model.theirs.truncate_dim is not None:
+        return None
+    settings |= {"head": head, "pooling": pooling, "residual": False, "normalize": not model.keeps_lengths}
+    settings |= {"prompt": model.prompts_used["query"], "max_tokens": model.longest, "num_contexts": 0}
+    return settings, weights, words_VD
+
+
+def _transformer(model: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
+    """Return sizes, weights and word vectors of a BERT or NomicBERT of transformers."""
+    config = model.config
+    activation = str(getattr(config, "hidden_act", ""))
+    if kind not in ("bert", "nomic") or activation not in ("gelu", "relu", "silu"):
+        return None
+    embeddings = model.embeddings
+    weights = _norm("norm", embeddings.LayerNorm)
+    weights["type"] = _array(embeddings.token_type_embeddings.weight[0])
+    if kind == "bert":
+        weights["positions"] = _array(embeddings.position_embeddings.weight)
+        for number, layer in enumerate(model.encoder.layer):
+            own, name = layer.attention.self, f"layer.{number}"
+            parts = {"query": own.query, "key": own.key, "value": own.value, "out": layer.attention.output.dense}
+            parts |= {"up": layer.intermediate.dense, "down": layer.output.dense}
+            for part, linear in parts.items():
+                weights |= _linear(f"{name}.{part}", linear)
+            weights |= _norm(f"{name}.norm1", layer.attention.output.LayerNorm)
+            weights |= _norm(f"{name}.norm2", layer.output.LayerNorm)
+    else:
+        weights["frequencies"] = _array(model.rotary_emb.inv_freq)
+        for number, layer in enumerate(model.layers):
+            own, name = layer.self_attn, f"layer.{number}"
+            parts = {"query": own.q_proj, "key": own.k_proj, "value": own.v_proj, "out": own.o_proj}
+            parts |= {"gate": layer.mlp.gate_proj, "up": layer.mlp.up_proj, "down": layer.mlp.down_proj}
+            for part, linear in parts.items():
+                weights |= _linear(f"{name}.{part}", linear)
+            weights |= _norm(f"{name}.norm1", layer.post_attention_layernorm)
+            weights |= _norm(f"{name}.norm2", layer.post_mlp_layernorm)
+    settings = {
+        "kind": kind,
+        "num_layers": config.num_hidden_layers,
+        "num_heads": config.num_attention_heads,
+        "eps": config.layer_norm_eps,
+        "activation": activation,
+    }
+    return settings, weights, _array(model.get_input_embeddings().weight)
+
+
+def _linear(name: str, linear: Any) -> dict[str, np.ndarray]:
+    found = {f"{name}.weight": _array(linear.weight)}
+    return found if linear.bias is None else found | {f"{name}.bias": _array(linear.bias)}
+
+
+def _norm(name: str, norm: Any) -> dict[str, np.ndarray]:
+    return {f"{name}.weight": _array(norm.weight), f"{name}.bias": _array(norm.bias)}
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()

@@ -1,0 +1,150 @@
+"""Encode a query in numpy alone: BERT and NomicBERT, with or without contexts ahead of the text, and the head after it.
+
+Loading torch and transformers takes seconds, and a query takes milliseconds. So the index of a corpus stores the
+encoder of queries as plain arrays. `repro.interop.search.build` writes them, and compares the vectors of some queries
+with those of the model itself. An encoder that differs, or is of another kind, is not used.
+
+Shapes: S tokens, P vectors ahead of the text, L = P + S, D hidden size, H heads, E size of a head.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from repro.storage.json_files import json_object
+
+SETTINGS_FILE, WORDS_FILE, WEIGHTS_FILE, TOKENIZER_FILE = "encoder.json", "words.npy", "weights.npz", "tokenizer.json"
+Array = np.ndarray
+
+
+def gelu(values: Array) -> Array:
+    """Return GELU; the error function is approximated within 2e-7 (Abramowitz and Stegun, 7.1.26)."""
+    scaled = np.abs(values) / np.float32(np.sqrt(2.0))
+    step = 1 / (1 + 0.3275911 * scaled)
+    series = ((((1.061405429 * step - 1.453152027) * step + 1.421413741) * step - 0.284496736) * step) + 0.254829592
+    error = np.sign(values) * (1 - series * step * np.exp(-scaled * scaled))
+    return values * (1 + error) / 2
+
+
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
+    "gelu": gelu,
+    "relu": lambda values: np.maximum(values, 0),
+    "silu": lambda values: values / (1 + np.exp(-values)),
+    "tanh": np.tanh,
+    "identity": lambda values: values,
+}
+
+
+@dataclass(frozen=True)
+class QueryEncoder:
+    """The encoder of queries in a folder; `ahead_PD` enters before the text and is part of an index."""
+
+    folder: Path
+    ahead_PD: Array | None = None
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Its kind and sizes, prompt, pooling and head."""
+        return json_object(self.folder / SETTINGS_FILE)
+
+    @cached_property
+    def weights(self) -> dict[str, Array]:
+        """Its arrays, but for the word vectors."""
+        with np.load(self.folder / WEIGHTS_FILE, allow_pickle=False) as found:
+            return dict(found)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer, cutting at the length that the model reads."""
+        found = Tokenizer.from_file(str(self.folder / TOKENIZER_FILE))
+        found.no_padding()
+        found.enable_truncation(max_length=int(self.settings["max_tokens"]))
+        return found
+
+    def encode(self, text: str) -> Array:
+        """Return the vector of a query, float32 (D,), of unit length unless the model compares lengths too."""
+        settings = self.settings
+        words_VD = np.load(self.folder / WORDS_FILE, mmap_mode="r", allow_pickle=False)
+        ids_S = self.tokenizer.encode(settings["prompt"] + text).ids
+        states_SD = self._states(np.asarray(words_VD[ids_S], np.float32))
+        pooled_D = states_SD[0] if settings["pooling"] == "cls" else states_SD.mean(0)
+        found = pooled_D
+        for number, activation in enumerate(settings["head"]):
+            found = self.weights[f"head.{number}.weight"] @ found + self.weights.get(f"head.{number}.bias", 0)
+            found = ACTIVATIONS[activation](found)
+        if settings["residual"]:
+            found = found + pooled_D
+        if settings["normalize"]:
+            found = found / max(float(np.linalg.norm(found)), 1e-12)
+        return np.asarray(found, np.float32)
+
+    def _states(self, words_SD: Array) -> Array:
+        """Return the states of the text's tokens in the last layer, (S, D)."""
+        settings, weights = self.settings, self.weights
+        text_SD = words_SD + weights["type"]
+        ahead_PD = text_SD[:0] if self.ahead_PD is None else self.ahead_PD
+        num_ahead, num_contexts = len(ahead_PD), 0 if self.ahead_PD is None else int(settings["num_contexts"])
+        states_LD = np.concatenate([ahead_PD, text_SD])
+        positions_L = np.arange(len(states_LD))
+        positions_L[:num_contexts] = 0
+        if "positions" in weights:  # contexts carry no position, soft prompts and text do
+            states_LD[num_contexts:] += weights["positions"][positions_L[num_contexts:]]
+        states_LD = self._norm("norm", states_LD)
+        turn = self._rotation(positions_L) if "frequencies" in weights else None
+        for layer in range(int(settings["num_layers"])):
+            states_LD = self._layer(f"layer.{layer}", states_LD, turn)
+        return states_LD[num_ahead:]
+
+    def _layer(self, name: str, states_LD: Array, turn: tuple[Array, Array] | None) -> Array:
+        num_heads = int(self.settings["num_heads"])
+        query, key, value = (
+            self._linear(f"{name}.{part}", states_LD).reshape(len(states_LD), num_heads, -1).transpose(1, 0, 2)
+            for part in ("query", "key", "value")
+        )
+        if turn is not None:
+            query, key = (_turned(one, *turn) for one in (query, key))
+        scores_HLL = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
+        shares_HLL = np.exp(scores_HLL - scores_HLL.max(-1, keepdims=True))
+        shares_HLL /= shares_HLL.sum(-1, keepdims=True)
+        seen_LD = (shares_HLL @ value).transpose(1, 0, 2).reshape(len(states_LD), -1)
+        states_LD = self._norm(f"{name}.norm1", self._linear(f"{name}.out", seen_LD) + states_LD)
+        inner = self._linear(f"{name}.up", states_LD)
+        activation = ACTIVATIONS[self.settings["activation"]]
+        gate = f"{name}.gate"
+        is_gated = f"{gate}.weight" in self.weights
+        inner = activation(self._linear(gate, states_LD)) * inner if is_gated else activation(inner)
+        return self._norm(f"{name}.norm2", self._linear(f"{name}.down", inner) + states_LD)
+
+    def _linear(self, name: str, rows: Array) -> Array:
+        return rows @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", np.float32(0))
+
+    def _norm(self, name: str, rows: Array) -> Array:
+        centred = rows - rows.mean(-1, keepdims=True)
+        scale = np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(self.settings["eps"]))
+        return centred / scale * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def _rotation(self, positions_L: Array) -> tuple[Array, Array]:
+        angles = positions_L[:, None].astype(np.float32) * self.weights["frequencies"][None]
+        both = np.concatenate([angles, angles], axis=1)
+        return np.cos(both), np.sin(both)
+
+
+def _turned(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
+    """Rotate the two halves of each head by the angles of its position."""
+    first, second = np.split(rows_HLE, 2, axis=-1)
+    return rows_HLE * cos_LE + np.concatenate([-second, first], axis=-1) * sin_LE
+
+
+def save_encoder(folder: Path, settings: Mapping[str, Any], weights: Mapping[str, Array], words_VD: Array) -> None:
+    """Write an encoder of queries, without its tokenizer."""
+    np.save(folder / WORDS_FILE, np.ascontiguousarray(words_VD, np.float32))
+    np.savez(folder / WEIGHTS_FILE, **{name: np.ascontiguousarray(one, np.float32) for name, one in weights.items()})  # type: ignore[arg-type]
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

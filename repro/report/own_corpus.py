@@ -1,0 +1,140 @@
+"""What a reader's own training came to: their models next to BM25 and MiniLM as it is, and what would help.
+
+Every system searches the same documents for the same held-out queries. Intervals are the middle 95 % of 2000 bootstrap
+resamples of the queries within each collection, paired for differences.
+
+Shapes: Q queries of all collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from repro.claims.bootstrap import paired_bootstrap, percentile_interval
+from repro.claims.units import stratified_mean
+from repro.records.store import Record
+from repro.report.scores import POINTS, records_of_runs, suite_rows
+from repro.report.view import format_number
+from repro.spec import TRAINED, Run
+from repro.spec.values import counted
+
+FEW_QUERIES = 50
+LEARNED_BY_HEART = 0.05
+"""Nats of training loss below which further steps on the same pairs teach hardly anything."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One system's NDCG@10 of every query, (Q,), and to which collection the query belongs."""
+
+    name: str
+    record: Record
+    values_Q: np.ndarray
+    strata_Q: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Its mean over collections, points."""
+        return POINTS * stratified_mean(self.values_Q, self.strata_Q)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is one of the reader's own models."""
+        return self.record.run.architecture in TRAINED
+
+    def interval(self, other: System | None = None) -> tuple[float, float]:
+        """Return the interval of its mean, or of its lead over another system, points."""
+        theirs_Q = np.zeros_like(self.values_Q) if other is None else other.values_Q
+        low, high = percentile_interval(POINTS * paired_bootstrap(self.values_Q, theirs_Q, self.strata_Q))
+        return float(low), float(high)
+
+
+def own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return the summary of the runs on one imported corpus: who wins, every system with its interval, what helps.
+
+    Args:
+        runs: all of one suite.
+        sizes: `num_documents` and `num_queries` of each collection of the suite.
+    """
+    systems = _systems(records_of_runs(runs))
+    trained = [one for one in systems if one.is_trained]
+    if not trained:
+        return []
+    best = max(trained, key=lambda one: one.mean)
+    others = [one for one in systems if not one.is_trained]
+    ahead = [one for one in others if one.mean > best.mean]
+    num_documents = sum(one.get("num_documents", 0) for one in sizes.values())
+    counts = (
+        f"{counted(len(best.values_Q), 'held-out query', 'held-out queries')} searched among {num_documents} documents "
+        f"in {counted(len(sizes), 'collection')}"
+    )
+    lines = [_verdict(best, one) for one in sorted(ahead or others, key=lambda one: -one.mean)[: len(ahead) or 1]]
+    lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
+    width = max(len(one.name) for one in systems)
+    for one in sorted(systems, key=lambda one: -one.mean):
+        low, high = one.interval()
+        interval = f"{format_number(low)} to {format_number(high)}"
+        lines.append(f"  {one.name:<{width}}  {format_number(one.mean):>5}  {interval}")
+    return [*lines, *_hints(best, ahead)]
+
+
+def _systems(records: Sequence[Record]) -> list[System]:
+    found = []
+    for record in records:
+        rows, values_Q = suite_rows(record.provenance), record.arrays.get(record.run.suite)
+        strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
+        if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
+            found.append(System(_name(record.run), record, np.asarray(values_Q), strata_Q))
+    names = [one.name for one in found]
+    return [
+        System(f"{one.name} {one.record.id[:6]}", one.record, one.values_Q, one.strata_Q)
+        if names.count(one.name) > 1
+        else one
+        for one in found
+    ]
+
+
+def _name(run: Run) -> str:
+    if run.architecture in TRAINED:
+        return f"your {run.architecture}"
+    if run.architecture == "bm25":
+        return "BM25"
+    return "MiniLM as it is" if run.surrogate == "minilm" else f"{run.surrogate} as it is"
+
+
+def _verdict(best: System, other: System) -> str:
+    """Return one sentence on the best trained model and another system, with the interval of the difference."""
+    first, second = (best, other) if best.mean >= other.mean else (other, best)
+    low, high = first.interval(second)
+    unclear = ". The difference is not clear: other queries could reverse it" if low <= 0 else ""
+    lead, low_end, high_end = (f"{value:+.1f}" for value in (first.mean - second.mean, low, high))
+    return f"{first.name} wins over {second.name}: {lead} points ({low_end} to {high_end}){unclear}."
+
+
+def _hints(best: System, ahead: Sequence[System]) -> list[str]:
+    """Return what would help, by what was seen: training loss, start, and the number of queries."""
+    run, loss = best.record.run, best.record.metrics.get("train/loss")
+    hints = []
+    if len(best.values_Q) < FEW_QUERIES:
+        hints.append(f"{counted(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
+    if ahead and run.start not in ("random", "words"):
+        hints.append(f"search with {ahead[0].name} until the model has learned more from further pairs")
+    elif ahead:
+        hints.append('start from a pretrained encoder: "start": "minilm" in the file of runs')
+    if ahead and loss is not None:
+        if loss < LEARNED_BY_HEART:
+            hints.append(f"the training loss is {loss:.3f}: more pairs would help, more steps would not")
+        else:
+            name = "num_epochs" if run.num_steps is None else "num_steps"
+            hints.append(f"the training loss is still {loss:.2f}: a larger {name} would help")
+    return [f"  hint: {hint}" for hint in hints]
+
+
+def sizes_of_suite(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the sizes of each collection from the report of an imported corpus."""
+    found = report.get("suite")
+    return {str(name): dict(one) for name, one in found.items()} if isinstance(found, Mapping) else {}

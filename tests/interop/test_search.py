@@ -1,0 +1,132 @@
+"""Promises of `repro search`: the model's own ranking, in numpy, from an index that follows model and corpus."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.cli.main import app
+from repro.cli.net import guarded
+from repro.data.beir import Retrieval
+from repro.data.tokens import minilm_folder
+from repro.evaluate.contexts import draw_context
+from repro.interop.opening import open_model
+from repro.interop.search.index import Asked, search
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
+
+TEXTS = [
+    "Rain falls on the plain in spring.",
+    "A hill rises above the land around it.",
+    "Install a package with pip, or build it from source.",
+    "The river is wide, slow and brown.",
+    "A compiler turns source text into machine code.",
+]
+QUERIES = ["how do I install software", "weather"]
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def refuse(line: str) -> None:
+    """Fails if anything is said: the index is there, and numpy encodes the queries."""
+    raise AssertionError(line)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Five documents as jsonl."""
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps({"id": f"d{place}", "text": text}) + "\n" for place, text in enumerate(TEXTS)))
+    return path
+
+
+def save(folder: Path, architecture: str, backbone: str, **changes: object) -> Path:
+    """Write a small model with MiniLM's words and random layers."""
+    sizes = {"hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "num_contexts": 3, "prompts": "task"}
+    config = ModelConfig(architecture=architecture, backbone=backbone, **(sizes | changes))  # type: ignore[arg-type]
+    build_model(config, start="words", seed=3).save_pretrained(folder)
+    return folder
+
+
+def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
+    """Return the scores of all documents, (queries, documents), by the model itself."""
+    found = open_model(str(model), progress=quiet).model
+    if isinstance(found, ContextualModel):
+        source = Retrieval(corpus.name, tuple(f"d{place}" for place in range(len(TEXTS))), tuple(TEXTS), (), (), {})
+        found.set_context(draw_context(context, source, num_contexts=3, seed=0).texts, 0)
+    return found.encode(QUERIES, "query") @ found.encode(TEXTS, "document").T
+
+
+@pytest.mark.parametrize(
+    ("architecture", "backbone"),
+    [("biencoder", "bert"), ("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"), ("stock", "bert")],
+)
+def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
+    """Scores are the model's own, and the second search says nothing: it neither builds nor loads torch."""
+    model = minilm_folder() if architecture == "stock" else save(tmp_path / "model", architecture, backbone)
+    asked = Asked(str(model), str(corpus))
+    search(asked, QUERIES, 5, quiet)
+    expected = brute_force(model, corpus)
+    for found, scores in zip(search(asked, QUERIES, 5, refuse), expected, strict=True):
+        assert [one.id for one in found] == [f"d{place}" for place in np.argsort(-scores, kind="stable")]
+        assert [one.score for one in found] == pytest.approx(np.sort(scores)[::-1].tolist(), abs=1e-4)
+        assert [one.text for one in found] == [TEXTS[int(one.id[1:])] for one in found]
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_other_backbones_use_torch(tmp_path: Path, corpus: Path, architecture: str) -> None:
+    """A model that numpy does not know is searched with torch, under the context of the index."""
+    model = save(tmp_path / "model", architecture, "modernbert")
+    for _ in range(2):
+        found = search(Asked(str(model), str(corpus)), QUERIES, 2, quiet)
+    expected = brute_force(model, corpus)
+    assert [one.score for one in found[0]] == pytest.approx(np.sort(expected[0])[::-1][:2].tolist(), abs=1e-5)
+
+
+def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
+    """Each context has an index of its own, and a model without context refuses one."""
+    model = save(tmp_path / "model", "contextual", "nomic", residual=True)
+    for kind in ("own", "null"):
+        (found, _) = search(Asked(str(model), str(corpus), kind), QUERIES, 1, quiet)
+        assert found[0].score == pytest.approx(float(brute_force(model, corpus, kind)[0].max()), abs=1e-4)
+    plain = save(tmp_path / "plain", "biencoder", "nomic")
+    search(Asked(str(plain), str(corpus)), QUERIES, 1, quiet)
+    with pytest.raises(ValueError, match="--context"):
+        search(Asked(str(plain), str(corpus), "own"), QUERIES, 1, quiet)
+
+
+def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
+    """Another text is found as soon as the file holds it; a malformed line is named."""
+    model = save(tmp_path / "model", "biencoder", "nomic")
+    search(Asked(str(model), str(corpus)), QUERIES, 1, quiet)
+    corpus.write_text(corpus.read_text() + json.dumps({"id": "new", "text": QUERIES[0]}) + "\n")
+    prompted = search(Asked(str(model), str(corpus)), [QUERIES[0]], 6, quiet)
+    assert "new" in [one.id for one in prompted[0]]
+    corpus.write_text('{"id": "x", "words": "no text"}\n')
+    with pytest.raises(ValueError, match=r"docs\.jsonl, line 1"):
+        search(Asked(str(model), str(corpus)), QUERIES, 1, quiet)
+
+
+def test_verb_reads_stdin_without_torch(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several queries come from stdin; the second process imports neither torch nor transformers."""
+    model = save(tmp_path / "model", "contextual", "nomic")
+    words = ["search", str(model), "--corpus", str(corpus), "--top", "2", "--json"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(QUERIES)))
+    assert guarded(lambda: app(words, prog_name="repro", standalone_mode=False)) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert [one["query"] for one in first] == QUERIES and {len(one["results"]) for one in first} == {2}
+    code = f"import sys; from repro.cli.main import app; app({words!r}, standalone_mode=False); "
+    code += "assert not {'torch', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], input="\n".join(QUERIES), text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == first
+    assert guarded(lambda: app(["search", str(model), "x"], prog_name="repro", standalone_mode=False)) == 2

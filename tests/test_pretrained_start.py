@@ -1,0 +1,211 @@
+"""A run starts from the encoder in a folder: sizes follow from it, and whatever does not fit is refused by `plan`."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoModel
+
+from repro.cli.main import main
+from repro.execute import execute
+from repro.model.backbone import build_backbone
+from repro.model.config import ModelConfig
+from repro.model.start import backbones_of
+from repro.planning.requirements import check_encoders, lacks_of, misfits_of
+from repro.records.lookup import read_runs
+from repro.spec import base, grid
+from repro.spec.identity import run_id
+from repro.train.trainer import trained_model
+
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"abcdefghijklmnopqrstuvwxyz"]
+
+
+def write_encoder(folder: Path, backbone: str, num_layers: int = 2) -> Path:
+    """Write a tiny random encoder in transformers' format, with a tokenizer of letters."""
+    torch.manual_seed(0)
+    config = ModelConfig(
+        architecture="biencoder",
+        backbone=backbone,
+        hidden_size=24,
+        num_heads=2,
+        intermediate_size=48,
+        vocab_size=len(WORDS) + 2,
+        backbone_settings={"pad_token_id": 3},
+    )
+    build_backbone(config, num_layers).model.save_pretrained(folder)
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "special_tokens_map.json").write_text(json.dumps({"pad_token": "[PAD]"}))
+    return folder
+
+
+@pytest.mark.parametrize("backbone", ["bert", "nomic", "modernbert"])
+def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
+    """Backbone, layers and width come from the folder; the run stores a name and a digest, and trains its weights."""
+    folder = write_encoder(tmp_path / "letters", backbone)
+    run = base(
+        "smoke", start=str(folder), architecture="contextual", num_steps=1, learning_rate=0.0, num_warmup_steps=0
+    )
+    assert (run.backbone, run.num_layers, run.num_first_stage_layers, run.hidden_size) == (backbone, 2, 2, 24)
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert run.start == f"letters@{digest[:12]}"
+    assert not any(str(tmp_path) in str(value) for value in vars(run).values())
+    assert run_id(run) == run_id(base("smoke", **{**vars(run), "seed": 0}))
+    record = execute(run, progress=lambda line: None)
+    assert 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
+    assert record.provenance["encoder"]["files"]["model.safetensors"] == digest
+    weights = AutoModel.from_pretrained(folder).state_dict()
+    for stage in backbones_of(trained_model(run, lambda line: None)):
+        for name, value in stage.model.state_dict().items():
+            torch.testing.assert_close(value.cpu(), weights[name], rtol=0, atol=0)
+
+
+def test_given_fields_win(tmp_path: Path) -> None:
+    """A field that is given stays as it is, and MiniLM given in full is the run that it always was."""
+    folder = write_encoder(tmp_path / "letters", "bert")
+    run = base("smoke", start=str(folder), num_layers=1)
+    assert (run.num_layers, run.num_first_stage_layers) == (1, 2)
+    sizes: dict[str, Any] = {"backbone": "bert", "num_layers": 6, "num_first_stage_layers": 6, "hidden_size": 384}
+    (explicit,) = grid(base("desk"), start="minilm", **sizes)
+    assert base("desk", start="minilm") == explicit
+    assert base("desk", start="minilm", num_layers=3).num_layers == 3
+
+
+def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A runs file may name the folder, and the file that `plan --json` prints gives the same run."""
+    folder = write_encoder(tmp_path / "letters", "modernbert")
+    runs = tmp_path / "runs.json"
+    runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
+    (run,) = read_runs(runs)
+    assert run == base("smoke", start=str(folder))
+    assert plan(runs) == 0
+    assert run.start in capsys.readouterr().out
+    runs.write_text(json.dumps([vars(run)]))
+    shutil.move(folder, tmp_path / "elsewhere")
+    assert read_runs(runs) == [run]
+    (lack,) = (line for line in lacks_of([run]) if "letters" in line)
+    assert str(folder) in lack
+
+
+def plan(runs: Path) -> int:
+    """Return the exit code of `repro plan FILE`."""
+    before, sys.argv = sys.argv, ["repro", "plan", str(runs)]
+    try:
+        main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+def change(name: str, **values: Any) -> Callable[[Path], None]:
+    """Return what sets fields of a JSON file of the folder."""
+
+    def act(folder: Path) -> None:
+        (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | values))
+
+    return act
+
+
+def cut_weights(folder: Path) -> None:
+    """Leave out the last bytes of the weights."""
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[:-40])
+
+
+def lose_layer(folder: Path) -> None:
+    """Leave out the weights of the second layer."""
+    kept = {name: one for name, one in load_file(folder / "model.safetensors").items() if ".1." not in name}
+    save_file(kept, folder / "model.safetensors")
+
+
+def write_index(folder: Path) -> None:
+    """Leave an index that names a shard that is not there."""
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    names = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+
+def double_words(folder: Path) -> None:
+    """Give the tokenizer more words than there are word vectors."""
+    values = json.loads((folder / "tokenizer.json").read_text())
+    values["model"]["vocab"] |= {f"more{place}": len(WORDS) + place for place in range(9)}
+    (folder / "tokenizer.json").write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), r"config\.json"),
+        (change("config.json", model_type="gpt2"), r"config\.json.*model_type.*gpt2"),
+        (change("config.json", hidden_size=48), r"config\.json.*hidden_size"),
+        (change("config.json", num_hidden_layers="two"), r"config\.json.*num_hidden_layers"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors"),
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors"),
+            r"model\.safetensors\.index\.json",
+        ),
+        (write_index, r"index\.json.*model-00002-of-00002"),
+        (cut_weights, r"model\.safetensors"),
+        (lose_layer, r"num_hidden_layers"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
+        (double_words, r"tokenizer\.json.*vocab_size"),
+        (change("special_tokens_map.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
+    ],
+)
+def test_broken_folder_is_refused(
+    tmp_path: Path, damage: Callable[[Path], None], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`plan` ends with exit code 2 and one line that names file and field."""
+    folder = write_encoder(tmp_path / "letters", "bert")
+    runs = tmp_path / "runs.json"
+    runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
+    damage(folder)
+    assert plan(runs) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(named, line)
+
+
+def test_changed_encoder_is_refused(tmp_path: Path) -> None:
+    """Other weights under a stored name never train; the same weights with another configuration are no new run."""
+    folder = write_encoder(tmp_path / "letters", "bert")
+    run = base("smoke", start=str(folder))
+    change("config.json", layer_norm_eps=0.5)(folder)
+    with pytest.raises(ValueError, match=r"config\.json"):
+        base("smoke", start=str(folder))
+    with pytest.raises(ValueError, match=r"config\.json"):
+        execute(run, progress=lambda line: None)
+    assert any("config.json" in line for line in lacks_of([run]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"backbone": "nomic"}, "backbone"),
+        ({"hidden_size": 128}, "hidden_size"),
+        ({"num_layers": 7}, "num_layers"),
+        ({"max_tokens": 4096}, "max_tokens"),
+    ],
+)
+def test_plan_refuses_misfits(changes: dict[str, Any], field: str) -> None:
+    """What a run would refuse is known before: by `plan` as a line, by `run` and `launch` before anything is built."""
+    run = base("smoke", start="minilm", **changes)
+    (line,) = misfits_of([run])
+    assert line.startswith(f"{field}=")
+    with pytest.raises(ValueError, match=f"^{field}="):
+        check_encoders([run])
+    assert not misfits_of([base("smoke", start="minilm")])
