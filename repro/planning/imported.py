@@ -30,6 +30,9 @@ FEW_QUERIES = 50
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
+    "low_label": "rows whose label is below the threshold, left out",
+    "used_as_negatives": "rows whose label is below the threshold: negatives of the pairs of their query",
+    "unlabelled": "rows without a label in files that have labels, left out",
     "repeated_pair": "pairs that were there already, left out",
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
@@ -65,6 +68,7 @@ class Planned:
             f"{counted(found.num_domains, 'domain')}"
         ]
         lines += [f"  columns: {words}" for words in found.columns]
+        lines += [f"  {found.labels}"] * bool(found.labels)
         lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
         lines += [f"  look at this: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()

@@ -24,6 +24,7 @@ from repro.data.folders import is_beir, splits_of
 from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, judged_texts, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
+from repro.data.readers import domain_name
 from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.digests import sha256_of
 from repro.storage.json_files import read_json
@@ -74,6 +75,7 @@ def bring(
     hold_out: Sequence[str] = (),
     evaluate_on: Path | None = None,
     reserved: Iterable[str] = (),
+    skip_bad: bool = False,
 ) -> ImportedCorpus:
     """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
 
@@ -82,6 +84,7 @@ def bring(
     wrong with the files.
     """
     target = _target(name, set(reserved))
+    hold_out = [domain_name(one) for one in hold_out]
     with ExitStack() as stack:
         inside = stack.enter_context(unpacked(source))
         exam = None if evaluate_on is None else stack.enter_context(unpacked(evaluate_on))
@@ -92,7 +95,7 @@ def bring(
         given = _given(inside, exam, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
         judged = judged_texts(inside if exam is None else exam, given)
-        import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
+        import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
             write_given(part / GIVEN_FOLDER, name, given)
         digest = _digest(content_files(part), hold_out)

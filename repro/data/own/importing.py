@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -27,6 +27,7 @@ from repro.data.beir import Retrieval
 from repro.data.columns import Columns, swapped
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
 from repro.data.folders import passed_over, say_passed_over
+from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
 from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
@@ -63,11 +64,13 @@ class Imported:
     columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
     query_words: int = 0  # median; 0: not counted
     document_words: int = 0
+    labels: str = ""  # which labels were found, and which of them make a pair
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences for what its owner should look at, beside the counts."""
-        share = 1 - self.num_kept / self.num_read
+        num_negatives = self.counts.get(USED_AS_NEGATIVES, 0)  # kept, as negatives of other rows
+        share = 1 - (self.num_kept + num_negatives) / self.num_read
         found = []
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out")
@@ -92,11 +95,20 @@ def import_corpus(
     name: str,
     columns: Columns | None = None,
     evaluated: Sequence[Retrieval] = (),
+    skip_bad: bool = False,
 ) -> Imported:
-    """Import a file, a folder or an archive into `folder`, which must not be there yet.
+    """Import a file, a folder or an archive into `folder`, which must not exist yet.
 
-    `evaluated`: collections whose texts must not be trained on. ValueError names the file, the line and what is wrong;
-    then nothing is left behind.
+    Args:
+        source: The file, folder or archive.
+        folder: Where pairs and audit are written.
+        name: The name of the corpus.
+        columns: The names of the columns.
+        evaluated: Collections whose texts must not be trained on.
+        skip_bad: Skip and count malformed rows instead of refusing a file that has them.
+
+    Raises:
+        ValueError: Names the file, the line and what is wrong. Then nothing is left.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: remove it or choose another name")
@@ -107,14 +119,18 @@ def import_corpus(
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
-        blocks = _kept_columns(_read_blocks(source, columns, told), name, EvaluatedTexts(evaluated), told)
+        labels = read_labels(source, columns, skip_bad=skip_bad)
+        rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
+        blocks = _kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
-            raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
+            chosen = f"; {labels.describe()}" if labels else ""
+            raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}{chosen}")
         unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
         found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
         imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found, *told.medians())
+        imported = replace(imported, labels=labels.describe() if labels else "")
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -175,8 +191,7 @@ def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
 
-def _read_blocks(source: Path, columns: Columns | None, told: Tally) -> Iterator[list[Found]]:
-    found = read_foreign(source, columns, told.taken)
+def _blocks(found: Iterator[Found]) -> Iterator[list[Found]]:
     return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
 
 
@@ -222,6 +237,10 @@ def _kept_columns(
     seen, counts = SeenKeys(), told.counts
     for block in blocks:
         first, counts["read"] = counts["read"], counts["read"] + len(block)
+        numbers = [first + place for place, pair in enumerate(block) if not pair.dropped]
+        if len(numbers) < len(block):
+            counts.update(pair.dropped for pair in block if pair.dropped)
+            block = [pair for pair in block if not pair.dropped]
         looked = Looked.at(block, evaluated)
         if num_more := sum(pair.num_more_positives for pair in block):
             counts["more_positives"] += num_more
@@ -231,7 +250,7 @@ def _kept_columns(
             told.note_flaws(block)
         pairs = [block[place] for place in chosen]
         found: dict[str, list[Any]] = {
-            "id": [f"{name}:{first + place}:{_digest(block[place])}" for place in chosen],
+            "id": [f"{name}:{numbers[place]}:{_digest(block[place])}" for place in chosen],
             "query": [pair.query for pair in pairs],
             "document": [pair.document for pair in pairs],
             "domain": [pair.domain or name for pair in pairs],
