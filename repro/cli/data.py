@@ -110,9 +110,7 @@ def import_(
         str | None, typer.Option(help="of labels (default: label, relevance, score, …): low rows are no pairs")
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="the lowest label of a pair (default: printed)")] = None,
-    no_labels: Annotated[
-        bool, typer.Option("--no-labels", help="take every row as a pair")
-    ] = False,
+    no_labels: Annotated[bool, typer.Option("--no-labels", help="take every row as a pair")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="skip malformed rows and count them")] = False,
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these whole domains; else on a tenth")] = None,
     evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder instead")] = None,

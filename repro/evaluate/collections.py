@@ -60,7 +60,15 @@ def read_collections(suite: Suite) -> dict[str, Collection]:
 
 def rows_of(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
     """Return what a record keeps of each dataset of a suite, in their order."""
-    return [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
+    return [
+        {
+            "name": d.name,
+            "family": d.family,
+            **({"part_of": d.part_of} if d.part_of else {}),
+            **collections[d.name].provenance,
+        }
+        for d in suite.datasets
+    ]
 
 
 def ranked_in(

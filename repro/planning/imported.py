@@ -124,7 +124,7 @@ def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> 
     given = corpus.folder / GIVEN_FOLDER
     rows = load_suite(given).datasets if given.is_dir() else ()
     told = [(one.name, one.quirks.told_of(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
-    return [f"  {name}: {note}" for name, note in told if note]
+    return [*(f"  {line}" for line in corpus.skipped), *(f"  {name}: {note}" for name, note in told if note)]
 
 
 def near_duplicates(found: Mapping[str, int]) -> list[str]:

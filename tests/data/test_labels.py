@@ -76,7 +76,7 @@ def test_labels_that_are_words_are_asked_about(tmp_path: Path) -> None:
     """A column of topics called "label" is refused with what to do, and --no-labels takes every row."""
     rows = [{**row, "label": "sports"} for row in ROWS]
     source = write(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(ValueError, match="'sports'.*--no-labels"):
+    with pytest.raises(ValueError, match=r"'sports'.*--no-labels"):
         imported(tmp_path, source)
     found, documents, _ = imported(tmp_path, source, columns=Columns(no_labels=True))
     assert (len(documents), found.labels) == (32, "")

@@ -18,7 +18,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.data.beir import Retrieval, load_dataset, load_suite, write_beir_folder, write_suite
+from repro.data.beir import (
+    Retrieval,
+    find_collections,
+    load_dataset,
+    load_suite,
+    say_skipped,
+    write_beir_folder,
+    write_suite,
+)
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, splits_of
 from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, judged_texts, read_given, unpacked, write_given
@@ -45,6 +53,7 @@ class ImportedCorpus:
     digest: str
     held_out_domains: tuple[str, ...]
     folder: Path
+    skipped: tuple[str, ...] = ()  # a line on what a folder of collections holds that is none
 
     @property
     def only_evaluates(self) -> bool:
@@ -91,24 +100,26 @@ def bring(
         if exam is None and evaluation_folders(inside):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
-            return _bring_evaluation(read_given(inside), target, name)
+            return _bring_evaluation(inside, target, name)
         given = _given(inside, exam, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
         judged = judged_texts(inside if exam is None else exam, given)
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
-            write_given(part / GIVEN_FOLDER, name, given)
+            write_given(part / GIVEN_FOLDER, name, given, exam or inside)
         digest = _digest(content_files(part), hold_out)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
+        content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
 
-def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> ImportedCorpus:
+def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
+    given, skipped = read_given(source), say_skipped(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
-        write_given(part / GIVEN_FOLDER, name, given)
+        write_given(part / GIVEN_FOLDER, name, given, source)
         digest = _digest(content_files(part), ())
-        content = {"name": name, "digest": digest, "held_out_domains": []}
+        content = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
@@ -130,7 +141,9 @@ def imported_named(name: str) -> ImportedCorpus:
         raise ValueError(f"{path} tells of no imported corpus: remove its folder and import again")
     if not isinstance(content.get("held_out_domains"), list):
         raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
-    found = ImportedCorpus(bare, content["digest"], tuple(content["held_out_domains"]), path.parent)
+    found = ImportedCorpus(
+        bare, content["digest"], tuple(content["held_out_domains"]), path.parent, tuple(content.get("skipped", ()))
+    )
     if digest and found.corpus != name:
         raise ValueError(f"corpus {name!r} is not here: {bare!r} has another content today, {found.corpus!r}")
     return found
@@ -186,7 +199,8 @@ def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
     shutil.copytree(given, suite)
     rows = load_suite(given).datasets
     odd = {one.name: one.quirks or Quirks() for one in rows}
-    write_suite(suite, corpus.name, [(one.name, one.family) for one in rows], odd)
+    parts = {one.name: one.part_of for one in rows}
+    write_suite(suite, corpus.name, [(one.name, one.family) for one in rows], odd, parts)
 
 
 def check_trainable(name: str) -> None:
