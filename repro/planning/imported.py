@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import load_suite
-from repro.data.own.holdout import ALL, LEAST_PAIRS, MOST_DOMAINS, SHARE
+from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
 from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
@@ -75,20 +75,26 @@ class Planned:
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
         lines.append(
-            f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
+            f"evaluated on {counted(asked, 'query', 'queries')} searched among {counted(searched, 'document')} in "
             f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
         lines += oddities(self.corpus, suite)
         lines += few_queries(asked, is_given=is_given)
         if not is_given:
-            is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
-            is_part = is_full or (list(suite) != [ALL] and found.num_domains > len(suite))
-            lines.append(held_out_line(searched, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
+            held_out = self.report.get("held_out_documents", searched)
+            is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
+            is_part = is_full or found.num_domains > 1
+            lines.append(held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
         lines += near_duplicates(self.report.get("near_duplicates", {}))
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
         lines.append(f"trained on {counted(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
+        held = found.num_kept - self.report["num_pairs"]
+        lines.append(
+            f"of {found.num_read} rows given: {self.report['num_pairs']} trained on, {held} held out or with a "
+            f"text that is, {found.num_read - found.num_kept} dropped"
+        )
         for run in self.runs:
             lines.append(f"  {run_id(run)}  {run.architecture}{_length_of(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")

@@ -41,8 +41,13 @@ from repro.storage.paths import corpora_folder
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
-RECIPE = 4
-"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
+RECIPE, OLDEST_RECIPE = 5, 4
+"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise.
+
+4: held-out queries search only held-out documents, texts are the same if their letters and digits are.
+5: held-out queries search all documents of the corpus, texts are the same if they are so to the letter.
+A corpus keeps the recipe of its import.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class ImportedCorpus:
     digest: str
     held_out_domains: tuple[str, ...]
     folder: Path
+    recipe: int = OLDEST_RECIPE
     skipped: tuple[str, ...] = ()  # a line on what a folder of collections holds that is none
 
     @property
@@ -68,7 +74,7 @@ class ImportedCorpus:
     @property
     def origin(self) -> str:
         """What decides the cut corpus: the version of the recipe that cuts it, and a digest of the content."""
-        return f"recipe {RECIPE}, {self.digest[:12]}"
+        return f"recipe {self.recipe}, {self.digest[:12]}"
 
     @property
     def found(self) -> Imported:
@@ -107,8 +113,9 @@ def bring(
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
             write_given(part / GIVEN_FOLDER, name, given, exam or inside)
-        digest = _digest(content_files(part), hold_out)
-        content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
+        recipe = OLDEST_RECIPE if given else RECIPE
+        digest = _digest(content_files(part), hold_out, recipe)
+        content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
         content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
@@ -118,7 +125,7 @@ def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
     given, skipped = read_given(source), say_skipped(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
-        digest = _digest(content_files(part), ())
+        digest = _digest(content_files(part), (), OLDEST_RECIPE)
         content = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
@@ -142,7 +149,12 @@ def imported_named(name: str) -> ImportedCorpus:
     if not isinstance(content.get("held_out_domains"), list):
         raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
     found = ImportedCorpus(
-        bare, content["digest"], tuple(content["held_out_domains"]), path.parent, tuple(content.get("skipped", ()))
+        bare,
+        content["digest"],
+        tuple(content["held_out_domains"]),
+        path.parent,
+        content.get("recipe", OLDEST_RECIPE),
+        tuple(content.get("skipped", ())),
     )
     if digest and found.corpus != name:
         raise ValueError(f"corpus {name!r} is not here: {bare!r} has another content today, {found.corpus!r}")
@@ -159,8 +171,10 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
     """Return what makes training pairs, suite and report in a folder."""
 
     def make(folder: Path) -> None:
-        from repro.data.own.holdout import FAMILY, hold_out, training_rows
+        from repro.data.own.holdout import ALL, FAMILY, among_all_documents, hold_out, training_rows
         from repro.data.pairs import read_pairs, write_pairs
+        from repro.data.suites import SuiteRules
+        from repro.data.wording import identity, near_form, normalise
 
         suite, counts = folder / "suites" / corpus.name, Counter[str]()
         near: dict[str, int] = {}
@@ -174,12 +188,19 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             _copy_given(corpus, suite)
             collections: list[Retrieval] = []  # the import has left out what shares a text with them
         else:
-            collections = hold_out(pairs, corpus.held_out_domains, near=near)
-            for collection in collections:
+            is_old = corpus.recipe == OLDEST_RECIPE
+            rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
+            collections = hold_out(pairs, corpus.held_out_domains, rules, near=near)
+            as_one = not corpus.held_out_domains
+            searched = collections if is_old else among_all_documents(pairs, collections, as_one=as_one)
+            if near and [one.name for one in searched] == [ALL]:
+                near = {ALL: sum(near.values())}
+            for collection in searched:
                 write_beir_folder(suite / collection.name, collection)
-            names = [collection.name for collection in collections]
+            names = [collection.name for collection in searched]
             write_suite(suite, corpus.name, [(one, FAMILY) for one in names], dict.fromkeys(names, Quirks()))
-        rows = training_rows(pairs, collections, corpus.held_out_domains, counts)
+        form = normalise if corpus.recipe == OLDEST_RECIPE else near_form
+        rows = training_rows(pairs, collections, corpus.held_out_domains, counts, form)
         num_pairs = write_pairs(folder / "train.arrow", rows, with_negatives=True)
         report = {
             "import": _plain(corpus.found),
@@ -187,6 +208,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             "left_out": dict(counts),
             "suite": _sizes(suite),
             "near_duplicates": near,
+            "held_out_documents": sum(len(one.document_ids) for one in collections),
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
@@ -256,8 +278,10 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
     return found
 
 
-def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
-    digest = hashlib.sha256(json.dumps(sorted(words)).encode())
+def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
+    """Return a digest of the files and of how they are cut: another recipe gives another corpus."""
+    how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
+    digest = hashlib.sha256(json.dumps(how).encode())
     for path in files:
         digest.update(bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()

@@ -32,7 +32,7 @@ from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
-from repro.data.wording import normalise_all
+from repro.data.wording import identity, near_form
 from repro.storage.atomic import check_room, whole_folder
 from repro.storage.json_files import json_object, short
 
@@ -121,7 +121,7 @@ def import_corpus(
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
         rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
-        blocks = _kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated), told)
+        blocks = _kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
@@ -170,7 +170,11 @@ def plan_runs(
         fitting, column = _batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
     if not fitting:
         least = BATCH_SIZES[-1] * BATCHES_AN_EPOCH
-        raise ValueError(f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}")
+        raise ValueError(
+            f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}; to evaluate on them only, "
+            "write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
+            "`repro evaluate --model M --suite FOLDER`"
+        )
     shared = {
         "corpus": imported.name,
         "num_pairs": None,
@@ -206,7 +210,7 @@ class Tally:
     lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))  # texts by words
 
     def note_lengths(self, *sides: Sequence[str]) -> None:
-        """Count the words of normalised queries, and of documents."""
+        """Count the words of queries, and of documents, between single spaces."""
         for lengths, texts in zip(self.lengths, sides, strict=True):
             num_words = [min(text.count(" ") + 1, MOST_WORDS) for text in texts]
             lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
@@ -266,7 +270,7 @@ def _kept_columns(
 
 @dataclass(frozen=True)
 class Looked:
-    """A block of pairs as the rules see it: normalised texts, and the negatives that are none of the positive's."""
+    """A block of pairs as the rules see it: the identity of each text, and the negatives that are not the positive."""
 
     queries: list[str]
     documents: list[str]
@@ -276,15 +280,15 @@ class Looked:
 
     @classmethod
     def at(cls, block: Sequence[Found], evaluated: EvaluatedTexts) -> Looked:
-        """Normalise the texts of a block, all of a side at once; negatives that are evaluated are none."""
-        queries = normalise_all([pair.query for pair in block])
-        documents = normalise_all([pair.document for pair in block])
-        plain = iter(normalise_all([text for pair in block for text in pair.negatives]))
+        """Compare the texts of a block by their identity; negatives that are evaluated are none."""
+        queries = [identity(pair.query) for pair in block]
+        documents = [identity(pair.document) for pair in block]
+        plain = iter([identity(text) for pair in block for text in pair.negatives])
         negatives, lost, num_evaluated = [], [], []
         for pair, document in zip(block, documents, strict=True):
             found = list(zip(pair.negatives, plain, strict=False))  # so many of the texts that follow
             own = [(text, words) for text, words in found if words not in ("", document)]
-            negatives.append([text for text, words in own if words not in evaluated])
+            negatives.append([text for text, _ in own if not evaluated or evaluated.form(text) not in evaluated])
             lost.append(len(found) - len(own))
             num_evaluated.append(len(own) - len(negatives[-1]))
         return cls(queries, documents, negatives, lost, num_evaluated)
@@ -297,7 +301,13 @@ class Looked:
             counts["empty"] += len(places) - len(full)
         if full:
             counts["negatives_taken_out"] += sum(self.num_taken_out[place] for place in full)
-        fresh = [n for n in full if self.documents[n] not in evaluated and self.queries[n] not in evaluated]
+        fresh = full
+        if evaluated:
+            form = evaluated.form
+            is_free = (
+                form(self.documents[n]) not in evaluated and form(self.queries[n]) not in evaluated for n in full
+            )
+            fresh = list(compress(full, is_free))
         if len(fresh) < len(full):
             counts["evaluated"] += len(full) - len(fresh)
         keys = pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
