@@ -111,6 +111,9 @@ def import_(
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="the lowest label of a pair (default: printed)")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="take every row as a pair")] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="import texts of which most tokens are unknown to the tokenizer")
+    ] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="skip malformed rows and count them")] = False,
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these whole domains; else on a tenth")] = None,
     evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder instead")] = None,
@@ -133,10 +136,12 @@ def import_(
     own = {*CORPORA, *declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
     options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
     corpus = bring(path, name=name, columns=columns, reserved=own, **options)
-    _show(_unless_undone(corpus, scale, as_json), as_json)
+    _show(_unless_undone(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
 
 
-def _unless_undone(corpus: ImportedCorpus, scale: str, as_json: bool) -> Planned | list[str]:
+def _unless_undone(
+    corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool = False
+) -> Planned | list[str]:
     """Return what was planned, or the lines on an evaluation set; what cannot be planned keeps no name."""
     from repro.planning.imported import evaluation_lines, plan_imported
 
@@ -150,7 +155,7 @@ def _unless_undone(corpus: ImportedCorpus, scale: str, as_json: bool) -> Planned
                     [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
                 )
             else:
-                found = plan_imported(corpus.name, scale, progress=progress)
+                found = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
         except BrokenPipeError:  # nobody reads on, but what was imported is whole
             undo.pop_all()
             raise

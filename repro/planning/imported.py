@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
 from repro.inputs.corpora import corpus_stage
+from repro.planning.texts_read import TextsRead, check_known, count_tokens
 from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
@@ -37,7 +38,6 @@ SENTENCES = {
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "query_is_document": "pairs whose query is the document",
-    "long_documents": "documents of more than 256 words: models read their beginning only",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",
@@ -52,13 +52,14 @@ class Planned:
     report: dict[str, Any]  # of the stage: what is trained on, left out, evaluated
     runs: tuple[Run, ...]
     path: Path
+    texts: TextsRead | None = None
     was_edited: bool = False  # the file of runs was there and differs from what would be written: it is as it was
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
         told = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
-        return {**told, "runs": runs, **self.report}
+        return {**told, "runs": runs, "texts": self.texts and asdict(self.texts), **self.report}
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
@@ -69,7 +70,12 @@ class Planned:
         ]
         lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {found.labels}"] * bool(found.labels)
-        lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
+        lines += [
+            f"  {count} {SENTENCES.get(name, name)}"
+            for name, count in found.counts.items()
+            if count and name != "long_documents"
+        ]
+        lines += self.texts.lines() if self.texts else []
         lines += [f"  look at this: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
@@ -171,10 +177,12 @@ def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *,
     )
 
 
-def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print) -> Planned:
+def plan_imported(
+    name: str, scale: str, progress: Callable[[str], None] = print, *, allow_unknown: bool = True
+) -> Planned:
     """Build an imported corpus and write its file of runs at a scale; one that was edited is read, and left as it is.
 
-    ValueError when the corpus is too small to train on.
+    ValueError when the corpus is too small to train on, or when most of its tokens are unknown and that is not allowed.
     """
     corpus = imported_named(name)
     check_trainable(name)
@@ -191,7 +199,11 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
     was_edited = path.is_file() and read_json(path) != json.loads(json.dumps(rows))
     if not was_edited:
         write_runs(path, rows)
-    return Planned(corpus, told, tuple(read_runs(path)), path, was_edited)
+    runs = tuple(read_runs(path))
+    texts = count_tokens(pairs, runs[0])
+    if not allow_unknown:
+        check_known(texts, corpus.corpus)
+    return Planned(corpus, told, runs, path, texts, was_edited)
 
 
 def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

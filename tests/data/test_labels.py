@@ -165,3 +165,19 @@ def test_bad_rows_are_skipped_and_counted(tmp_path: Path, name: str, content: by
         imported(tmp_path, tmp_path / name)
     found, documents, _ = imported(tmp_path, tmp_path / name, skip_bad=True)
     assert (documents, found.counts["malformed"], len(found.malformed)) == (["d"], num_bad, min(3, num_bad))
+
+
+def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
+    """Of Thai pairs every token is unknown: the import stops, --allow-unknown goes on and prints the share."""
+    from typer.testing import CliRunner
+
+    from repro.cli.main import app
+
+    rows = [{"query": f"กขคง {'ก' * (n % 19 + 1)}", "document": "จฉชซ " * (n // 19 + 1)} for n in range(300)]
+    words = ["data", "import", str(write(tmp_path / "x.jsonl", rows)), "--name", "thai", "--scale", "smoke"]
+    found = CliRunner().invoke(app, [*words])
+    assert found.exit_code != 0
+    found = CliRunner().invoke(app, [*words, "--allow-unknown", "--json"])
+    assert found.exit_code == 0
+    texts = json.loads(found.stdout)["texts"]
+    assert texts["unknown_share"] == 1.0 and texts["num_cut"] > 0
