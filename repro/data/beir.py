@@ -126,6 +126,8 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
+    if not any(documents.values()):
+        raise ValueError(f"{folder / 'corpus.jsonl'} has no text: all of its {len(documents)} documents are empty")
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}

@@ -39,6 +39,9 @@ class Collection:
         grades = self.retrieval.judgements.values()
         hopeless = sum(not any(grade > 0 for grade in given.values()) for given in grades)
         lacking += [f"{hopeless} queries have no relevant document and score 0, as in trec_eval"] if hopeless else []
+        for what, texts in (("documents", self.retrieval.documents), ("queries", self.retrieval.queries)):
+            empty = sum(not text.strip() for text in texts)
+            lacking += [f"{empty} of {len(texts)} {what} are empty"] if empty else []
         alike = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
         if alike:
             lacking.append(

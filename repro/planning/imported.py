@@ -70,11 +70,8 @@ class Planned:
         ]
         lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {found.labels}"] * bool(found.labels)
-        lines += [
-            f"  {count} {SENTENCES.get(name, name)}"
-            for name, count in found.counts.items()
-            if count and name != "long_documents"
-        ]
+        shown = [(name, count) for name, count in found.counts.items() if count and name != "long_documents"]
+        lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in shown]
         lines += self.texts.lines() if self.texts else []
         lines += [f"  look at this: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()

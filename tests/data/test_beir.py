@@ -171,3 +171,16 @@ def test_nested_collections_count_once_in_the_mean(tmp_path: Path) -> None:
     nothing = replace(column, label="nothing", values_Q=np.zeros_like(column.values_Q))
     assert column.mean == pytest.approx(100 * values["mean"])
     assert differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
+
+
+def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
+    """Empty documents and queries are noted next to the scores; a collection without any text is refused."""
+    from repro.evaluate.collections import Collection
+
+    some = replace(SMALL, documents=("", "two", " "), queries=("", "second"))
+    write_beir_folder(tmp_path / "some", some)
+    notes = Collection(load_beir(tmp_path / "some"), Quirks()).notes
+    assert [note[:6] for note in notes] == ["2 of 3", "1 of 2"]
+    write_beir_folder(tmp_path / "none", replace(SMALL, documents=("", "", " ")))
+    with pytest.raises(ValueError, match="all of its 3 documents"):
+        load_beir(tmp_path / "none")

@@ -173,7 +173,7 @@ def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
 
     from repro.cli.main import app
 
-    rows = [{"query": f"กขคง {'ก' * (n % 19 + 1)}", "document": "จฉชซ " * (n // 19 + 1)} for n in range(300)]
+    rows = [{"query": "กขคง " * (n % 19 + 1), "document": "จฉชซ " * (n // 19 + 1)} for n in range(300)]
     words = ["data", "import", str(write(tmp_path / "x.jsonl", rows)), "--name", "thai", "--scale", "smoke"]
     found = CliRunner().invoke(app, [*words])
     assert found.exit_code != 0
