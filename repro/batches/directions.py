@@ -44,10 +44,13 @@ def mask_directions(
     if seen is not None:
         queries_BD, documents_MD = seen
         scores_BM = queries_BD @ documents_MD.T
-        threshold_B1 = np.diagonal(scores_BM)[:, None] + margin
-        to_queries_BB = same_BB | (queries_BD @ queries_BD.T >= threshold_B1)
+        # a zero vector is that of a text of which the surrogate knows no token: it masks nothing and is not masked
+        known_B, known_M = queries_BD.any(axis=1), documents_MD.any(axis=1)
+        threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
+        threshold_B1 = threshold_B[:, None]
+        to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)
         documents_queries_BB = scores_BM[:, :num_pairs].T
-        from_queries_BB = same_BB | (documents_queries_BB >= threshold_B1)
-        to_documents_BM = same_BM | (documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1)
+        from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & known_B)
+        to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & known_M)
     blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~own_BM]
     return np.concatenate(blocks, axis=1)

@@ -65,12 +65,22 @@ def mask_false_negatives(
     is_positive_BM = np.eye(num_pairs, num_documents, dtype=bool)
     masked_BM: np.ndarray = content_keys_M == content_keys_M[:num_pairs, None]
     if scores_BM is not None:
-        is_near_BM = scores_BM >= np.diagonal(scores_BM)[:, None] + margin
+        is_near_BM = (scores_BM >= np.diagonal(scores_BM)[:, None] + margin) & _has_scores(scores_BM)
         owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)  # negative for positives
         masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
     if known_BM is not None:
         masked_BM |= known_BM
     return masked_BM & ~is_positive_BM
+
+
+def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
+    """Return for which pairs and documents the surrogate has a score, bool (B, M).
+
+    A text of which it knows no token has the zero vector, and every score of it is 0, which says nothing.
+    """
+    is_known_M = scores_BM.any(axis=0)
+    is_known_B = scores_BM.any(axis=1) & is_known_M[: len(scores_BM)]
+    return is_known_B[:, None] & is_known_M
 
 
 def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
-from repro.data.tokens import batches_of_tokens, load_tokenizer, minilm_folder, tokenize
+from repro.data.tokens import batches_of_tokens, load_tokenizer, minilm_folder, tokenize, unknown_tokens
+from repro.spec.values import counted
 from repro.storage.arrays import ArrayWriter, blocks_of, give_back, load_array, map_to_fill
 from repro.storage.atomic import whole_file
+from repro.storage.json_files import short
 from repro.storage.stages import WHOLE, Part
 
 if TYPE_CHECKING:
@@ -149,7 +151,19 @@ def _embedded(
     for rows, here in (_longest_first if longest_first else _in_order)(texts, span):
         place = {text: number for number, text in enumerate(dict.fromkeys(here))}
         vectors_UD = surrogate.embed(list(place), max_tokens)
+        check_vectors(vectors_UD, list(place))
         yield rows, vectors_UD[[place[text] for text in here]]
+
+
+def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str]) -> None:
+    """ValueError that names the first text whose vector has a NaN or an infinite number."""
+    is_finite_N = np.isfinite(vectors_ND).all(axis=1)
+    if not is_finite_N.all():
+        text = texts[int(np.argmin(is_finite_N))]
+        raise ValueError(
+            f"the surrogate gives NaN or infinite numbers for {counted(int((~is_finite_N).sum()), 'text')}, "
+            f"the first is {short(repr(text))}: remove or change the text, or choose another surrogate"
+        )
 
 
 def _in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
@@ -208,12 +222,13 @@ class MiniLM:
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Return unit vectors, float32 (N, D)."""
+        """Return unit vectors, float32 (N, D); the zero vector for a text of unknown tokens alone."""
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
         for rows in batches_of_tokens(tokens.lengths, budget):
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
+        vectors_ND[unknown_tokens(tokens, self._tokenizer)[1]] = 0
         return vectors_ND
 
     def _embed_batch(self, ids_NS: np.ndarray, mask_NS: np.ndarray) -> np.ndarray:

@@ -106,6 +106,15 @@ def import_(
         str | None, typer.Option(help="of negatives: kept, not trained on (default: negatives, negative, neg)")
     ] = None,
     domain: Annotated[str | None, typer.Option(help="of domains (default: domain, dataset, source)")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="of labels (default: label, relevance, score, …): low rows are no pairs")
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="the lowest label of a pair (default: printed)")] = None,
+    no_labels: Annotated[bool, typer.Option("--no-labels", help="take every row as a pair")] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="import texts of which most tokens are unknown to the tokenizer")
+    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="skip malformed rows and count them")] = False,
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these whole domains; else on a tenth")] = None,
     evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder instead")] = None,
     scale: Scale = "desk",
@@ -122,14 +131,17 @@ def import_(
 
     scale_named(scale)
     check_home()
-    named = {"query": query, "document": document, "negatives": negatives, "domain": domain}
-    columns = Columns({part: column for part, column in named.items() if column is not None})
+    named = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
+    columns = Columns({part: column for part, column in named.items() if column is not None}, threshold, no_labels)
     own = {*CORPORA, *declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
-    corpus = bring(path, name=name, columns=columns, hold_out=hold_out or (), evaluate_on=evaluate_on, reserved=own)
-    _show(_unless_undone(corpus, scale, as_json), as_json)
+    options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
+    corpus = bring(path, name=name, columns=columns, reserved=own, **options)
+    _show(_unless_undone(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
 
 
-def _unless_undone(corpus: ImportedCorpus, scale: str, as_json: bool) -> Planned | list[str]:
+def _unless_undone(
+    corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool = False
+) -> Planned | list[str]:
     """Return what was planned, or the lines on an evaluation set; what cannot be planned keeps no name."""
     from repro.planning.imported import evaluation_lines, plan_imported
 
@@ -143,7 +155,7 @@ def _unless_undone(corpus: ImportedCorpus, scale: str, as_json: bool) -> Planned
                     [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
                 )
             else:
-                found = plan_imported(corpus.name, scale, progress=progress)
+                found = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
         except BrokenPipeError:  # nobody reads on, but what was imported is whole
             undo.pop_all()
             raise

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,6 +85,8 @@ class SuiteDataset(NamedTuple):
     family: str
     path: Path
     quirks: Quirks | None = None
+    part_of: str = ""
+    """The dataset that it is one part of, as a forum is of CQADupStack: all parts count once in the suite's mean."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
+    if not any(documents.values()):
+        raise ValueError(f"{folder / 'corpus.jsonl'} has no text: all of its {len(documents)} documents are empty")
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
@@ -156,23 +162,81 @@ def beir_folders(folder: Path) -> list[tuple[str, Path]]:
 
     ValueError when two would have one name.
     """
-    is_one = is_beir(folder)
-    found = [folder] if is_one else [path for path in entries(folder) if is_beir(path)]
-    named = [(legal_name((folder.resolve() if is_one else path).name), path) for path in found]
-    if len(dict(named)) < len(named):
-        names = sorted(name for name, _ in named)
-        raise ValueError(f"{folder}: two of its folders would have one name, among {names}: rename one")
-    return named
+    return [(one.name, one.path) for one in find_collections(folder)]
+
+
+MOST_LEVELS = 3
+
+
+def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
+    """Return the BEIR folders that `folder` is or holds; those in a folder of their own are parts of one dataset.
+
+    ValueError when two would have one name.
+    """
+    if is_beir(folder):
+        return [SuiteDataset(legal_name(folder.resolve().name), family, folder)]
+    found = [_as_dataset(path.relative_to(folder), path, family) for path in _beir_below(folder, MOST_LEVELS)]
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{folder}: two of its folders would have one name, among {sorted(names)}: rename one")
+    return found
+
+
+def skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+    """Return the files and folders within a folder of collections that are none and hold none."""
+    if is_beir(folder):
+        return []
+    used = {path for one in read for path in (one.path, *one.path.parents)}
+    top = [path for path in entries(folder) if path.name != "suite.json"]
+    inside = [path for parent in top if parent in used and not is_beir(parent) for path in entries(parent)]
+    return [str(path.relative_to(folder)) for path in (*top, *inside) if path not in used]
+
+
+def say_skipped(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+    """Return a line on what was skipped in a folder of collections; nothing if all of it was read."""
+    if not (skipped := skipped_entries(folder, read)):
+        return []
+    named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
+    return [
+        f"{short(folder)}: {counted(len(read), 'collection')} read, {counted(len(skipped), 'entry', 'entries')} "
+        f"skipped without a corpus.jsonl: {named}"
+    ]
+
+
+NAMED = 5
+
+
+def _beir_below(folder: Path, num_levels: int) -> Iterator[Path]:
+    for path in entries(folder):
+        if is_beir(path):
+            yield path
+        elif num_levels > 1 and path.is_dir():
+            yield from _beir_below(path, num_levels - 1)
+
+
+def _as_dataset(inside: Path, path: Path, family: str) -> SuiteDataset:
+    name = legal_name("-".join(inside.parts))
+    if len(inside.parts) == 1:
+        return SuiteDataset(name, family, path)
+    parent = legal_name(inside.parts[0])
+    return SuiteDataset(name, parent, path, part_of=parent)
 
 
 def write_suite(
-    folder: Path, name: str, datasets: Sequence[tuple[str, str]], quirks: Mapping[str, Quirks] | None = None
+    folder: Path,
+    name: str,
+    datasets: Sequence[tuple[str, str]],
+    quirks: Mapping[str, Quirks] | None = None,
+    part_of: Mapping[str, str] | None = None,
 ) -> None:
     """Write suite.json over (dataset name, family); each dataset is the sub-folder of its name.
 
     `quirks`: what is odd about each; without them a collection has those that its name is known for.
+    `part_of`: the dataset that each is a part of, for those that are.
     """
     rows: list[dict[str, Any]] = [{"name": dataset, "family": family} for dataset, family in datasets]
+    for row in rows:
+        row |= {"part_of": (part_of or {})[row["name"]]} if (part_of or {}).get(row["name"]) else {}
     for row in rows if quirks is not None else ():
         row["quirks"] = (quirks or {})[row["name"]].changed()
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,6 +253,7 @@ def load_suite(folder: Path) -> Suite:
         content = read_json(path)
         rows = [(row["name"], row["family"]) for row in content["datasets"]]
         odd = {row["name"]: Quirks(**row["quirks"]) for row in content["datasets"] if "quirks" in row}
+        parts = {row["name"]: str(row["part_of"]) for row in content["datasets"] if row.get("part_of")}
         name = content["name"]
     except (KeyError, TypeError) as error:
         raise ValueError(
@@ -201,7 +266,10 @@ def load_suite(folder: Path) -> Suite:
     if twice := sorted({row[0] for row in rows if sum(row[0] == other[0] for other in rows) > 1}):
         raise ValueError(f"{path} names {twice[:3]} more than once")
     check_groups(rows, str(path))
-    datasets = tuple(SuiteDataset(dataset, family, folder / dataset, odd.get(dataset)) for dataset, family in rows)
+    datasets = tuple(
+        SuiteDataset(dataset, family, folder / dataset, odd.get(dataset), parts.get(dataset, ""))
+        for dataset, family in rows
+    )
     missing = [dataset.name for dataset in datasets if not dataset.path.is_dir()]
     if missing or not datasets:
         raise ValueError(f"{path} names {len(datasets)} datasets, without a folder: {missing or 'all'}")
@@ -213,12 +281,22 @@ MEAN, HEADLINE = "mean", "ndcg_at_10"
 
 
 def groups_of(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Return the places of the datasets behind each name: their own, their family's, and `mean` for all of them."""
+    """Return the places of the datasets behind each name: their own, their family's, and `mean` for all of them.
+
+    The parts of one dataset count once in the mean: the place of every other dataset is repeated.
+    """
     families: dict[str, list[int]] = {}
     for place, row in enumerate(datasets):
         families.setdefault(row["family"], []).append(place)
     alone = {row["name"]: [place] for place, row in enumerate(datasets)}
-    return alone | families | {MEAN: list(range(len(datasets)))}
+    return alone | families | {MEAN: _places_of_mean(datasets)}
+
+
+def _places_of_mean(datasets: Sequence[Mapping[str, Any]]) -> list[int]:
+    whole = [row.get("part_of") or row["name"] for row in datasets]
+    sizes = Counter(whole)
+    common = math.lcm(*sizes.values()) if sizes else 1
+    return [place for place, one in enumerate(whole) for _ in range(common // sizes[one])]
 
 
 def check_groups(datasets: Sequence[tuple[str, str]], where: str) -> None:

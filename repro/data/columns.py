@@ -15,6 +15,7 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "document": ("document", "positive", "pos", "answer", "passage", "text"),
     "negatives": ("negatives", "negative", "neg"),
     "domain": ("domain", "dataset", "source"),
+    "label": ("label", "labels", "relevance", "relevant", "is_relevant", "grade", "score", "similarity"),
 }
 """What each column may be called when no name is given, in capitals too; so are `negative_1`, `negative_2`, …."""
 SIDES = ("query", "document")
@@ -25,20 +26,29 @@ LONGEST_NAME, WORDS_OF_A_NAME = 40, 4
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns, where they are not among the accepted ones."""
+    """The names of the columns, where they are not among the accepted ones.
+
+    Attributes:
+        threshold: The lowest label of a pair. None: chosen for each source by `labels.default_threshold`.
+        no_labels: Columns of labels are not read, so every row is a pair.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
+    threshold: float | None = None
+    no_labels: bool = False
 
     def __post_init__(self) -> None:
+        if self.no_labels and ("label" in self.names or self.threshold is not None):
+            raise ValueError("without labels there is no column and no threshold of labels: leave one of them out")
         unknown = sorted(set(self.names) - set(ACCEPTED))
         if unknown:
             raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
 
-    def resolve(self, found: Sequence[str], where: str) -> dict[str, str]:
+    def resolve(self, found: Sequence[str], where: str, nested: Sequence[str] = ()) -> dict[str, str]:
         """Return the column of each part that a file has; ValueError when query or document is not among `found`."""
         chosen = self.present(found)
         if lacking := [part for part in self.needed if part not in chosen]:
-            raise ValueError(f"{where}: {self.complaint(lacking, found)}")
+            raise ValueError(f"{where}: {self.complaint(lacking, found, nested)}")
         return chosen
 
     @property
@@ -48,7 +58,8 @@ class Columns:
 
     def present(self, found: Sequence[str]) -> dict[str, str]:
         """Return the column of each part that is among `found`, as it stands before one in capitals or with spaces."""
-        columns = ((part, next(iter(self.fitting(part, found)), None)) for part in ACCEPTED)
+        parts = (part for part in ACCEPTED if not (self.no_labels and part == "label"))
+        columns = ((part, next(iter(self.fitting(part, found)), None)) for part in parts)
         return {part: name for part, name in columns if name is not None}
 
     def fitting(self, part: str, found: Sequence[str]) -> list[str]:
@@ -57,11 +68,14 @@ class Columns:
         alike = [one for name in names for one in found if one != name and _plain(one) == _plain(name)]
         return list(dict.fromkeys([*(name for name in names if name in found), *alike]))
 
-    def complaint(self, parts: Sequence[str], found: Sequence[str]) -> str:
-        """Say that no column is one of each of these parts, and what to do about it."""
+    def complaint(self, parts: Sequence[str], found: Sequence[str], nested: Sequence[str] = ()) -> str:
+        """Format that no column is one of each of these parts, and what to do about it.
+
+        `nested`: columns of objects or lists of objects, which no option can name as texts.
+        """
         names = short([short(name, 40) for name in sorted(found)], 400)
         taken = self.present(found).values()
-        hint = _remedy(parts, [name for name in found if name not in taken])
+        hint = _remedy(parts, [name for name in found if name not in taken], nested)
         lacking, accepted = (
             " and ".join(words)
             for words in ([f"the {part}" for part in parts], [str(list(self.accepted(part))) for part in parts])
@@ -82,7 +96,7 @@ def _is_name(name: str) -> bool:
     return len(name) <= LONGEST_NAME and len(name.split()) <= WORDS_OF_A_NAME and name[-1:] not in ".?!"
 
 
-def _remedy(parts: Sequence[str], left: Sequence[str]) -> str:
+def _remedy(parts: Sequence[str], left: Sequence[str], nested: Sequence[str] = ()) -> str:
     """Return what to do about columns that are not there: another separator, the folder, options that name them."""
     if len(left) == 1:
         for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
@@ -90,7 +104,9 @@ def _remedy(parts: Sequence[str], left: Sequence[str]) -> str:
                 return f"; the separator looks like {called}: a .csv has commas or semicolons, a .tsv tabs"
     if "_id" in left:
         return "; of a BEIR folder, give the folder"
-    free = [name for name in left if _plain(name) not in NO_TEXTS]
+    free = [name for name in left if _plain(name) not in NO_TEXTS and name not in nested]
+    if len(free) < len(parts) and (objects := [name for name in nested if name in left]):
+        return f"; {short(objects[0])} holds objects, not texts: write the text of each into a column of its own"
     names = [shlex.quote(name) for name in free if _is_name(name)]
     if len(names) < len(parts):
         if len(names) < len(free):
@@ -114,19 +130,19 @@ class Layout(NamedTuple):
         return Layout(chosen, tuple(place_of[name] for name in self.numbered))
 
 
-def layout_of_row(columns: Columns, names: tuple[str, ...]) -> Layout:
+def layout_of_row(columns: Columns, names: tuple[str, ...], nested: Sequence[str] = ()) -> Layout:
     """Return the layout of rows that name their own columns: one that lacks a side says so, and others may have it."""
     chosen = columns.present(names)
     lacking = [part for part in SIDES if part not in chosen]
     if lacking:
-        return Layout(chosen, (), columns.complaint(lacking, names))
+        return Layout(chosen, (), columns.complaint(lacking, names, nested))
     return Layout(chosen, tuple(name for name in names if _is_numbered(name)))
 
 
-def layout_of(columns: Columns, names: Sequence[str], where: str) -> Layout:
+def layout_of(columns: Columns, names: Sequence[str], where: str, nested: Sequence[str] = ()) -> Layout:
     """Return the layout of a file with these columns; ValueError for one that lacks a part or has a column twice."""
     layout = Layout(
-        columns.resolve(list(names), where), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
+        columns.resolve(list(names), where, nested), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
     )
     if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
         raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
@@ -149,7 +165,7 @@ def taken_words(columns: Columns, names: Sequence[str], layout: Layout) -> str:
 def swapped(words: str) -> str:
     """Return the options that take query and document the other way round than these words of `taken_words` say."""
     also = r"(?: \(also there: .*?\))?"
-    found = re.search(rf"query <- (.+?){also}, document <- (.+?){also}(?:, negatives <- .*|, domain <- .*)?$", words)
+    found = re.search(rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?$", words)
     return f"--query {shlex.quote(found[2])} --document {shlex.quote(found[1])}" if found else ""
 
 

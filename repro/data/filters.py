@@ -20,18 +20,22 @@ EVALUATED_NEGATIVES = "evaluated_negatives"
 
 
 class EvaluatedTexts:
-    """Normalised documents and queries of evaluation collections, which must not appear anywhere else."""
+    """Documents and queries of evaluation collections, in one form, which must not appear anywhere else."""
 
-    def __init__(self, collections: Iterable[Retrieval] = ()) -> None:
+    def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = normalise) -> None:
+        self.form = form
         self.documents: set[str] = set()
         self.queries: set[str] = set()
         for collection in collections:
-            self.documents.update(map(normalise, collection.documents))
-            self.queries.update(map(normalise, collection.queries))
+            self.documents.update(map(form, collection.documents))
+            self.queries.update(map(form, collection.queries))
 
     def has_text_of(self, row: Row) -> bool:
         """Return whether the row's document or query is evaluated, in whichever role."""
-        return normalise(row.document) in self or normalise(row.query) in self
+        return self.form(row.document) in self or self.form(row.query) in self
+
+    def __bool__(self) -> bool:
+        return bool(self.documents or self.queries)
 
     def __contains__(self, normalised: str) -> bool:
         return normalised in self.documents or normalised in self.queries
@@ -51,7 +55,7 @@ def without_evaluated(
 def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
     """Take out of rows, and count, the negatives that are in an evaluation collection."""
     for row in rows:
-        kept = tuple(text for text in row.negatives if normalise(text) not in evaluated)
+        kept = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
         if len(kept) == len(row.negatives):
             yield row
         else:

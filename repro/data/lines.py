@@ -6,11 +6,13 @@ import codecs
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
+Skip = Callable[[int, str], None]
+"""Receives the number of a malformed line and the reason, so that reading continues."""
 
 
 def convert_hint(path: Path) -> str:
@@ -22,35 +24,68 @@ def convert_hint(path: Path) -> str:
     return f"{called}: iconv -f {code} -t UTF-8 {name} > {made}"
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Return number and text of each line that is not blank; ValueError for one that is too long or not UTF-8."""
+def lines_of(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]]:
+    """Return number and text of each line that is not blank.
+
+    ValueError for a line that is too long or not UTF-8. With `skip` such a line is passed to it instead.
+    """
     with path.open("rb") as file:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(line) > MAX_LINE_BYTES:
-                raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is this one pair a line?")
             try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                where = f"{path}, line {number}: not UTF-8 at byte {error.start}"
-                raise ValueError(f"{where}; {convert_hint(path)}") from error
+                text = _decode(path, number, line)
+            except ValueError as error:
+                if skip is None:
+                    raise
+                while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+                    line = file.readline(MAX_LINE_BYTES + 1)
+                skip(number, _reason(error, path, number))
+                continue
             if text:
                 yield number, text
 
 
-def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Return number and object of each line; ValueError names a line that is no JSON object."""
-    for number, line in lines_of(path):
+def _decode(path: Path, number: int, line: bytes) -> str:
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is this one pair a line?")
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError as error:
+        where = f"{path}, line {number}: not UTF-8 at byte {error.start}"
+        raise ValueError(f"{where}; {convert_hint(path)}") from error
+
+
+def _reason(error: ValueError, path: Path, number: int) -> str:
+    return str(error).removeprefix(f"{path}, line {number}: ")
+
+
+def json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return number and object of each line.
+
+    ValueError names a line that is no JSON object. With `skip` such a line is passed to it instead.
+    """
+    for number, line in lines_of(path, skip):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:  # malformed, a number of thousands of digits, nested too deeply
-            raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
-        if HALF_A_LETTER.search(line):
-            _check_letters(row, f"{path}, line {number}")
+            row = _parse_object(path, number, line)
+        except ValueError as error:
+            if skip is None:
+                raise
+            skip(number, _reason(error, path, number))
+            continue
         yield number, row
+
+
+def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:  # malformed, a number of thousands of digits, nested too deeply
+        raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
+    if HALF_A_LETTER.search(line):
+        _check_letters(row, f"{path}, line {number}")
+    return row
 
 
 HALF_A_LETTER = re.compile(r"\\u[dD][89a-fA-F]")

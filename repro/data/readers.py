@@ -11,9 +11,11 @@ import csv
 import lzma
 import math
 import re
+import shlex
 import shutil
 import stat
 import tarfile
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -32,6 +34,9 @@ from repro.storage.json_files import short
 
 ROWS_PER_READ = 8_192
 MOST_LAYOUTS = 256
+WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
+LOW_LABEL = "low_label"
+"""The count of rows whose label is below the threshold: they are no pairs."""
 MOST_UNPACKED_BYTES = 64 * 2**30
 """Of one archive; the largest collection of BEIR has a quarter of it."""
 
@@ -46,31 +51,44 @@ class Found(NamedTuple):
     place: str
     num_more_positives: int = 0  # of several positives the first is taken
     flaw: str = ""  # why the row is no pair: then its texts are empty
+    label: float = math.nan  # NaN: the row has none
+    dropped: str = ""  # the count under which a row of low or missing label is left out
 
 
 Taken = dict[str, str]
 """In words, from which columns the parts of pairs were taken; and the first place where they were taken so."""
 
 
-def read_foreign(source: Path, columns: Columns | None = None, taken: Taken | None = None) -> Iterator[Found]:
+def read_foreign(
+    source: Path, columns: Columns | None = None, taken: Taken | None = None, *, skip_bad: bool = False
+) -> Iterator[Found]:
     """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
 
-    `taken` is filled with which columns were taken, at most `MOST_LAYOUTS` ways; a BEIR folder has none.
+    Args:
+        source: A file, a folder of files or a BEIR folder.
+        columns: The names of the columns.
+        taken: Filled with which columns were taken, at most `MOST_LAYOUTS` ways. A BEIR folder has none.
+        skip_bad: Malformed rows of jsonl, csv and tsv are returned with a flaw, however many they are.
     """
     columns, taken = columns or Columns(), {} if taken is None else taken
     if is_beir(source):
         yield from _read_beir(source)
         return
+    for path in pair_paths(source):
+        yield from _READERS[ending_of(path)](path, columns, taken, skip_bad)
+
+
+def pair_paths(source: Path) -> list[Path]:
+    """Return the files of pairs that are read of a file or a folder; ValueError for one that cannot be read."""
     if not (files := files_read(source)):
         raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
-    readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
     for path in files:
         if not path.is_file():
             kind = "a FIFO, socket or device, expected a file or a folder" if path.exists() else "not there"
             raise ValueError(f"{path} is {kind}")
-        if not (ending := ending_of(path)):
+        if not ending_of(path):
             raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
-        yield from readers[ending](path, columns, taken)
+    return files
 
 
 def size_when_read(*sources: Path) -> int:
@@ -140,17 +158,29 @@ def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: La
         taken.setdefault(taken_words(columns, names, layout), where)
 
 
-def _read_jsonl(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
+def _is_nested(value: Any) -> bool:
+    """Whether a value is an object or a list of objects, which is no text of a pair."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict | list) for one in value))
+
+
+def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     layouts: dict[tuple[str, ...], Layout] = {}
     first: tuple[str, ...] = ()
-    unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path), 0
-    for count, (number, row) in enumerate(json_rows(path), 1):
+    unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path, refuses=not skip_bad), 0
+    bad: list[Found] = []
+
+    def skip(number: int, why: str) -> None:
+        bad.append(Found("", "", (), "", f"{path}, line {number}", flaw=why))
+
+    for count, (number, row) in enumerate(json_rows(path, skip if skip_bad else None), 1):
+        yield from bad
+        bad.clear()
         where = f"{path}, line {number}"
         names = tuple(row)
         if names not in layouts:
             if len(layouts) == MOST_LAYOUTS:  # a file whose every line names other columns
                 layouts.clear()
-            layouts[names] = layout = layout_of_row(columns, names)
+            layouts[names] = layout = layout_of_row(columns, names, [name for name in names if _is_nested(row[name])])
             _note_taken(taken, columns, names, layout, where)
             unseen -= layout.chosen.keys()
             first = first or names
@@ -158,6 +188,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
         if found.flaw:
             flaws.note(found, count)
         yield found
+    yield from bad
     flaws.check(count)
     if unseen:
         raise ValueError(f"{path}: {columns.complaint(sorted(unseen), first)}")
@@ -168,6 +199,7 @@ class Flaws:
     """The rows of a file that are no pairs: how many, and the first of them."""
 
     path: Path
+    refuses: bool = True
     num: int = 0
     first: str = ""
 
@@ -180,7 +212,7 @@ class Flaws:
 
     def check(self, num_rows: int) -> None:
         """ValueError when more than half of the rows are no pairs."""
-        if 2 * self.num > num_rows:
+        if self.refuses and 2 * self.num > num_rows:
             raise ValueError(f"{self.path}: {self.num} of {num_rows} rows are no pairs; the first is {self.first}")
 
 
@@ -201,10 +233,12 @@ def _dialect(path: Path, header: str) -> type[csv.Dialect]:
     return csv.excel_tab if header.startswith('"') else _Bare
 
 
-def _read_table(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
+def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
+    # bytes that are not UTF-8 become surrogates, by which the row is known
+    errors = "surrogateescape" if skip_bad else "strict"
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="", errors=errors) as file:
             dialect = _dialect(path, file.readline(MAX_LINE_BYTES))
             file.seek(0)
             reader = csv.reader(file, dialect, strict=True)
@@ -212,18 +246,48 @@ def _read_table(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
             named = layout_of(columns, header, f"{path}, line 1")
             _note_taken(taken, columns, header, named, f"{path}, line 1")
             layout = named.by_place(header)
-            for cells in reader:
-                where = f"{path}, line {reader.line_num}"
-                if cells and len(cells) != len(header):
-                    hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)"
-                    count = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-                    raise ValueError(f"{where}: {count}, the header has {len(header)}{hint * (dialect is _Bare)}")
+            while True:
+                try:
+                    cells = next(reader, None)
+                    if cells is None:
+                        break
+                    _check_cells(cells, header, is_bare=dialect is _Bare)
+                except (csv.Error, ValueError) as error:
+                    why = _csv_reason(path, error) if isinstance(error, csv.Error) else str(error)
+                    if not skip_bad:
+                        raise ValueError(f"{path}, line {reader.line_num}: {why}") from error
+                    yield Found("", "", (), "", f"{path}, line {reader.line_num}", flaw=why)
+                    continue
                 if cells:
-                    yield _found(cells, layout, where)
+                    yield _found(cells, layout, f"{path}, line {reader.line_num}")
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: malformed ({error})") from error
+        raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}, line {_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+
+
+def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_bare: bool) -> None:
+    """ValueError for a row of another width than the header, or with bytes that are not UTF-8; empty rows pass."""
+    if cells and len(cells) != len(header):
+        hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)" * is_bare
+        raise ValueError(f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}{hint}")
+    if any(not cell.isascii() and any("\ud800" <= letter <= "\udfff" for letter in cell) for cell in cells):
+        raise ValueError("not UTF-8")
+
+
+def _csv_reason(path: Path, error: csv.Error) -> str:
+    """Return why a csv is malformed; with the command that doubles the quotes of one that escapes them."""
+    with path.open("rb") as file:
+        escapes = any(b'\\"' in line for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
+    if not escapes:
+        return f"malformed ({error})"
+    read = "csv.reader(sys.stdin, doublequote=False, escapechar=chr(92))"
+    program = f"import csv, sys; csv.writer(sys.stdout).writerows({read})"
+    name, made = shlex.quote(path.name), shlex.quote(f"doubled-{path.name}")
+    return (
+        f"malformed ({error}); quotes within quotes are doubled in a csv, here some are escaped by a backslash: "
+        f'python -c "{program}" < {name} > {made}'
+    )
 
 
 def _first_bad_line(path: Path) -> int:
@@ -237,13 +301,15 @@ def _first_bad_line(path: Path) -> int:
     return 1
 
 
-def _read_parquet(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]:
+def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     try:
         file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
-        layout = layout_of(columns, file.schema_arrow.names, str(path))
-        _note_taken(taken, columns, file.schema_arrow.names, layout, str(path))
+        schema = file.schema_arrow
+        nested = [one.name for one in schema if _holds_objects(one.type)]
+        layout = layout_of(columns, schema.names, str(path), nested)
+        _note_taken(taken, columns, schema.names, layout, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
-        num_before, words, flaws = 0, f"{path}, row ", Flaws(path)
+        num_before, words, flaws = 0, f"{path}, row ", Flaws(path, refuses=not skip_bad)
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
             by_place = layout.by_place(batch.schema.names)
             columns_of_batch = [column.to_pylist() for column in batch.columns]
@@ -258,13 +324,29 @@ def _read_parquet(path: Path, columns: Columns, taken: Taken) -> Iterator[Found]
         raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
 
+def _holds_objects(kind: pa.DataType) -> bool:
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return pa.types.is_struct(kind) or pa.types.is_map(kind)
+
+
+_READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
+
+
 def _read_beir(folder: Path) -> Iterator[Found]:
     splits, path = splits_of(folder), folder / "qrels" / "train.tsv"
     if not splits:
         raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
     if "train" not in splits:
         raise ValueError(f"{folder / 'qrels'} has {splits} and no train.tsv: only `train` is imported to train on")
-    judged = [(number, row) for number, row in read_qrels(path) if row[2] > 0]
+    judged, dropped = list[tuple[int, tuple[str, str, int]]](), list[int]()
+    for number, row in read_qrels(path):
+        if row[2] > 0:
+            judged.append((number, row))
+        else:
+            dropped.append(number)
+    for number in dropped:
+        yield Found("", "", (), "", f"{path}, line {number}", dropped=LOW_LABEL)
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {row[1] for _, row in judged})
     queries = read_texts(folder / "queries.jsonl", QUERY, {row[0] for _, row in judged})
     for number, (query, document, _) in judged:
@@ -283,33 +365,59 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
         for key in numbered:
             negatives += _texts(row[key])
         query, document = _first(row[chosen["query"]]), _first(row[chosen["document"]])
-        domain = _domain(row[chosen["domain"]]) if "domain" in chosen else ""
+        domain = domain_name(row[chosen["domain"]]) if "domain" in chosen else ""
+        label = parse_label(row[chosen["label"]]) if "label" in chosen else math.nan
     except ValueError as error:
         return Found("", "", (), "", where, flaw=str(error))
     positives = row[chosen["document"]]
-    num_more = len(positives) - 1 if isinstance(positives, list) and len(positives) > 1 else 0
-    return Found(query, document, tuple(negatives), domain, where, num_more)
+    num_more = max(0, sum(map(bool, positives)) - 1) if isinstance(positives, list) else 0
+    return Found(query, document, tuple(negatives), domain, where, num_more, label=label)
 
 
-def _domain(value: Any) -> str:
-    """Return the name of a domain, which may be a number, 0 too; nothing for a missing one, in tables NaN."""
+def domain_name(value: Any) -> str:
+    """Return the one name of a domain, which may be a number: 1, 1.0, "1" and "1.0" are one domain, "1".
+
+    A column of whole numbers becomes one of floats in every table that has a gap, so the form of a number in one file
+    says nothing. "" for a missing value, in tables NaN.
+    """
     if value is None or value != value:
         return ""
+    if isinstance(value, str):
+        text = unicodedata.normalize("NFC", " ".join(value.split()))
+        return WHOLE_NUMBER.sub(r"\1", text)
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value in (math.inf, -math.inf):
         raise ValueError(f"the domain is {short(repr(value))}, expected a text or a number")
-    return str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def parse_label(value: Any) -> float:
+    """Return a label as a number, NaN for a missing one; ValueError for other words than true, false and numbers."""
+    if value is None or value == "":
+        return math.nan
+    text = value.strip().casefold() if isinstance(value, str) else value
+    try:
+        found = {"true": 1.0, "false": 0.0}.get(text) if isinstance(text, str) else None
+        label = float(text if found is None else found)
+        if math.isinf(label):
+            raise ValueError("infinite")
+        return label
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"the label is {short(repr(value))}, expected a number, true or false: --label COLUMN names another "
+            "column, --no-labels takes every row as a pair"
+        ) from error
 
 
 def _first(value: Any) -> str:
-    """Return the text, or the first of several; nothing for a missing one."""
-    return value if type(value) is str else "".join(_texts(value)[:1])
+    """Return the text, or the first of several that is not missing; "" for a missing one."""
+    return value if type(value) is str else next(filter(None, _texts(value)), "")
 
 
 def _texts(value: Any) -> list[str]:
-    """A text, or a list of them (the first document of a list is the positive); nothing for a missing value."""
-    if value is None or value == "":
+    """Return a text, or each of a list of them; nothing for a missing value, and "" for one within a list."""
+    if value is None or value == "" or value != value:
         return []
-    values = value if isinstance(value, list) else [value]
+    values = ["" if one is None or one != one else one for one in value] if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in values):
         raise ValueError(f"expected a text or a list of texts, found {short(repr(value))}")
-    return list(values)
+    return values

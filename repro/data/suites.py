@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,7 @@ class SuiteRules:
     near_duplicate: float = 0.8
     several_answers: bool = False  # a query of several documents is judged right for each, not dropped
     keeps_near_duplicates: bool = False  # a corpus of one boilerplate would have no query left
+    form: Callable[[str], str] = normalise  # in which two texts are the same
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,22 @@ class Collection:
 
 def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Collection:
     """Apply the rules of this module to the rows of one domain; ValueError when no query is left."""
-    documents = _merge_documents(rows)
-    ambiguous = _ambiguous_queries(rows)
+    form = rules.form
+    documents = _merge_documents(rows, form)
+    ambiguous = _ambiguous_queries(rows, form)
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
-    near_duplicates = has_near_duplicate(chosen, rules.near_duplicate)
+    words = chosen if form is normalise else [normalise(key) for key in chosen]
+    near_duplicates = has_near_duplicate(words, rules.near_duplicate)
     copied = {key for key, is_near_duplicate in zip(chosen, near_duplicates, strict=True) if is_near_duplicate}
-    shared = _documents_of(ambiguous, documents, chosen) if rules.several_answers else {}
+    shared = _documents_of(ambiguous, documents, chosen, form) if rules.several_answers else {}
     golds: list[tuple[list[str], Row]] = []
     counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
-        row = _query_of(documents[key], ambiguous, shared)
+        row = _query_of(documents[key], ambiguous, shared, form)
         counts["num_ambiguous"] += row is None and not rules.several_answers
         if row is None:
             continue
-        right = shared.pop(normalise(row.query), [key])
+        right = shared.pop(form(row.query), [key])
         is_kept = copied.isdisjoint(right) or (rules.keeps_near_duplicates and len(golds) < rules.max_queries)
         counts["num_near_duplicate"] += not copied.isdisjoint(right) and is_kept == rules.keeps_near_duplicates
         if is_kept:
@@ -83,21 +86,23 @@ def _why_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
 
 
 def _documents_of(
-    queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str]
+    queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str], form: Callable[[str], str]
 ) -> dict[str, list[str]]:
     """Return the chosen documents that each of these queries is asked of."""
     found: dict[str, list[str]] = defaultdict(list)
     for key in chosen:
-        for query in dict.fromkeys(normalise(row.query) for row in documents[key]):
+        for query in dict.fromkeys(form(row.query) for row in documents[key]):
             if query in queries:
                 found[query].append(key)
     return dict(found)
 
 
-def _query_of(rows: Sequence[Row], ambiguous: set[str], shared: Mapping[str, object]) -> Row | None:
+def _query_of(
+    rows: Sequence[Row], ambiguous: set[str], shared: Mapping[str, object], form: Callable[[str], str]
+) -> Row | None:
     """Return the first row of a document whose query is asked of it alone, else the first of a query still to judge."""
-    clear = (row for row in rows if normalise(row.query) not in ambiguous)
-    return next(clear, None) or next((row for row in rows if normalise(row.query) in shared), None)
+    clear = (row for row in rows if form(row.query) not in ambiguous)
+    return next(clear, None) or next((row for row in rows if form(row.query) in shared), None)
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
@@ -114,17 +119,17 @@ def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray
     return jaccard.max(axis=1, initial=0.0) >= threshold
 
 
-def _merge_documents(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _merge_documents(rows: Sequence[Row], form: Callable[[str], str]) -> dict[str, list[Row]]:
     merged: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        merged[normalise(row.document)].append(row)
+        merged[form(row.document)].append(row)
     return dict(merged)
 
 
-def _ambiguous_queries(rows: Sequence[Row]) -> set[str]:
+def _ambiguous_queries(rows: Sequence[Row], form: Callable[[str], str]) -> set[str]:
     answers: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        answers[normalise(row.query)].add(normalise(row.document))
+        answers[form(row.query)].add(form(row.document))
     return {query for query, documents in answers.items() if len(documents) > 1}
 
 

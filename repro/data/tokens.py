@@ -27,6 +27,7 @@ HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 """What names a tokenizer that is no folder here: NAME or OWNER/NAME."""
 BOUNDS_FILE = "bounds.json"
 """Beside the ids: the largest of them, so that opening 70 GB of them need not read them."""
+UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TEXTS_PER_CALL = 8_192
 LEAST_TEXTS_BY_WORDS = 1_024
 """Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
@@ -103,6 +104,24 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
     blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
     ids, lengths = zip(*blocks, strict=True)
     return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+
+
+def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
+    """Return the share of unknown tokens among all but special ones, and which texts have no other, bool (N,).
+
+    A text without any token is none of them. A tokenizer without an unknown token, as one of bytes, knows everything.
+    """
+    unknown = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
+    if unknown is None or not len(tokens.ids):
+        return 0.0, np.zeros(len(tokens), dtype=bool)
+    special = [number for number in tokenizer.encode("").ids if number != unknown]
+    is_unknown = np.asarray(tokens.ids) == unknown
+    is_special = np.isin(tokens.ids, special)
+    sums = [np.concatenate([[0], np.cumsum(one)])[tokens.offsets] for one in (is_unknown, is_special)]
+    num_unknown_N, num_special_N = np.diff(sums[0]), np.diff(sums[1])
+    num_text_N = tokens.lengths - num_special_N
+    share = float(num_unknown_N.sum() / max(1, num_text_N.sum()))
+    return share, (num_unknown_N > 0) & (num_unknown_N == num_text_N)
 
 
 def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:

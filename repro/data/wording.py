@@ -65,6 +65,27 @@ def normalise(text: str) -> str:
     return " ".join(text.casefold().translate(_PLAIN).split())
 
 
+def identity(text: str) -> str:
+    """Return the form in which two texts are the same text: NFC, single spaces; "" if nothing in it is visible."""
+    found = " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+    return found if found.isprintable() or any(unicodedata.category(one)[0] not in "CZ" for one in found) else ""
+
+
+OPENING, CLOSING = "\"'“‘«([{", ".,;:!?…\"'”’»)]}。，！？、；："
+_AROUND_WORDS = re.compile(
+    rf"(?<!\S)[{re.escape(OPENING)}]+(?=[^\s{re.escape(OPENING + CLOSING)}])"
+    rf"|(?<=[^\s{re.escape(OPENING + CLOSING)}])[{re.escape(CLOSING)}]+(?!\S)"
+)
+
+
+def near_form(text: str) -> str:
+    """Return the form in which two texts are near copies: case and the punctuation around words do not count.
+
+    Signs, operators and symbols stay, so "−7" and "7" differ, and so do `x + y` and `x - y`.
+    """
+    return _AROUND_WORDS.sub("", identity(text).casefold())
+
+
 def normalise_all(texts: Sequence[str]) -> list[str]:
     """Return `normalise` of each text, computed on the letters of many of them at once."""
     found = []

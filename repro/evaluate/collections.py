@@ -39,6 +39,9 @@ class Collection:
         grades = self.retrieval.judgements.values()
         hopeless = sum(not any(grade > 0 for grade in given.values()) for given in grades)
         lacking += [f"{hopeless} queries have no relevant document and score 0, as in trec_eval"] if hopeless else []
+        for what, texts in (("documents", self.retrieval.documents), ("queries", self.retrieval.queries)):
+            empty = sum(not text.strip() for text in texts)
+            lacking += [f"{empty} of {len(texts)} {what} are empty"] if empty else []
         alike = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
         if alike:
             lacking.append(
@@ -60,7 +63,15 @@ def read_collections(suite: Suite) -> dict[str, Collection]:
 
 def rows_of(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
     """Return what a record keeps of each dataset of a suite, in their order."""
-    return [{"name": d.name, "family": d.family, **collections[d.name].provenance} for d in suite.datasets]
+    return [
+        {
+            "name": d.name,
+            "family": d.family,
+            **({"part_of": d.part_of} if d.part_of else {}),
+            **collections[d.name].provenance,
+        }
+        for d in suite.datasets
+    ]
 
 
 def ranked_in(

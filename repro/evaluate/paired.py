@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.data.beir import groups_of
+from repro.data.beir import MEAN, groups_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,15 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
         if len(members) > 1:
             samples_R = np.mean([alone[place].samples_R for place in members], axis=0)
         found[group] = Gap.of(difference, samples_R)
+    return found
+
+
+def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the weight of each dataset in the suite's mean, on average 1; nothing if all weigh the same."""
+    places = groups_of(datasets)[MEAN]
+    if len(places) == len(datasets):
+        return []
+    found: list[float] = (np.bincount(places, minlength=len(datasets)) * len(datasets) / len(places)).tolist()
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
 from repro.claims.units import stratified_mean
-from repro.evaluate.paired import paired_gaps
+from repro.evaluate.paired import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.report.scores import POINTS, contexts_of, notes_of
 from repro.report.view import View, format_number, format_signed
@@ -38,13 +38,15 @@ class Column:
     values_Q: np.ndarray
     strata_Q: np.ndarray
     datasets: tuple[str, ...]
+    weights: tuple[float, ...] = ()  # of each dataset in the mean, on average 1; (): all alike
 
     @classmethod
     def of(cls, evaluation: Evaluation, path: str, label: str) -> Column:
         """Return the column of what was scored under a metric path."""
         rows = evaluation.provenance["datasets"]
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
-        return cls(label, evaluation.per_query[path], strata_Q, tuple(row["name"] for row in rows))
+        names = tuple(row["name"] for row in rows)
+        return cls(label, evaluation.per_query[path], strata_Q, names, tuple(mean_weights(rows)))
 
     @property
     def points(self) -> list[float]:
@@ -54,7 +56,11 @@ class Column:
     @property
     def mean(self) -> float:
         """Return its mean over collections, points."""
-        return POINTS * stratified_mean(self.values_Q, self.strata_Q)
+        return POINTS * stratified_mean(self.weighted(), self.strata_Q)
+
+    def weighted(self) -> np.ndarray:
+        """Return the values times the weights of their datasets, (Q,)."""
+        return self.values_Q * np.array(self.weights)[self.strata_Q] if self.weights else self.values_Q
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def differences(columns: Sequence[Column]) -> list[Difference]:
     found = []
     for other in columns[1:]:
         first = columns[0]
-        samples = POINTS * paired_bootstrap(first.values_Q, other.values_Q, first.strata_Q)
+        samples = POINTS * paired_bootstrap(first.weighted(), other.weighted(), first.strata_Q)
         ahead = sum(ours > theirs for ours, theirs in zip(first.points, other.points, strict=True))
         interval = percentile_interval(samples)
         found.append(

@@ -10,6 +10,7 @@ import numpy as np
 from repro.claims.bootstrap import paired_bootstrap, percentile_interval
 from repro.claims.units import stratified_mean
 from repro.evaluate.digests import model_digest
+from repro.evaluate.paired import mean_weights
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
@@ -126,7 +127,9 @@ def scores_with_intervals(record: Record) -> View:
     for name, context in _scored_contexts(record):
         values_Q = record.arrays[name]
         each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
-        columns.append([_with_interval(values_Q, strata_Q), *each])
+        weights = mean_weights(datasets)
+        weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else values_Q
+        columns.append([_with_interval(weighted_Q, strata_Q), *each])
         header += [_column(record, context), "95 %"]
     names = ["mean", *(row["name"] for row in datasets)]
     rows = tuple((name, *chain.from_iterable(cells)) for name, *cells in zip(names, *columns, strict=True))

@@ -55,6 +55,7 @@ from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
 from repro.report.view import View, format_number, format_seconds
 from repro.spec.identity import run_id
+from repro.spec.values import counted
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 
@@ -281,13 +282,17 @@ class _Bench:
             for name, one in self.collections.items()
         }
         kept = Kept(self.folder / "kept", decides)
-        return Keeping(runs=runs / "trec", kept=kept, tell=Teller(called, sizes, self.progress))
+        documents = {name: len(one.retrieval.documents) for name, one in self.collections.items()}
+        return Keeping(runs=runs / "trec", kept=kept, tell=Teller(called, sizes, self.progress, documents))
 
 
 class Teller:
     """Says of each collection that has ended how it went, and how long the others will take."""
 
-    def __init__(self, name: str, sizes: Mapping[str, int], progress: Progress) -> None:
+    def __init__(
+        self, name: str, sizes: Mapping[str, int], progress: Progress, documents: Mapping[str, int] | None = None
+    ) -> None:
+        self._documents = documents or {}
         self._name, self._left, self._progress = name, dict(sizes), progress
         self._num_all, self._last = len(sizes), time.monotonic()
         self._texts_done, self._seconds = 0, 0.0
@@ -304,6 +309,8 @@ class Teller:
             for kind, value in ended.scores.items()
         )
         number = self._num_all - len(self._left)
+        among = self._documents.get(ended.dataset)
+        scores += "" if among is None else f" among {counted(among, 'document')}"
         when = " (kept from before)" if ended.was_kept else ""
         if self._left and self._texts_done:
             left = self._seconds * sum(self._left.values()) / self._texts_done

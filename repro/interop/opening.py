@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from repro.data.beir import Suite, SuiteDataset, beir_folders, check_groups, legal_name, load_suite
+from repro.data.beir import Suite, check_groups, find_collections, legal_name, load_suite, say_skipped
 from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import run_named, training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
@@ -93,8 +93,13 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     check_suite(source)
     if folder.is_dir():
         if (folder / "suite.json").is_file():
-            return load_suite(folder)
-        datasets = tuple(_given_datasets(folder))
+            suite = load_suite(folder)
+            for line in say_skipped(folder, suite.datasets):
+                progress(line)
+            return suite
+        datasets = tuple(find_collections(folder, GIVEN))
+        for line in say_skipped(folder, datasets):
+            progress(line)
         check_groups([(one.name, one.family) for one in datasets], str(folder))
         return Suite(legal_name(folder.resolve().name), datasets)
     from repro.inputs.corpora import searched_stage, suite_of
@@ -102,10 +107,6 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     asked = base("smoke", suite=source)
     searched_stage(asked).build(progress)
     return suite_of(asked)
-
-
-def _given_datasets(folder: Path) -> list[SuiteDataset]:
-    return [SuiteDataset(name, GIVEN, path) for name, path in beir_folders(folder)]
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:

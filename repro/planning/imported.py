@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from repro.data.beir import load_suite
-from repro.data.own.holdout import ALL, LEAST_PAIRS, MOST_DOMAINS, SHARE
+from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
 from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, imported_named, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
 from repro.inputs.corpora import corpus_stage
+from repro.planning.texts_read import TextsRead, check_known, count_tokens
 from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
@@ -30,11 +31,13 @@ FEW_QUERIES = 50
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
+    "low_label": "rows whose label is below the threshold, left out",
+    "used_as_negatives": "rows whose label is below the threshold: negatives of the pairs of their query",
+    "unlabelled": "rows without a label in files that have labels, left out",
     "repeated_pair": "pairs that were there already, left out",
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "query_is_document": "pairs whose query is the document",
-    "long_documents": "documents of more than 256 words: models read their beginning only",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",
@@ -49,13 +52,14 @@ class Planned:
     report: dict[str, Any]  # of the stage: what is trained on, left out, evaluated
     runs: tuple[Run, ...]
     path: Path
+    texts: TextsRead | None = None
     was_edited: bool = False  # the file of runs was there and differs from what would be written: it is as it was
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
         told = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
-        return {**told, "runs": runs, **self.report}
+        return {**told, "runs": runs, "texts": self.texts and asdict(self.texts), **self.report}
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
@@ -65,26 +69,35 @@ class Planned:
             f"{counted(found.num_domains, 'domain')}"
         ]
         lines += [f"  columns: {words}" for words in found.columns]
-        lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in found.counts.items() if count]
+        lines += [f"  {found.labels}"] * bool(found.labels)
+        shown = [(name, count) for name, count in found.counts.items() if count and name != "long_documents"]
+        lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in shown]
+        lines += self.texts.lines() if self.texts else []
         lines += [f"  look at this: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
         lines.append(
-            f"evaluated on {counted(asked, 'query', 'queries')} and {counted(searched, 'document')} in "
+            f"evaluated on {counted(asked, 'query', 'queries')} searched among {counted(searched, 'document')} in "
             f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
         lines += oddities(self.corpus, suite)
         lines += few_queries(asked, is_given=is_given)
         if not is_given:
-            is_full = any(one["num_documents"] >= SuiteRules().max_documents for one in suite.values())
-            is_part = is_full or (list(suite) != [ALL] and found.num_domains > len(suite))
-            lines.append(held_out_line(searched, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
+            held_out = self.report.get("held_out_documents", searched)
+            is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
+            is_part = is_full or found.num_domains > 1
+            lines.append(held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
         lines += near_duplicates(self.report.get("near_duplicates", {}))
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
         lines.append(f"trained on {counted(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
+        held = found.num_kept - self.report["num_pairs"]
+        lines.append(
+            f"of {found.num_read} rows given: {self.report['num_pairs']} trained on, {held} held out or with a "
+            f"text that is, {found.num_read - found.num_kept} dropped"
+        )
         for run in self.runs:
             name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
             lines.append(f"  {run_id(run)}  {name}{_length_of(run)}")
@@ -121,7 +134,7 @@ def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> 
     given = corpus.folder / GIVEN_FOLDER
     rows = load_suite(given).datasets if given.is_dir() else ()
     told = [(one.name, one.quirks.told_of(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
-    return [f"  {name}: {note}" for name, note in told if note]
+    return [*(f"  {line}" for line in corpus.skipped), *(f"  {name}: {note}" for name, note in told if note)]
 
 
 def near_duplicates(found: Mapping[str, int]) -> list[str]:
@@ -162,10 +175,12 @@ def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *,
     )
 
 
-def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print) -> Planned:
+def plan_imported(
+    name: str, scale: str, progress: Callable[[str], None] = print, *, allow_unknown: bool = True
+) -> Planned:
     """Build an imported corpus and write its file of runs at a scale; one that was edited is read, and left as it is.
 
-    ValueError when the corpus is too small to train on.
+    ValueError when the corpus is too small to train on, or when most of its tokens are unknown and that is not allowed.
     """
     corpus = imported_named(name)
     check_trainable(name)
@@ -183,7 +198,11 @@ def plan_imported(name: str, scale: str, progress: Callable[[str], None] = print
     was_edited = path.is_file() and read_json(path) != json.loads(json.dumps(rows))
     if not was_edited:
         write_runs(path, rows)
-    return Planned(corpus, told, tuple(read_runs(path)), path, was_edited)
+    runs = tuple(read_runs(path))
+    texts = count_tokens(pairs, runs[0])
+    if not allow_unknown:
+        check_known(texts, corpus.corpus)
+    return Planned(corpus, told, runs, path, texts, was_edited)
 
 
 def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -169,4 +170,7 @@ def suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def notes_of(suite: Mapping[str, Any]) -> list[str]:
     """Return a line for each collection that has something odd about it."""
-    return [f"{row['name']}: {note}" for row in suite.get("datasets", []) for note in row.get("quirks", [])]
+    rows = suite.get("datasets", [])
+    parts = Counter(row["part_of"] for row in rows if row.get("part_of"))
+    once = [f"{name}: {counted(size, 'collection')}, which count once in the mean" for name, size in parts.items()]
+    return [*once, *(f"{row['name']}: {note}" for row in rows for note in row.get("quirks", []))]

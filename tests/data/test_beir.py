@@ -2,8 +2,10 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
@@ -140,3 +142,45 @@ def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
     (folder.parent / "suite.json").write_text("{}")
     with pytest.raises(ValueError, match=r"suite\.json is malformed"):
         load_suite(folder.parent)
+
+
+def test_nested_collections_count_once_in_the_mean(tmp_path: Path) -> None:
+    """BEIR's downloader leaves cqadupstack/<forum>: all forums are read, and the mean has them as one dataset."""
+    from repro.evaluate.suites import evaluate_bm25
+    from repro.interop.beside import Column, differences
+    from repro.interop.opening import open_suite
+
+    places = {"scifact": "scifact", "cqadupstack-a": "cqadupstack/a", "cqadupstack-b": "cqadupstack/b"}
+    texts = ("one small thing", "two large things", "three odd words")
+    for number, (name, place) in enumerate(places.items()):
+        ids = ("d0", "d1", "d2")
+        right = {"q0": {"d0": 1}, "q1": {"d1" if number else "d2": 1}}
+        write_beir_folder(tmp_path / place, Retrieval(name, ids, texts, ("q0", "q1"), ("small", "two"), right))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "cqadupstack" / "readme.txt").touch()
+    lines: list[str] = []
+    suite = open_suite(str(tmp_path), lines.append)
+    assert sorted(one.name for one in suite.datasets) == sorted(places)
+    (line,) = lines
+    assert "3 collections" in line and "2 entries" in line and "notes" in line and "readme.txt" in line
+    found = evaluate_bm25(suite)
+    values = {name: found.metrics[f"{suite.name}/{name}/ndcg_at_10"] for name in (*places, "cqadupstack", "mean")}
+    assert values["cqadupstack"] == values["cqadupstack-a"] == 1.0
+    assert values["mean"] == pytest.approx((values["scifact"] + values["cqadupstack"]) / 2)
+    column = Column.of(found, suite.name, "bm25")
+    nothing = replace(column, label="nothing", values_Q=np.zeros_like(column.values_Q))
+    assert column.mean == pytest.approx(100 * values["mean"])
+    assert differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
+
+
+def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
+    """Empty documents and queries are noted next to the scores; a collection without any text is refused."""
+    from repro.evaluate.collections import Collection
+
+    some = replace(SMALL, documents=("", "two", " "), queries=("", "second"))
+    write_beir_folder(tmp_path / "some", some)
+    notes = Collection(load_beir(tmp_path / "some"), Quirks()).notes
+    assert [note[:6] for note in notes] == ["2 of 3", "1 of 2"]
+    write_beir_folder(tmp_path / "none", replace(SMALL, documents=("", "", " ")))
+    with pytest.raises(ValueError, match="all of its 3 documents"):
+        load_beir(tmp_path / "none")

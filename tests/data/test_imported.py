@@ -51,7 +51,7 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
     folder = corpus_stage(run.corpus).build()
     told = json.loads((folder / "report.json").read_text())
     assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - told["left_out"]["evaluated"]
-    assert {dataset.name for dataset in suite_of(run).datasets} == {"a", "b"} == set(told["suite"])
+    assert {dataset.name for dataset in suite_of(run).datasets} == {"all"} == set(told["suite"])
     assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
@@ -110,7 +110,7 @@ def test_a_file_of_runs_names_the_content_of_a_corpus_and_by_it_of_its_suite(tmp
     (run,) = read_runs(path)
     assert (run.corpus, run.suite) == (corpus.corpus, "mine")
     corpus_stage(run.corpus).build()
-    assert [one.name for one in suite_of(run).datasets] == ["a", "b"] and suite_of(run).name == "mine"
+    assert [one.name for one in suite_of(run).datasets] == ["all"] and suite_of(run).name == "mine"
 
 
 def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
 ) -> None:
     words = ["import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", "mine", "--scale", "smoke"]
     with monkeypatch.context() as patch:
-        patch.setattr("repro.cli.data._unless_undone", lambda *of: sys.exit(137))
+        patch.setattr("repro.cli.data._unless_undone", lambda *of, **how: sys.exit(137))
         assert typed(*words).exit_code == 137
     [command] = re.findall("`repro data (.*?)`", str(typed(*words).exception))
     done = typed(*command.split(), "--scale", "smoke")
@@ -295,6 +295,40 @@ def test_a_corpus_of_one_boilerplate_is_imported_and_evaluated(tmp_path: Path) -
     assert planned.report["near_duplicates"]["shop"] == planned.report["suite"]["shop"]["num_queries"] > 20
 
 
+def test_held_out_queries_search_the_whole_corpus(tmp_path: Path) -> None:
+    """All documents are searched, all right answers are judged, and no held-out text is trained on."""
+    rows = [
+        {"query": f"about {n // 2}", "document": f"thing {n} of all", "domain": "ab"[n % 4 // 2]} for n in range(1000)
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = bring(tmp_path / "x.jsonl", name="mine")
+    planned = plan_imported("mine", "smoke", quiet)
+    (dataset,) = suite_of_built(corpus).datasets
+    found = load_beir(dataset.path)
+    assert set(found.documents) == {row["document"] for row in rows} and len(found.documents) == 1000
+    text_of = dict(zip(found.document_ids, found.documents, strict=True))
+    for query, text in zip(found.query_ids, found.queries, strict=True):
+        right = {row["document"] for row in rows if row["query"] == text}
+        assert {text_of[one] for one in found.judgements[query]} == right and len(right) == 2
+    assert len(set(found.queries)) == len(found.queries) > 50
+    pairs = read_pairs(corpus_stage(corpus.corpus).path / "train.arrow")
+    assert not set(pairs.texts("query", range(len(pairs)))) & set(found.queries)
+    assert len(pairs) + planned.report["left_out"]["evaluated"] == 1000
+
+
+def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
+    """A corpus without a recipe in its file is cut as it was: held-out documents alone are searched."""
+    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    content = json.loads((corpus.folder / "corpus.json").read_text())
+    assert content.pop("recipe") == 5 and "recipe 5" in corpus.origin
+    (corpus.folder / "corpus.json").write_text(json.dumps(content))
+    old = imported_corpora()["mine"]
+    assert old.origin == f"recipe 4, {old.digest[:12]}"
+    report = json.loads((corpus_stage(old.corpus).build() / "report.json").read_text())
+    assert set(report["suite"]) == {"a", "b"}
+    assert sum(one["num_documents"] for one in report["suite"].values()) == report["held_out_documents"] < 100
+
+
 @pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
 def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
     tmp_path: Path, sizes: tuple[int, ...], says_why: bool
@@ -308,7 +342,9 @@ def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
     corpus = bring(tmp_path / "x.jsonl", name="mine")
     planned = plan_imported("mine", "smoke", quiet)
     (line,) = (line for line in planned.lines() if "held out:" in line)
-    num = sum(len(load_beir(one.path).documents) for one in suite_of_built(corpus).datasets)
+    (dataset,) = suite_of_built(corpus).datasets
+    assert len(load_beir(dataset.path).documents) == sum(sizes)
+    num = planned.report["held_out_documents"]
     assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in line
     assert ("less than a tenth: only domains of at least 200 pairs, the 16 largest at most" in line) == says_why
 

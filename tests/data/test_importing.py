@@ -32,7 +32,7 @@ from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
 from repro.data.pairs import Row, read_pairs, write_columns, write_pairs
 from repro.data.readers import read_foreign
-from repro.data.wording import normalise, normalise_all
+from repro.data.wording import near_form, normalise, normalise_all
 from repro.spec import check_fields
 from repro.storage import atomic
 
@@ -229,10 +229,10 @@ def test_negatives_are_kept_when_the_first_pair_has_none(tmp_path: Path) -> None
 def test_the_audit_counts_what_was_left_out(tmp_path: Path) -> None:
     rows = [
         *ROWS,
-        ROWS[0] | {"query": "What is  THING 0?"},
+        ROWS[0] | {"query": " what is  thing 0"},
         {"query": "", "document": "x"},
         {"query": "x", "document": None},
-        {"query": "good", "document": "the answer", "negatives": ["The answer!", "another"]},
+        {"query": "good", "document": "the answer", "negatives": ["the  answer", "another"]},
         {"query": "the question of the test", "document": "y"},
         {"query": "same words", "document": "same words"},
         {"query": "long", "document": "word " * 300},
@@ -324,8 +324,13 @@ def test_a_pickle_that_would_run_code_is_not_read(tmp_path: Path) -> None:
     assert not (tmp_path / "exploded").exists()
 
 
+def same(text: str) -> str:
+    """The text itself: NFC, single spaces."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
 def plain(text: str) -> str:
-    """The form in which two texts count as the same, by the words of its rule."""
+    """The form of mined texts in which two count as the same, by the words of its rule."""
     is_kept = [letter.isalnum() or unicodedata.category(letter).startswith("M") for letter in text.casefold()]
     return " ".join("".join(c if kept else " " for c, kept in zip(text.casefold(), is_kept, strict=True)).split())
 
@@ -335,14 +340,15 @@ def imported_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[st
     kept, seen, counts = [], set[str](), Counter[str]()
     for number, row in enumerate(rows):
         query, document, domain = row["query"] or "", row["document"] or "", row["domain"] or ""
-        both = [plain(query), plain(document)]
+        both = [same(query), same(document)]
+        judged = evaluated & {text.casefold() for text in both}  # no word here has punctuation at its ends, but "."
         counts["empty"] += not all(both)
-        counts["evaluated"] += all(both) and bool(evaluated & set(both))
-        counts["repeated_pair"] += all(both) and not evaluated & set(both) and "\n".join(both) in seen
-        own = [text for text in row.get("negatives", []) if plain(text) not in ("", both[1])]
+        counts["evaluated"] += all(both) and bool(judged)
+        counts["repeated_pair"] += all(both) and not judged and "\n".join(both) in seen
+        own = [text for text in row.get("negatives", []) if same(text) not in ("", both[1])]
         counts["negatives_taken_out"] += all(both) and len(row.get("negatives", [])) - len(own)
-        negatives = [text for text in own if plain(text) not in evaluated]
-        if all(both) and not evaluated & set(both) and "\n".join(both) not in seen:
+        negatives = [text for text in own if same(text).casefold() not in evaluated]
+        if all(both) and not judged and "\n".join(both) not in seen:
             seen.add("\n".join(both))
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
             kept.append(Row(f"{name}:{number}:{digest}", query, document, domain or name, name, tuple(negatives)))
@@ -367,12 +373,12 @@ def test_an_import_in_blocks_is_byte_for_byte_that_of_one_pair_after_another(
         {"query": WORDS[q], "document": f"{WORDS[d]} {WORDS[e]}", "domain": ["a", "", "b"][q % 3]}
         for q, d, e in rng.integers(0, len(WORDS), (400, 3))
     ]
-    rows[9]["document"] = "long " * 300
+    rows[9] |= {"query": "no", "document": "long " * 300}
     if ending != ".csv":
         for row in rows:
             row["negatives"] = [WORDS[n] for n in rng.integers(0, len(WORDS), rng.integers(0, 4))]
-    judged = Retrieval("t", ("d",), ("no it's!",), ("q",), ("CAFÉ 2",), {"q": {"d": 1}})
-    expected, counts = imported_row_by_row(rows, "mine", {"no it s", "café 2"})
+    judged = Retrieval("t", ("d",), ("(A_b no)!",), ("q",), ("strasse?",), {"q": {"d": 1}})
+    expected, counts = imported_row_by_row(rows, "mine", {"a_b no", "strasse"})
     found = imported(tmp_path, write(tmp_path / f"x{ending}", rows), evaluated=[judged])
     assert 100 < found.num_kept == len(expected) < 400
     assert found.counts == counts and min(counts.values()) >= (0 if ending == ".csv" else 1)
@@ -384,6 +390,19 @@ def test_an_import_in_blocks_is_byte_for_byte_that_of_one_pair_after_another(
 @given(st.lists(st.one_of(st.text(max_size=12), st.text("aB _.\t\0\x1f\x7f9é", max_size=12)), max_size=30))
 def test_texts_are_normalised_many_at_once_as_each_alone(texts: list[str]) -> None:
     assert normalise_all(texts) == [plain(text) for text in texts]
+
+
+def test_signs_and_symbols_tell_texts_apart(tmp_path: Path) -> None:
+    """Pairs that differ in a sign, an operator, a symbol or a capital are all kept, and none of them is empty."""
+    texts = ["temperature −757", "temperature 757", "x + y", "x - y", "😀", "😁", "us", "US", "c++", "c#", "c", "?"]
+    rows = [
+        {"query": f"{text}", "document": f"{text} {text}"} for text in [*texts, "x  +\ty", "\u200b", "e\u0301", "é"]
+    ]
+    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    assert (found.num_read, found.num_kept) == (16, len(texts) + 1)
+    assert (found.counts["repeated_pair"], found.counts["empty"]) == (2, 1)
+    assert len({near_form(text) for text in texts}) == len(texts) - 1  # "us" and "US" are near copies
+    assert near_form("“Hello, (World)!”") == near_form("hello world") != near_form("hello -world")
 
 
 def test_words_of_scripts_whose_vowels_are_marks_stay_different() -> None:

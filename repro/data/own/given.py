@@ -16,6 +16,7 @@ from repro.data.beir import (
     Retrieval,
     beir_folders,
     check_groups,
+    find_collections,
     load_beir,
     told_of_unjudged,
     write_beir_folder,
@@ -62,7 +63,7 @@ def read_given(source: Path) -> list[Given]:
     ValueError when one has no split to evaluate on, when two have one name, or one that of a mean.
     """
     named = beir_folders(source)
-    check_groups([(name, GIVEN_FAMILY) for name, _ in named], str(source))
+    check_groups([(one.name, one.family) for one in find_collections(source, GIVEN_FAMILY)], str(source))
     return [_read(name, folder) for name, folder in named]
 
 
@@ -85,13 +86,14 @@ def _only_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
     return replace(retrieval, document_ids=ids, documents=documents)
 
 
-def write_given(folder: Path, suite: str, given: Sequence[Given]) -> None:
-    """Write a suite of collections that were given; only what is odd is written of them beside their texts."""
+def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) -> None:
+    """Write a suite of the collections of `source`; only what is odd is written of them next to their texts."""
     for retrieval, _ in given:
         write_beir_folder(folder / retrieval.name, retrieval)
-    names = [(retrieval.name, GIVEN_FAMILY) for retrieval, _ in given]
+    datasets = find_collections(source, GIVEN_FAMILY)
+    names, parts = [(one.name, one.family) for one in datasets], {one.name: one.part_of for one in datasets}
     odd = any(quirks.changed() for _, quirks in given)
-    write_suite(folder, suite, names, {retrieval.name: quirks for retrieval, quirks in given} if odd else None)
+    write_suite(folder, suite, names, {retrieval.name: quirks for retrieval, quirks in given} if odd else None, parts)
 
 
 def _read(name: str, folder: Path) -> Given:

@@ -12,7 +12,8 @@ import heapq
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from repro.data.beir import Retrieval
 from repro.data.filters import EvaluatedTexts, without_evaluated, without_evaluated_negatives
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
-from repro.data.wording import normalise
+from repro.data.wording import identity, normalise
 from repro.spec.values import counted
 from repro.storage.arrays import blocks_of
 
@@ -30,6 +31,7 @@ MOST_DOMAINS = 16
 LEAST_PAIRS = 200  # of a domain that gives a collection of its own: twenty documents to search
 SHARE = 10  # one document in ten
 ROWS_PER_READ = 65_536
+MOST_SEARCHED = 200_000  # documents of one collection: a minute of BM25
 
 
 def hold_out(
@@ -49,7 +51,7 @@ def hold_out(
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_some(pairs.domain_names)}")
     groups = {name: name for name in domains} or _largest_domains(pairs)
-    kept = _rows_of_lowest_hash(pairs, groups, rules.max_documents, whole=bool(domains))
+    kept = _rows_of_lowest_hash(pairs, groups, rules, whole=bool(domains))
     found: list[Retrieval] = []
     refused: list[str] = []
     for group, rows in sorted(kept.items()):
@@ -61,7 +63,7 @@ def hold_out(
         except ValueError as error:
             refused.append(str(error))
     if not found:
-        why = "; ".join(refused[:3]) or _too_few(pairs, groups)
+        why = "; ".join(refused[:3]) or _too_few(pairs, groups, rules.form)
         raise ValueError(f"nothing can be held out to evaluate on ({why})")
     if domains and refused:
         raise ValueError(
@@ -70,15 +72,57 @@ def hold_out(
     return found
 
 
+def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
+    """Return the same queries, searched among all documents of the corpus instead of the few that were held out.
+
+    Every pair of a held-out query is judged right, whichever document it has. Memory holds `MOST_SEARCHED` documents.
+
+    Args:
+        pairs: All pairs of the corpus.
+        held_out: What `hold_out` returned.
+        as_one: Join the collections, which then are searched once.
+    """
+    texts = {i: text for one in held_out for i, text in zip(one.document_ids, one.documents, strict=True)}
+    id_of = {identity(text): i for i, text in texts.items()}
+    asked = {identity(query) for one in held_out for query in one.queries}
+    answers: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in rows_of(pairs):
+        document, query = identity(row.document), identity(row.query)
+        if document not in id_of and (len(texts) < MOST_SEARCHED or query in asked):
+            id_of[document] = row.id
+            texts[row.id] = row.document
+        if query in asked:
+            answers[query][id_of[document]] = 1
+    everything = {"document_ids": tuple(texts), "documents": tuple(texts.values())}
+    wider = [_with_answers(one, answers) for one in held_out]
+    if as_one and len(wider) > 1:
+        queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}
+        first = {identity(text): query for query, text in reversed(queries.items())}  # asked in two domains: once
+        queries = {query: text for query, text in queries.items() if first[identity(text)] == query}
+        judged = {query: dict(grades) for one in wider for query, grades in one.judgements.items() if query in queries}
+        wider = [Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judged)]
+    return [replace(one, **everything) for one in wider]
+
+
+def _with_answers(retrieval: Retrieval, answers: Mapping[str, Mapping[str, int]]) -> Retrieval:
+    texts = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
+    judged = {query: {**grades, **answers[identity(texts[query])]} for query, grades in retrieval.judgements.items()}
+    return replace(retrieval, judgements=judged)
+
+
 def training_rows(
-    pairs: Pairs, collections: Sequence[Retrieval], domains: Sequence[str], counts: Counter[str]
+    pairs: Pairs,
+    collections: Sequence[Retrieval],
+    domains: Sequence[str],
+    counts: Counter[str],
+    form: Callable[[str], str] = normalise,
 ) -> Iterator[Row]:
     """Return the rows outside the held-out domains that share no text with a collection; counts what is left out.
 
     A negative that is evaluated is taken out of its row: as one, a document to be found is trained away from queries.
     ValueError, which names the domains, when no row is left.
     """
-    evaluated = EvaluatedTexts(collections)
+    evaluated = EvaluatedTexts(collections, form)
     rows = without_evaluated(_outside(rows_of(pairs), set(domains), counts), evaluated, counts)
     first = next(rows, None)
     if first is None:
@@ -137,11 +181,12 @@ def _largest_domains(pairs: Pairs) -> dict[str, str]:
 
 
 def _rows_of_lowest_hash(
-    pairs: Pairs, groups: dict[str, str], max_documents: int, *, whole: bool
+    pairs: Pairs, groups: dict[str, str], rules: SuiteRules, *, whole: bool
 ) -> dict[str, list[Row]]:
     rows: dict[str, dict[int, list[Row]]] = defaultdict(dict)
     heaps: dict[str, list[int]] = defaultdict(list)
-    for group, key, row in _candidates(pairs, groups, whole=whole):
+    max_documents = rules.max_documents
+    for group, key, row in _candidates(pairs, groups, rules.form, whole=whole):
         kept, heap = rows[group], heaps[group]
         if key in kept:
             kept[key].append(row)
@@ -154,22 +199,24 @@ def _rows_of_lowest_hash(
     return {group: [row for key in kept for row in kept[key]] for group, kept in rows.items()}
 
 
-def _candidates(pairs: Pairs, groups: dict[str, str], *, whole: bool) -> Iterator[tuple[str, int, Row]]:
+def _candidates(
+    pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, whole: bool
+) -> Iterator[tuple[str, int, Row]]:
     """Return group, hash of the document and row of the pairs that may be held out, a block of them in memory."""
     in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
     for block in blocks_of(len(pairs), ROWS_PER_READ):
         places = block.start + np.flatnonzero(in_group_N[block])
-        keys = [_hash(normalise(text)) for text in pairs.texts("document", places)]
+        keys = [_hash(form(text)) for text in pairs.texts("document", places)]
         chosen = [place for place, key in enumerate(keys) if whole or key % SHARE == 0]
         for place, row in zip(chosen, _rows_at(pairs, places[chosen]), strict=True):
             yield groups[row.domain], keys[place], row
         pairs.give_back()
 
 
-def _too_few(pairs: Pairs, groups: dict[str, str]) -> str:
+def _too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:
     """Say that of so few different documents the hash chose none."""
     keys, num_pairs = set[int](), 0
-    for _, key, _ in _candidates(pairs, groups, whole=True):
+    for _, key, _ in _candidates(pairs, groups, form, whole=True):
         keys.add(key)
         num_pairs += 1
     documents = counted(len(keys), "different document")

@@ -18,12 +18,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.data.beir import Retrieval, load_dataset, load_suite, write_beir_folder, write_suite
+from repro.data.beir import (
+    Retrieval,
+    find_collections,
+    load_dataset,
+    load_suite,
+    say_skipped,
+    write_beir_folder,
+    write_suite,
+)
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, splits_of
 from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, judged_texts, read_given, unpacked, write_given
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
+from repro.data.readers import domain_name
 from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.digests import sha256_of
 from repro.storage.json_files import read_json
@@ -32,8 +41,13 @@ from repro.storage.paths import corpora_folder
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
-RECIPE = 4
-"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise."""
+RECIPE, OLDEST_RECIPE = 5, 4
+"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise.
+
+4: held-out queries search only held-out documents, texts are the same if their letters and digits are.
+5: held-out queries search all documents of the corpus, texts are the same if they are so to the letter.
+A corpus keeps the recipe of its import.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,8 @@ class ImportedCorpus:
     digest: str
     held_out_domains: tuple[str, ...]
     folder: Path
+    recipe: int = OLDEST_RECIPE
+    skipped: tuple[str, ...] = ()  # a line on what a folder of collections holds that is none
 
     @property
     def only_evaluates(self) -> bool:
@@ -58,7 +74,7 @@ class ImportedCorpus:
     @property
     def origin(self) -> str:
         """What decides the cut corpus: the version of the recipe that cuts it, and a digest of the content."""
-        return f"recipe {RECIPE}, {self.digest[:12]}"
+        return f"recipe {self.recipe}, {self.digest[:12]}"
 
     @property
     def found(self) -> Imported:
@@ -74,6 +90,7 @@ def bring(
     hold_out: Sequence[str] = (),
     evaluate_on: Path | None = None,
     reserved: Iterable[str] = (),
+    skip_bad: bool = False,
 ) -> ImportedCorpus:
     """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
 
@@ -82,30 +99,34 @@ def bring(
     wrong with the files.
     """
     target = _target(name, set(reserved))
+    hold_out = [domain_name(one) for one in hold_out]
     with ExitStack() as stack:
         inside = stack.enter_context(unpacked(source))
         exam = None if evaluate_on is None else stack.enter_context(unpacked(evaluate_on))
         if exam is None and evaluation_folders(inside):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
-            return _bring_evaluation(read_given(inside), target, name)
+            return _bring_evaluation(inside, target, name)
         given = _given(inside, exam, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
         judged = judged_texts(inside if exam is None else exam, given)
-        import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged)
+        import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
-            write_given(part / GIVEN_FOLDER, name, given)
-        digest = _digest(content_files(part), hold_out)
-        content = {"name": name, "digest": digest, "held_out_domains": list(hold_out)}
+            write_given(part / GIVEN_FOLDER, name, given, exam or inside)
+        recipe = OLDEST_RECIPE if given else RECIPE
+        digest = _digest(content_files(part), hold_out, recipe)
+        content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
+        content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
 
-def _bring_evaluation(given: Sequence[Given], target: Path, name: str) -> ImportedCorpus:
+def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
+    given, skipped = read_given(source), say_skipped(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
-        write_given(part / GIVEN_FOLDER, name, given)
-        digest = _digest(content_files(part), ())
-        content = {"name": name, "digest": digest, "held_out_domains": []}
+        write_given(part / GIVEN_FOLDER, name, given, source)
+        digest = _digest(content_files(part), (), OLDEST_RECIPE)
+        content = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return imported_named(name)
 
@@ -127,7 +148,14 @@ def imported_named(name: str) -> ImportedCorpus:
         raise ValueError(f"{path} tells of no imported corpus: remove its folder and import again")
     if not isinstance(content.get("held_out_domains"), list):
         raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
-    found = ImportedCorpus(bare, content["digest"], tuple(content["held_out_domains"]), path.parent)
+    found = ImportedCorpus(
+        bare,
+        content["digest"],
+        tuple(content["held_out_domains"]),
+        path.parent,
+        content.get("recipe", OLDEST_RECIPE),
+        tuple(content.get("skipped", ())),
+    )
     if digest and found.corpus != name:
         raise ValueError(f"corpus {name!r} is not here: {bare!r} has another content today, {found.corpus!r}")
     return found
@@ -143,8 +171,10 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
     """Return what makes training pairs, suite and report in a folder."""
 
     def make(folder: Path) -> None:
-        from repro.data.own.holdout import FAMILY, hold_out, training_rows
+        from repro.data.own.holdout import ALL, FAMILY, among_all_documents, hold_out, training_rows
         from repro.data.pairs import read_pairs, write_pairs
+        from repro.data.suites import SuiteRules
+        from repro.data.wording import identity, near_form, normalise
 
         suite, counts = folder / "suites" / corpus.name, Counter[str]()
         near: dict[str, int] = {}
@@ -158,12 +188,19 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             _copy_given(corpus, suite)
             collections: list[Retrieval] = []  # the import has left out what shares a text with them
         else:
-            collections = hold_out(pairs, corpus.held_out_domains, near=near)
-            for collection in collections:
+            is_old = corpus.recipe == OLDEST_RECIPE
+            rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
+            collections = hold_out(pairs, corpus.held_out_domains, rules, near=near)
+            as_one = not corpus.held_out_domains
+            searched = collections if is_old else among_all_documents(pairs, collections, as_one=as_one)
+            if near and [one.name for one in searched] == [ALL]:
+                near = {ALL: sum(near.values())}
+            for collection in searched:
                 write_beir_folder(suite / collection.name, collection)
-            names = [collection.name for collection in collections]
+            names = [collection.name for collection in searched]
             write_suite(suite, corpus.name, [(one, FAMILY) for one in names], dict.fromkeys(names, Quirks()))
-        rows = training_rows(pairs, collections, corpus.held_out_domains, counts)
+        form = normalise if corpus.recipe == OLDEST_RECIPE else near_form
+        rows = training_rows(pairs, collections, corpus.held_out_domains, counts, form)
         num_pairs = write_pairs(folder / "train.arrow", rows, with_negatives=True)
         report = {
             "import": _plain(corpus.found),
@@ -171,6 +208,7 @@ def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
             "left_out": dict(counts),
             "suite": _sizes(suite),
             "near_duplicates": near,
+            "held_out_documents": sum(len(one.document_ids) for one in collections),
         }
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
@@ -183,7 +221,8 @@ def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
     shutil.copytree(given, suite)
     rows = load_suite(given).datasets
     odd = {one.name: one.quirks or Quirks() for one in rows}
-    write_suite(suite, corpus.name, [(one.name, one.family) for one in rows], odd)
+    parts = {one.name: one.part_of for one in rows}
+    write_suite(suite, corpus.name, [(one.name, one.family) for one in rows], odd, parts)
 
 
 def check_trainable(name: str) -> None:
@@ -239,8 +278,10 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
     return found
 
 
-def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
-    digest = hashlib.sha256(json.dumps(sorted(words)).encode())
+def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
+    """Return a digest of the files and of how they are cut: another recipe gives another corpus."""
+    how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
+    digest = hashlib.sha256(json.dumps(how).encode())
     for path in files:
         digest.update(bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()

@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -27,11 +27,12 @@ from repro.data.beir import Retrieval
 from repro.data.columns import Columns, swapped
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
 from repro.data.folders import passed_over, say_passed_over
+from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
 from repro.data.own.given import unpacked
 from repro.data.pairs import write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
-from repro.data.wording import normalise_all
+from repro.data.wording import identity, near_form
 from repro.storage.atomic import check_room, whole_folder
 from repro.storage.json_files import json_object, short
 
@@ -63,11 +64,13 @@ class Imported:
     columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
     query_words: int = 0  # median; 0: not counted
     document_words: int = 0
+    labels: str = ""  # which labels were found, and which of them make a pair
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences for what its owner should look at, beside the counts."""
-        share = 1 - self.num_kept / self.num_read
+        num_negatives = self.counts.get(USED_AS_NEGATIVES, 0)  # kept, as negatives of other rows
+        share = 1 - (self.num_kept + num_negatives) / self.num_read
         found = []
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out")
@@ -92,11 +95,20 @@ def import_corpus(
     name: str,
     columns: Columns | None = None,
     evaluated: Sequence[Retrieval] = (),
+    skip_bad: bool = False,
 ) -> Imported:
-    """Import a file, a folder or an archive into `folder`, which must not be there yet.
+    """Import a file, a folder or an archive into `folder`, which must not exist yet.
 
-    `evaluated`: collections whose texts must not be trained on. ValueError names the file, the line and what is wrong;
-    then nothing is left behind.
+    Args:
+        source: The file, folder or archive.
+        folder: Where pairs and audit are written.
+        name: The name of the corpus.
+        columns: The names of the columns.
+        evaluated: Collections whose texts must not be trained on.
+        skip_bad: Skip and count malformed rows instead of refusing a file that has them.
+
+    Raises:
+        ValueError: Names the file, the line and what is wrong. Then nothing is left.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: remove it or choose another name")
@@ -107,14 +119,18 @@ def import_corpus(
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
-        blocks = _kept_columns(_read_blocks(source, columns, told), name, EvaluatedTexts(evaluated), told)
+        labels = read_labels(source, columns, skip_bad=skip_bad)
+        rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
+        blocks = _kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
-            raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}")
+            chosen = f"; {labels.describe()}" if labels else ""
+            raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}{chosen}")
         unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
         found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
         imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found, *told.medians())
+        imported = replace(imported, labels=labels.describe() if labels else "")
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -154,7 +170,11 @@ def plan_runs(
         fitting, column = _batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
     if not fitting:
         least = BATCH_SIZES[-1] * BATCHES_AN_EPOCH
-        raise ValueError(f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}")
+        raise ValueError(
+            f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}; to evaluate on them only, "
+            "write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
+            "`repro evaluate --model M --suite FOLDER`"
+        )
     shared = {
         "corpus": imported.name,
         "num_pairs": None,
@@ -176,8 +196,7 @@ def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
 
-def _read_blocks(source: Path, columns: Columns | None, told: Tally) -> Iterator[list[Found]]:
-    found = read_foreign(source, columns, told.taken)
+def _blocks(found: Iterator[Found]) -> Iterator[list[Found]]:
     return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
 
 
@@ -192,7 +211,7 @@ class Tally:
     lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))  # texts by words
 
     def note_lengths(self, *sides: Sequence[str]) -> None:
-        """Count the words of normalised queries, and of documents."""
+        """Count the words of queries, and of documents, between single spaces."""
         for lengths, texts in zip(self.lengths, sides, strict=True):
             num_words = [min(text.count(" ") + 1, MOST_WORDS) for text in texts]
             lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
@@ -223,6 +242,10 @@ def _kept_columns(
     seen, counts = SeenKeys(), told.counts
     for block in blocks:
         first, counts["read"] = counts["read"], counts["read"] + len(block)
+        numbers = [first + place for place, pair in enumerate(block) if not pair.dropped]
+        if len(numbers) < len(block):
+            counts.update(pair.dropped for pair in block if pair.dropped)
+            block = [pair for pair in block if not pair.dropped]
         looked = Looked.at(block, evaluated)
         if num_more := sum(pair.num_more_positives for pair in block):
             counts["more_positives"] += num_more
@@ -232,7 +255,7 @@ def _kept_columns(
             told.note_flaws(block)
         pairs = [block[place] for place in chosen]
         found: dict[str, list[Any]] = {
-            "id": [f"{name}:{first + place}:{_digest(block[place])}" for place in chosen],
+            "id": [f"{name}:{numbers[place]}:{_digest(block[place])}" for place in chosen],
             "query": [pair.query for pair in pairs],
             "document": [pair.document for pair in pairs],
             "domain": [pair.domain or name for pair in pairs],
@@ -248,7 +271,7 @@ def _kept_columns(
 
 @dataclass(frozen=True)
 class Looked:
-    """A block of pairs as the rules see it: normalised texts, and the negatives that are none of the positive's."""
+    """A block of pairs as the rules see it: the identity of each text, and the negatives that are not the positive."""
 
     queries: list[str]
     documents: list[str]
@@ -258,15 +281,15 @@ class Looked:
 
     @classmethod
     def at(cls, block: Sequence[Found], evaluated: EvaluatedTexts) -> Looked:
-        """Normalise the texts of a block, all of a side at once; negatives that are evaluated are none."""
-        queries = normalise_all([pair.query for pair in block])
-        documents = normalise_all([pair.document for pair in block])
-        plain = iter(normalise_all([text for pair in block for text in pair.negatives]))
+        """Compare the texts of a block by their identity; negatives that are evaluated are none."""
+        queries = [identity(pair.query) for pair in block]
+        documents = [identity(pair.document) for pair in block]
+        plain = iter([identity(text) for pair in block for text in pair.negatives])
         negatives, lost, num_evaluated = [], [], []
         for pair, document in zip(block, documents, strict=True):
             found = list(zip(pair.negatives, plain, strict=False))  # so many of the texts that follow
             own = [(text, words) for text, words in found if words not in ("", document)]
-            negatives.append([text for text, words in own if words not in evaluated])
+            negatives.append([text for text, _ in own if not evaluated or evaluated.form(text) not in evaluated])
             lost.append(len(found) - len(own))
             num_evaluated.append(len(own) - len(negatives[-1]))
         return cls(queries, documents, negatives, lost, num_evaluated)
@@ -279,7 +302,13 @@ class Looked:
             counts["empty"] += len(places) - len(full)
         if full:
             counts["negatives_taken_out"] += sum(self.num_taken_out[place] for place in full)
-        fresh = [n for n in full if self.documents[n] not in evaluated and self.queries[n] not in evaluated]
+        fresh = full
+        if evaluated:
+            form = evaluated.form
+            is_free = (
+                form(self.documents[n]) not in evaluated and form(self.queries[n]) not in evaluated for n in full
+            )
+            fresh = list(compress(full, is_free))
         if len(fresh) < len(full):
             counts["evaluated"] += len(full) - len(fresh)
         keys = pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])

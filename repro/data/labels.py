@@ -1,0 +1,134 @@
+"""Rows with labels: which of them are pairs, and which are negatives of a pair.
+
+1. The labels of a source are read once to choose a threshold. 2. Rows below it are no pairs. 3. Where they stand next
+to a pair of the same query, as in most files of labelled rows, their documents become its negatives.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from repro.data.columns import Columns
+from repro.data.folders import ending_of, is_beir
+from repro.data.readers import LOW_LABEL, Found, Taken, pair_paths, read_foreign
+
+USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
+ROWS_OF_A_QUERY, MOST_NEGATIVES = 4_096, 100
+CHUNK = 2**20
+
+
+@dataclass
+class Labels:
+    """The labels of a source, and the lowest one of a pair.
+
+    Attributes:
+        files: The files that have a column of labels.
+        num_rows: Labelled rows.
+        smallest: The smallest label.
+        largest: The largest label.
+        is_whole: Whether all labels are whole numbers.
+        given: The threshold that was asked for, if any.
+    """
+
+    files: set[Path]
+    num_rows: int = 0
+    smallest: float = math.inf
+    largest: float = -math.inf
+    is_whole: bool = True
+    given: float | None = None
+
+    def note(self, label: float) -> None:
+        """Count a label."""
+        if label == label:
+            self.num_rows += 1
+            self.smallest, self.largest = min(self.smallest, label), max(self.largest, label)
+            self.is_whole = self.is_whole and label.is_integer()
+
+    @property
+    def threshold(self) -> float:
+        """The lowest label of a pair: the given one, or a default.
+
+        Whole numbers are judgements, of which those above 0 are relevant (as trec_eval has it). Of others, up to 1 or
+        on a longer scale, the upper half is.
+        """
+        if self.given is not None:
+            return self.given
+        return 1.0 if self.is_whole else max(self.largest, 1.0) / 2
+
+    def describe(self) -> str:
+        """Return which labels there are and which of them make a pair."""
+        chosen = "--threshold" if self.given is not None else "by default, --threshold X sets another"
+        return (
+            f"labels from {self.smallest:g} to {self.largest:g}: a row is a pair from {self.threshold:g} on ({chosen}; "
+            "--no-labels takes every row)"
+        )
+
+
+def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool = False) -> Labels | None:
+    """Read the labels of a source; None if no file of it has a column of labels."""
+    columns = columns or Columns()
+    if columns.no_labels or is_beir(source):
+        return None
+    found = Labels(set(), given=columns.threshold)
+    for path in pair_paths(source):
+        if ending_of(path) == ".jsonl" and not _may_have_labels(path, columns):
+            continue
+        taken: Taken = {}
+        for pair in read_foreign(path, columns, taken, skip_bad=skip_bad):
+            if pair.label == pair.label:
+                found.files.add(path)
+                found.note(pair.label)
+            elif ending_of(path) != ".jsonl" and not any("label <- " in words for words in taken):
+                break
+    return found if found.files else None
+
+
+def _may_have_labels(path: Path, columns: Columns) -> bool:
+    """Whether the name of a column of labels stands anywhere in a file: most files need not be parsed twice."""
+    names = b"|".join(re.escape(name.encode()) for name in columns.accepted("label"))
+    pattern, tail = re.compile(rb'"\s*(?:' + names + rb')\s*"\s*:', re.IGNORECASE), b""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            if pattern.search(tail + chunk):
+                return True
+            tail = chunk[-CHUNK // 1024 :]
+    return False
+
+
+def pairs_of_labelled(rows: Iterable[Found], labels: Labels | None) -> Iterator[Found]:
+    """Return the same rows: those that are no pairs say so, and pairs have the low rows of their query as negatives."""
+    if labels is None:
+        yield from rows
+        return
+    for _, group in groupby(rows, lambda row: (row.query, row.place.rpartition(", ")[0])):
+        batch: list[Found] = []
+        for row in group:
+            batch.append(row)
+            if len(batch) == ROWS_OF_A_QUERY:
+                yield from _judged(batch, labels)
+                batch = []
+        yield from _judged(batch, labels)
+
+
+def _judged(rows: list[Found], labels: Labels) -> Iterator[Found]:
+    """Return the rows of one query, judged by their labels."""
+    is_low = [not row.flaw and row.label < labels.threshold for row in rows]
+    is_pair = [not row.flaw and row.label >= labels.threshold for row in rows]
+    right = {row.document for row, pair in zip(rows, is_pair, strict=True) if pair}
+    low = [row.document for row, below in zip(rows, is_low, strict=True) if below]
+    negatives = [text for text in dict.fromkeys(low) if text and text not in right][:MOST_NEGATIVES] if right else []
+    used = set(negatives)
+    for row, below, pair in zip(rows, is_low, is_pair, strict=True):
+        if pair:
+            yield row._replace(negatives=(*row.negatives, *negatives)) if negatives else row
+        elif below:
+            yield row._replace(dropped=USED_AS_NEGATIVES if row.document in used else LOW_LABEL)
+        elif not row.flaw and Path(row.place.rpartition(", ")[0]) in labels.files:
+            yield row._replace(dropped=UNLABELLED)
+        else:
+            yield row

@@ -1,0 +1,183 @@
+"""Labelled rows, canonical domains and malformed rows: what becomes a pair, what is left out, and that all adds up."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from repro.data.columns import Columns
+from repro.data.own.importing import Imported, import_corpus
+from repro.data.pairs import read_pairs
+from repro.data.readers import read_foreign
+
+ROWS = [
+    {"query": f"what is {n // 4}", "document": f"thing number {n}", "label": int(n % 4 == 0)} for n in range(32)
+]  # of each query one row of label 1, then three of label 0
+DROPPED = ("low_label", "used_as_negatives", "unlabelled", "malformed", "empty", "repeated_pair", "evaluated")
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        values = [",".join("" if one is None else str(one) for one in row.values()) for row in rows]
+        path.write_text("\n".join([",".join(rows[0]), *values]) + "\n")
+    return path
+
+
+def imported(tmp_path: Path, source: Path, **options: Any) -> tuple[Imported, list[str], list[list[str]]]:
+    found = import_corpus(source, tmp_path / "out", name="mine", **options)
+    pairs = read_pairs(found.folder / "pairs.arrow")
+    every = range(len(pairs))
+    assert found.num_read == found.num_kept + sum(found.counts.get(name, 0) for name in DROPPED)
+    return found, pairs.texts("document", every), pairs.negatives(every)
+
+
+@pytest.mark.parametrize("column", ["label", "relevance", "score"])
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: str) -> None:
+    """Label 0 makes no pair: 8 of 32 rows are pairs, and each has the three low rows of its query as negatives."""
+    rows = [{column if name == "label" else name: value for name, value in row.items()} for row in ROWS]
+    found, documents, negatives = imported(tmp_path, write(tmp_path / f"rows{ending}", rows))
+    assert documents == [f"thing number {n}" for n in range(0, 32, 4)]
+    assert negatives == [[f"thing number {n + k}" for k in (1, 2, 3)] for n in range(0, 32, 4)]
+    assert (found.counts["used_as_negatives"], found.counts.get("low_label", 0)) == (24, 0)
+    assert "from 1 on" in found.labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "threshold", "kept"),
+    [
+        ([0, 1, 2, 3], None, [1, 2, 3]),  # whole grades, as in trec_eval
+        ([-1, 1, -1, 1], None, [1, 3]),
+        ([0.1, 0.49, 0.5, 0.9], None, [2, 3]),  # up to 1: the upper half
+        ([0.5, 2.0, 2.6, 5.0], None, [2, 3]),  # longer scales: the upper half
+        ([0, 1, 2, 3], 2.0, [2, 3]),
+        ([True, False, True, False], None, [0, 2]),
+        (["1", "0", "1.0", "0.0"], None, [0, 2]),
+    ],
+)
+def test_graded_labels_have_a_threshold(
+    tmp_path: Path, labels: list[Any], threshold: float | None, kept: list[int]
+) -> None:
+    rows = [{"query": f"q {n}", "document": f"d {n}", "score": label} for n, label in enumerate(labels)]
+    source = write(tmp_path / "rows.jsonl", rows)
+    found, documents, _ = imported(tmp_path, source, columns=Columns(threshold=threshold))
+    assert documents == [f"d {n}" for n in kept]
+    assert found.counts["low_label"] == len(labels) - len(kept)
+
+
+def test_labels_that_are_words_are_asked_about(tmp_path: Path) -> None:
+    """A column of topics called "label" is refused with what to do, and --no-labels takes every row."""
+    rows = [{**row, "label": "sports"} for row in ROWS]
+    source = write(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(ValueError, match=r"'sports'.*--no-labels"):
+        imported(tmp_path, source)
+    found, documents, _ = imported(tmp_path, source, columns=Columns(no_labels=True))
+    assert (len(documents), found.labels) == (32, "")
+    with pytest.raises(ValueError, match="without labels"):
+        Columns({"label": "label"}, no_labels=True)
+
+
+def test_missing_labels_are_left_out(tmp_path: Path) -> None:
+    """A row without a label in a file of labels is no pair; in a file without any it is one."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    write(folder / "a.jsonl", [{**ROWS[0], "label": None}, *ROWS[1:8], {"query": "q", "document": "d"}])
+    write(folder / "b.jsonl", [{"query": "other", "document": "document"}])
+    found, documents, _ = imported(tmp_path, folder)
+    assert documents == ["thing number 4", "document"]
+    assert found.counts["unlabelled"] == 2
+
+
+def test_low_grades_of_a_training_split_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    write(tmp_path / "beir" / "corpus.jsonl", [{"_id": f"d{n}", "text": f"text {n}"} for n in range(4)])
+    write(tmp_path / "beir" / "queries.jsonl", [{"_id": "q", "text": "query"}])
+    lines = [f"q\td{n}\t{grade}" for n, grade in enumerate((1, 0, -2, 2))]
+    (tmp_path / "beir" / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
+    found, documents, _ = imported(tmp_path, tmp_path / "beir")
+    assert (documents, found.counts["low_label"]) == (["text 0", "text 3"], 2)
+
+
+def test_domains_have_one_form_in_all_files(tmp_path: Path) -> None:
+    """A gap in one file makes floats of its integers: 1, 1.0, "1" and "1.0" are one domain."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    rows = [{"query": f"q {n}", "document": f"d {n}", "domain": n % 4} for n in range(8)]
+    write(folder / "a.jsonl", rows)
+    with_gap = [{**row, "query": "a", "domain": float(row["domain"]) if n else None} for n, row in enumerate(rows)]
+    write(folder / "b.parquet", with_gap)
+    write(folder / "c.csv", [{**row, "query": "b"} for row in with_gap])
+    found = import_corpus(folder, tmp_path / "out", name="mine")
+    assert read_pairs(found.folder / "pairs.arrow").domain_names == ("0", "1", "2", "3", "mine")
+
+
+def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
+    rows = [{"query": "q", "document": "d", "negatives": ["a", None, "b"]}]
+    for ending in (".jsonl", ".parquet"):
+        (pair,) = read_foreign(write(tmp_path / f"rows{ending}", rows))
+        assert (pair.flaw, [text for text in pair.negatives if text]) == ("", ["a", "b"])
+    found, _, negatives = imported(tmp_path, tmp_path / "rows.jsonl")
+    assert (negatives, found.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_no_option_is_suggested_for_objects(tmp_path: Path, ending: str) -> None:
+    """A list of passages with ids and texts cannot be named as a column of texts, so no option is suggested."""
+    source = write(tmp_path / f"rows{ending}", [{"query": "q", "positive_passages": [{"docid": "1", "text": "t"}]}])
+    with pytest.raises(ValueError, match="positive_passages holds objects") as caught:
+        list(read_foreign(source))
+    assert "--document" not in str(caught.value)
+
+
+def test_backslash_escapes_are_explained(tmp_path: Path) -> None:
+    """The command in the message makes a file that is read."""
+    import shlex
+    import subprocess
+
+    (tmp_path / "rows.csv").write_text('query,document\n"say \\"hi\\" to","the, answer"\n')
+    with pytest.raises(ValueError, match="escaped by a backslash") as caught:
+        list(read_foreign(tmp_path / "rows.csv"))
+    words = shlex.split(str(caught.value).partition("backslash: ")[2])
+    with (tmp_path / "rows.csv").open() as source, (tmp_path / words[-1]).open("w") as made:
+        subprocess.run(words[: words.index("<")], stdin=source, stdout=made, check=True)
+    (pair,) = read_foreign(tmp_path / words[-1])
+    assert (pair.query, pair.document) == ('say "hi" to', "the, answer")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "num_bad"),
+    [
+        ("a.jsonl", b'{"query": "q", "document": "d"}\n{"query": \n"\xff"\n[1]\n{"query": 1, "document": "d"}\n', 4),
+        ("a.csv", b'query,document\nq,d\none\n"a"b,"c"\n\xff,d\n', 3),
+        ("a.tsv", b"query\tdocument\nq\td\na\tb\tc\n", 1),
+    ],
+)
+def test_bad_rows_are_skipped_and_counted(tmp_path: Path, name: str, content: bytes, num_bad: int) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"line [235]|4 of 5"):
+        imported(tmp_path, tmp_path / name)
+    found, documents, _ = imported(tmp_path, tmp_path / name, skip_bad=True)
+    assert (documents, found.counts["malformed"], len(found.malformed)) == (["d"], num_bad, min(3, num_bad))
+
+
+def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
+    """Of Thai pairs every token is unknown: the import stops, --allow-unknown goes on and prints the share."""
+    from typer.testing import CliRunner
+
+    from repro.cli.main import app
+
+    rows = [{"query": "กขคง " * (n % 19 + 1), "document": "จฉชซ " * (n // 19 + 1)} for n in range(300)]
+    words = ["data", "import", str(write(tmp_path / "x.jsonl", rows)), "--name", "thai", "--scale", "smoke"]
+    found = CliRunner().invoke(app, [*words])
+    assert found.exit_code != 0
+    found = CliRunner().invoke(app, [*words, "--allow-unknown", "--json"])
+    assert found.exit_code == 0
+    texts = json.loads(found.stdout)["texts"]
+    assert texts["unknown_share"] == 1.0 and texts["num_cut"] > 0
