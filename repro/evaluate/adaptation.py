@@ -15,6 +15,7 @@ import numpy as np
 
 FEWEST, FEW = 2, 16
 """Two moments need two documents. Below sixteen the covariance is mostly noise."""
+MANY = 256
 SHRINKAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Values of the shrinkage s from which validation collections choose."""
 FEEDBACK_DEPTH = 3
@@ -70,8 +71,8 @@ def whitening(moments: Moments, shrinkage: float) -> AffineMap:
     """Return m and W = C^(−1/2) of a corpus, with C = (1 − s) Cov + s (trace Cov / H) I.
 
     Su et al. 2021 (arXiv 2103.15316, algorithm 1) and Huang et al. 2021 (arXiv 2104.01767) whiten without shrinkage,
-    Jung et al. 2022 (arXiv 2209.00218) for dense retrieval. The shrinkage target is that of Ledoit & Wolf 2004. Any other root of C⁻¹ is a rotation of this symmetric one
-    and ranks the same.
+    Jung et al. 2022 (arXiv 2209.00218) for dense retrieval. The shrinkage target is that of Ledoit & Wolf 2004. Any
+    other root of C⁻¹ is a rotation of this symmetric one and ranks the same.
 
     Args:
         moments: of the document vectors of a corpus.
@@ -92,6 +93,11 @@ def whitening(moments: Moments, shrinkage: float) -> AffineMap:
             f"{shrinkage}: use more distinct documents or a larger shrinkage"
         )
     return AffineMap(moments.mean_H, (directions_HH / np.sqrt(shrunk_H)) @ directions_HH.T)
+
+
+def default_shrinkage(num_documents: int) -> float:
+    """Return the shrinkage for a corpus of so many documents if nothing chose one on validation queries."""
+    return 0.95 if num_documents < MANY else 0.8
 
 
 def centring(moments: Moments) -> AffineMap:
@@ -128,7 +134,7 @@ def hub_scores(documents_DH: np.ndarray) -> np.ndarray:
     """Return each document's mean cosine to its nearest other documents, float32 (D,): how much of a hub it is.
 
     This is r(y) of cross-domain similarity local scaling (Conneau et al. 2018, "Word translation without parallel
-    data", section 2.3). Their neighbours are queries. Here other documents take that place, since test queries are unseen.
+    data", section 2.3). There the neighbours are queries. Here they are other documents, since test queries are unseen.
     """
     count = min(HUB_NEIGHBOURS, len(documents_DH) - 1)
     scores_D = np.zeros(len(documents_DH), np.float32)
