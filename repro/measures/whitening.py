@@ -13,8 +13,9 @@ Test queries never enter a statistic. With all of them in it the gain doubles, b
 query that arrives is not known beforehand.
 
 Metric paths: `desk/…` as it is, `desk+whitened/…`, `desk+whitened64/…`, `desk+whitened-wrong/…`,
-`desk+whitened-random16/…`, `desk+centred/…`, `desk+all-but-the-top/…`, `desk+rocchio/…`, `desk+hubness/…`; chosen
-parameters: `adaptation/whitened/parameter`.
+`desk+whitened-random16/…`, `desk+centred/…`, `desk+all-but-the-top/…`, `desk+rocchio/…`, `desk+hubness/…`. The chosen
+parameter is `adaptation/whitened/parameter`. The gain over the vectors as they are is
+`adaptation/whitened/gain/difference`, with `low` and `high` of its interval over queries.
 
 Shapes: Q queries, D documents, H dimensions.
 """
@@ -42,6 +43,7 @@ from repro.evaluate.adaptation import (
 )
 from repro.evaluate.collections import Collection, headline, ranked_in, read_collections, rows_of
 from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.paired import paired_gaps
 from repro.evaluate.suites import Encoder, path_name
 from repro.inputs.corpora import CORPORA, suite_of
 from repro.inputs.inputs import Inputs
@@ -143,6 +145,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         for group, places in groups_of(rows).items():
             metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([float(values[place].mean()) for place in places]))
     arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
+    for path in list(arrays)[1:]:
+        gap = paired_gaps(arrays[path], arrays[suite.name], rows)["mean"]
+        metrics |= gap.as_metrics(f"adaptation/{path.partition('+')[2]}/gain")
     counts = {"num_training_documents": len(corpora.training.documents_DH), "context_seed": run.context_seed}
     chosen = {"parameters": parameters, "validation": validation}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": rows, **counts, **chosen})

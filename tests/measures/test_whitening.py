@@ -60,6 +60,8 @@ def test_views_match_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert found.metrics[f"desk+{view}/mean/ndcg_at_10"] == pytest.approx(np.mean(each), abs=1e-6)
     assert found.metrics["desk+whitened256/mean/ndcg_at_10"] == found.metrics["desk+whitened/mean/ndcg_at_10"]
     assert found.metrics["desk+whitened16/mean/ndcg_at_10"] != found.metrics["desk+whitened/mean/ndcg_at_10"]
+    gain = found.metrics["desk+whitened/mean/ndcg_at_10"] - found.metrics["desk/mean/ndcg_at_10"]
+    assert found.metrics["adaptation/whitened/gain/difference"] == pytest.approx(gain, abs=1e-6)
     assert len(found.arrays["desk+whitened-random64"]) == 2 * len(RELEVANT)
     assert num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + NUM_DOCUMENTS, "as much training text as own text"
 
