@@ -99,6 +99,40 @@ def export(
         say(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
 
 
+def adapt(
+    model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
+    corpus: Annotated[
+        str,
+        typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or a corpus by its name"),
+    ],
+    to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
+    shrinkage: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="of the covariance, 0 to 1 (default: by the number of documents)"),
+    ] = None,
+    average: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the weights, e.g. 0.5")
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="the encoder that the model was fine-tuned from")] = None,
+) -> None:
+    """Whiten an encoder by a corpus, without training: writes a folder that sentence-transformers opens."""
+    if (average is None) != (base is None):
+        raise ValueError(f"--average {average} with --base {base}: give both or neither")
+    check_model(model)
+    if base is not None:
+        check_model(base)
+    check_export(model, to, "sentence-transformers")
+    from repro.interop.corpus_documents import check_corpus
+
+    check_corpus(corpus)
+    tell(f"opening {model}")
+    from repro.interop.adapting import adapt_model
+
+    how = {"shrinkage": shrinkage, "average": average, "base_model": base}
+    for line in adapt_model(model, corpus, to, **how, progress=say):
+        say(line)
+
+
 def score(
     run: Annotated[Path, typer.Argument(help="a TREC run file, gzipped or not")],
     judgements: Annotated[Path, typer.Argument(help="TREC qrels, or a .tsv of a BEIR folder")],
@@ -114,4 +148,4 @@ def score(
         say(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
 
 
-VERBS = (evaluate, export, score)
+VERBS = (evaluate, export, adapt, score)
