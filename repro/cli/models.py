@@ -47,6 +47,13 @@ def evaluate(
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
     ] = None,
+    whiten: Annotated[
+        list[str] | None,
+        typer.Option(help="also with vectors whitened by this corpus: own, wrong, random; may be given again"),
+    ] = None,
+    shrinkage: Annotated[
+        float | None, typer.Option(help="of the whitening, 0 to 1 (default: by the number of documents)")
+    ] = None,
     width: Annotated[str | None, typer.Option(help="prefixes of the vectors beside the whole: 16,32,full")] = None,
     revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
@@ -65,6 +72,7 @@ def evaluate(
     from repro.report.formats import render
 
     how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from)
+    how += (tuple(dict.fromkeys(whiten or ())), shrinkage)
     asked = Asked(first, suite, tuple(context or ("own",)), *how)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:

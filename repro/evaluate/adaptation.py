@@ -43,7 +43,7 @@ class Moments:
             raise ValueError(
                 f"a corpus of {count} documents has no covariance: at least {FEWEST} are needed, {FEW} or more advised"
             )
-        mean_H = np.mean(vectors_NH, axis=0, dtype=np.float64)
+        mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
         covariance_HH = np.zeros((width, width))
         for start in range(0, count, BLOCK):
             centred_BH = vectors_NH[start : start + BLOCK].astype(np.float64) - mean_H
@@ -164,6 +164,16 @@ def normalize(vectors_NH: np.ndarray) -> np.ndarray:
     norms_N1 = np.linalg.norm(vectors_NH, axis=1, keepdims=True)
     unit_NH: np.ndarray = (vectors_NH / np.maximum(norms_N1, np.finfo(np.float32).tiny)).astype(np.float32)
     return unit_NH
+
+
+SOURCES = ("own", "wrong", "random")
+"""Whose documents vectors are whitened by: the searched corpus', another one's, random training text."""
+WHITENED = "whitened"
+
+
+def whitened_view(source: str, count: int | None = None) -> str:
+    """Return the name of a view: "whitened", "whitened64" (documents of the own corpus), "whitened-wrong"."""
+    return f"{WHITENED}{'' if source == 'own' else f'-{source}'}{'' if count is None else count}"
 
 
 def size_warning(num_documents: int) -> str | None:

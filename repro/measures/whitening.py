@@ -33,12 +33,14 @@ from repro.data.beir import HEADLINE, Retrieval, Suite, groups_of
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.adaptation import (
     SHRINKAGES,
+    SOURCES,
     Moments,
     add_feedback,
     all_but_the_top,
     centring,
     default_shrinkage,
     subtract_hubness,
+    whitened_view,
     whitening,
 )
 from repro.evaluate.collections import Collection, headline, ranked_in, read_collections, rows_of
@@ -52,7 +54,6 @@ from repro.measures import Measured
 from repro.measures.retrieval import contextual_encoder
 from repro.seeds import generator_for
 
-SOURCES = ("own", "wrong", "random")
 COUNTS = (16, 64, 256, None)
 """Documents whose moments are taken. None: all of the searched corpus, and as many of another text."""
 DEPTH = 10
@@ -175,16 +176,11 @@ def adapt_in_all_ways(corpora: Corpora, name: str, parameters: Mapping[str, floa
     yield "own", (vectors.queries_QH, vectors.documents_DH)
     for source in corpora.sources:
         for count in COUNTS:
-            fitted = whitening(corpora.moments(name, source, count), parameters[view_name("own", count)])
-            yield view_name(source, count), (fitted(vectors.queries_QH), fitted(vectors.documents_DH))
+            fitted = whitening(corpora.moments(name, source, count), parameters[whitened_view("own", count)])
+            yield whitened_view(source, count), (fitted(vectors.queries_QH), fitted(vectors.documents_DH))
     moments = corpora.moments(name, "own", None)
     for method in BASELINES:
         yield method, adapt(method, parameters[method], vectors, moments)
-
-
-def view_name(source: str, count: int | None) -> str:
-    """Return the name of a whitened view: "whitened", "whitened64", "whitened-wrong", "whitened-random16"."""
-    return f"whitened{'' if source == 'own' else f'-{source}'}{'' if count is None else count}"
 
 
 def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> Pair:
@@ -209,7 +205,7 @@ def choose_parameters(
 
     A suite without a validation suite takes `DEFAULTS`, and `default_shrinkage` for its smallest corpus.
     """
-    counts = {view_name("own", count): count for count in COUNTS}
+    counts = {whitened_view("own", count): count for count in COUNTS}
     suite = validation_suite(inputs)
     if suite is None:
         fallback = {view: default_shrinkage(min(count or smallest, smallest)) for view, count in counts.items()}

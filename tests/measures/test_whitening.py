@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from repro.evaluate.adaptation import SHRINKAGES, Moments, normalize
+from repro.evaluate.suites import Setting, evaluate_setting
 from repro.measures import Measured
 from repro.measures import whitening as module
 from repro.spec import base
@@ -64,6 +65,23 @@ def test_views_match_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found.metrics["adaptation/whitened/gain/difference"] == pytest.approx(gain, abs=1e-6)
     assert len(found.arrays["desk+whitened-random64"]) == 2 * len(RELEVANT)
     assert num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + NUM_DOCUMENTS, "as much training text as own text"
+
+
+def test_evaluation_agrees_with_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`evaluate --whiten` and the measure give the same scores at the same shrinkage."""
+    found, _ = measure_two(tmp_path / "measured", monkeypatch)
+    suite = suite_of(tmp_path, *(collection(name, texts_of(name), RELEVANT) for name in ("one", "two")))
+    pool = collection("pool", TRAINING, ())
+    setting = Setting(
+        whitened=("own", "wrong", "random"), shrinkage=found.metrics["adaptation/whitened/parameter"], pool=pool
+    )
+    scores = evaluate_setting(Hashed(), suite, setting).metrics
+    for view in ("", "+whitened", "+whitened-wrong"):
+        path = f"desk{view}/mean/ndcg_at_10"
+        assert scores[path] == pytest.approx(found.metrics[path], abs=1e-6)
+    assert len({scores[f"desk+whitened{source}/mean/ndcg_at_10"] for source in ("", "-wrong", "-random")}) == 3
+    with pytest.raises(ValueError, match="pool"):
+        Setting(whitened=("random",))
 
 
 def test_moments_exclude_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
