@@ -51,9 +51,7 @@ def evaluate(
         list[str] | None,
         typer.Option(help="also with vectors whitened by this corpus: own, wrong, random; may be given again"),
     ] = None,
-    shrinkage: Annotated[
-        float | None, typer.Option(help="of the whitening, 0 to 1 (default: by the number of documents)")
-    ] = None,
+    shrinkage: Annotated[float | None, typer.Option(help="of the whitening, 0 to 1 (default: 0.95)")] = None,
     width: Annotated[str | None, typer.Option(help="prefixes of the vectors beside the whole: 16,32,full")] = None,
     revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
@@ -116,7 +114,7 @@ def adapt(
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
     shrinkage: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="of the covariance, 0 to 1 (default: by the number of documents)"),
+        typer.Option(min=0.0, max=1.0, help="of the covariance, 0 to 1 (default: 0.95)"),
     ] = None,
     average: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the weights, e.g. 0.5")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, groups_of
-from repro.evaluate.adaptation import AffineMap, Moments, default_shrinkage, whitened_view, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, whitened_view, whitening
 from repro.evaluate.collections import Collection, read_collections, rows_of, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
@@ -52,7 +52,7 @@ class Setting:
     keeps_lengths: bool = False  # the encoder's vectors are no unit vectors, and prefixes are not normalised anew
     directions_WW: np.ndarray | None = None  # turns the vectors under "own", whose prefixes are scored then, too
     whitened: Sequence[str] = ()  # the vectors under "own" are also whitened by documents of these: own, wrong, random
-    shrinkage: float | None = None  # of the whitening; None: by the number of documents
+    shrinkage: float | None = None  # of the whitening; None: the default
 
     @property
     def views(self) -> list[str]:
@@ -213,7 +213,7 @@ class ModelSystem:
             texts = draw_context("random", lent, num_contexts=count, seed=self.setting.seed).texts
             documents = self.encoder.encode(texts or [], "document")
         shrinkage = self.setting.shrinkage
-        used = default_shrinkage(len(documents)) if shrinkage is None else shrinkage
+        used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
         try:
             return whitening(Moments.of(documents), used)
         except ValueError as error:

@@ -23,7 +23,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
-from repro.evaluate.adaptation import AffineMap, Moments, default_shrinkage, size_warning, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, size_warning, whitening
 from repro.interop.corpus_documents import Documents, read_documents
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
@@ -50,7 +50,7 @@ def adapt_model(
         source: a run's id, a folder or a hub id.
         corpus: a BEIR folder, a file of documents, or the name of an imported corpus or suite.
         folder: where to write; whole or not at all.
-        shrinkage: s of the covariance; None takes `default_shrinkage`.
+        shrinkage: s of the covariance; None takes `DEFAULT_SHRINKAGE`.
         average: share of `base_model`'s weights, from 0 to 1, before the vectors are whitened.
         base_model: the encoder that the model was fine-tuned from.
     """
@@ -134,7 +134,7 @@ def fit_whitening(
 ) -> tuple[AffineMap, float]:
     """Return the map of these documents, and the shrinkage that was used."""
     vectors_NH = StockEncoder(model).encode(texts, "document")
-    used = default_shrinkage(len(texts)) if shrinkage is None else shrinkage
+    used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
     return whitening(Moments.of(vectors_NH), used), used
 
 

@@ -32,13 +32,13 @@ from repro.batches.fixed_encoder import surrogate_of
 from repro.data.beir import HEADLINE, Retrieval, Suite, groups_of
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.adaptation import (
+    DEFAULT_SHRINKAGE,
     SHRINKAGES,
     SOURCES,
     Moments,
     add_feedback,
     all_but_the_top,
     centring,
-    default_shrinkage,
     subtract_hubness,
     whitened_view,
     whitening,
@@ -133,7 +133,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     embedder = embedder_for(inputs, model)
     own = {name: embedder.embed(one) for name, one in collections.items()}
     sizes = [len(one.documents_DH) for one in own.values()]
-    parameters, validation = choose_parameters(inputs, embedder, min(sizes))
+    parameters, validation = choose_parameters(inputs, embedder)
     others = wrong_corpora(suite.datasets) if len(sizes) > 1 else {}
     corpora = Corpora(own, others, embedder.embed(training_text(inputs, max(sizes))))
     found: dict[str, list[np.ndarray]] = {}
@@ -198,18 +198,15 @@ def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> 
     return fitted(queries_QH), fitted(documents_DH)
 
 
-def choose_parameters(
-    inputs: Inputs, embedder: Embedder, smallest: int
-) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the parameter of each method, and the mean validation NDCG@10 of each candidate.
 
-    A suite without a validation suite takes `DEFAULTS`, and `default_shrinkage` for its smallest corpus.
+    A suite without a validation suite takes `DEFAULT_SHRINKAGE` and `DEFAULTS`.
     """
     counts = {whitened_view("own", count): count for count in COUNTS}
     suite = validation_suite(inputs)
     if suite is None:
-        fallback = {view: default_shrinkage(min(count or smallest, smallest)) for view, count in counts.items()}
-        return fallback | DEFAULTS, {}
+        return dict.fromkeys(counts, DEFAULT_SHRINKAGE) | DEFAULTS, {}
     scores: dict[str, dict[float, list[float]]] = {}
     for one in read_collections(suite).values():
         vectors = embedder.embed(one)

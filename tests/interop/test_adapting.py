@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
 from repro.cli.main import app
-from repro.evaluate.adaptation import Moments, default_shrinkage, normalize, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, normalize, whitening
 from repro.interop.adapting import adapt_model, append_map, average_weights, fit_whitening
 from repro.interop.corpus_documents import read_documents
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
@@ -105,7 +105,7 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out
     assert "only 9 documents" in said and "run `adapt` again" in said
     fitted, used = fit_whitening(SentenceTransformer(model, device="cpu"), DOCUMENTS[:9])
-    assert used == default_shrinkage(9)
+    assert used == DEFAULT_SHRINKAGE
     found = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
     raw = SentenceTransformer(model, device="cpu").encode_document(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(found, fitted(raw), atol=1e-5, rtol=0)
