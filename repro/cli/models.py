@@ -69,8 +69,8 @@ def evaluate(
     from repro.interop.evaluating import Asked, evaluate_anything
     from repro.report.formats import render
 
-    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from)
-    how += (tuple(dict.fromkeys(whiten or ())), shrinkage)
+    whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
+    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened)
     asked = Asked(first, suite, tuple(context or ("own",)), *how)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:
@@ -134,8 +134,8 @@ def adapt(
     tell(f"opening {model}")
     from repro.interop.adapting import adapt_model
 
-    how = {"shrinkage": shrinkage, "average": average, "base_model": base}
-    for line in adapt_model(model, corpus, to, **how, progress=say):
+    lines = adapt_model(model, corpus, to, shrinkage=shrinkage, average=average, base_model=base, progress=say)
+    for line in lines:
         say(line)
 
 

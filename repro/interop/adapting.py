@@ -153,7 +153,7 @@ def append_map(model: SentenceTransformer, fitted: AffineMap) -> SentenceTransfo
         modules.append(Normalize())  # the map was fitted to unit vectors
     return SentenceTransformer(
         modules=[*modules, layer, Normalize()],
-        prompts=dict(model.prompts),
+        prompts={name: text for name, text in model.prompts.items() if text is not None},
         default_prompt_name=model.default_prompt_name,
         similarity_fn_name=model.similarity_fn_name,
         device=str(model.device),

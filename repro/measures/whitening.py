@@ -207,10 +207,11 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
     suite = validation_suite(inputs)
     if suite is None:
         return dict.fromkeys(counts, DEFAULT_SHRINKAGE) | DEFAULTS, {}
+    grids: dict[str, Sequence[float]] = {**dict.fromkeys(counts, SHRINKAGES), **BASELINES}
     scores: dict[str, dict[float, list[float]]] = {}
     for one in read_collections(suite).values():
         vectors = embedder.embed(one)
-        for method, candidates in (dict.fromkeys(counts, SHRINKAGES) | BASELINES).items():
+        for method, candidates in grids.items():
             moments = Moments.of(vectors.draw(counts.get(method)))
             for value in candidates:
                 hits = ranked_in(one, *adapt(method, value, vectors, moments), DEPTH)
