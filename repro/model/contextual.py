@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -142,6 +143,20 @@ class ContextualModel(TextEncoder):
     def embed_texts(self, texts: Texts) -> Tensor:
         """Return vectors under the context that was set; ValueError when none was."""
         return self.second_stage(texts, self.given_context())
+
+    def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
+        """Return vectors under a context, (C, E), or None for the one that was set."""
+        return self.embed_texts(texts) if context is None else self.second_stage(texts, context)
+
+    def share_texts(self) -> AbstractContextManager[object]:
+        """Return a block in which the first layer's projections of a batch serve all contexts."""
+        return self.second_stage_model.backbone.keep_projections()
+
+    def encode_under(
+        self, tokens: Tokens, contexts: Sequence[Tensor], batch_size: int | None = None
+    ) -> list[np.ndarray]:
+        """Return `encode_tokens` under each context, (C, E), in less time than one by one."""
+        return self._encode_each(tokens, contexts, batch_size)
 
     def given_context(self) -> Tensor:
         """Return the context that was set, (C, E); ValueError when none was."""

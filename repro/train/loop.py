@@ -109,6 +109,7 @@ def train(
     optimizer = optimizer_for(model, settings)
     state = _take_up(folder, settings, data, model, optimizer)
     if state.step < settings.num_steps:
+        state = replace(state, chunks=settings.chunks.words)
         state = replace(state, sittings=[*state.sittings, sitting_here(state.step, settings.switches)])
     kept_at = time.monotonic()
     model.train()
