@@ -15,7 +15,7 @@ from repro.inputs.inputs import Inputs
 from repro.measures import measure_run
 from repro.records.provenance import code_identity, machine, versions
 from repro.records.store import Record, has_record, read_record, write_record
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
 from repro.storage.paths import local_records, run_folder
 
@@ -91,7 +91,8 @@ def _check_model(run: Run) -> None:
 
 
 def _headline(run: Run, metrics: Any) -> str:
-    value = metrics.get(f"{run.suite}/mean/ndcg_at_10")
+    blind = metrics.get(f"{run.suite}+null/mean/ndcg_at_10") if is_blind(run) else None
+    value = metrics.get(f"{run.suite}/mean/ndcg_at_10", blind)
     return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"
 
 

@@ -2,7 +2,8 @@
 
 1. The first stage turns each context document into T vectors; they are shared by all texts of a batch.
 2. The second stage reads [contexts | soft prompts | text] with weights of its own.
-3. In training each context slot of each text is replaced, with probability p, by one learned null vector.
+3. In training each context slot of each text is replaced, with probability p, by one learned null vector. With p = 1
+   the model is context-blind: no document ever reaches it, and only the null context can be set.
 4. States are averaged over the text's tokens only (less its instruction, where the config names one), then go through
    Linear – ReLU – Linear, plus the average itself if `residual`. With pooling "frequency", an extension of ours, a
    context vector also says which words its document holds, and the average is weighted (`repro.model.frequency`).
@@ -50,14 +51,18 @@ class SecondStage(nn.Module):
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
         self.frequency_weights = FrequencyWeights(config.num_contexts) if config.pooling == "frequency" else None
 
-    def forward(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
-        """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
-        contexts_CE = contexts_CE[: self.config.num_context_vectors]
+    def forward(self, texts: Texts, contexts_CE: Tensor | None) -> Tensor:
+        """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first.
+
+        `contexts_CE` None stands for the null context, of which nothing is dropped.
+        """
+        may_drop = contexts_CE is not None and self.training and self.config.sequence_dropout > 0
+        contexts_CE = self.null_contexts() if contexts_CE is None else contexts_CE[: self.config.num_context_vectors]
         contexts_NCD, words_CV = (
             contexts_CE[None, :, : self.config.hidden_size],
             contexts_CE[:, self.config.hidden_size :],
         )
-        if self.training and self.config.sequence_dropout > 0:
+        if may_drop:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
         of = self.backbone.forward_behind if self.config.prefix_is_pooled else self.backbone.text_behind
         pooled_ND = self._pool(
@@ -114,6 +119,8 @@ class ContextualModel(TextEncoder):
         self.first_stage_model = Biencoder(config, config.num_first_stage_layers)
         self.second_stage_model = SecondStage(config)
         self.register_buffer("context_CE", None, persistent=False)
+        if config.is_blind:  # never computed, so never trained
+            self.first_stage_model.requires_grad_(False)
 
     @property
     def num_ahead(self) -> int:
@@ -124,8 +131,8 @@ class ContextualModel(TextEncoder):
         """Return the context vectors of some documents, (documents × T, E)."""
         return self._per_document(texts).flatten(0, 1)
 
-    def second_stage(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
-        """Return vectors of texts under a context, (N, D), not normalised."""
+    def second_stage(self, texts: Texts, contexts_CE: Tensor | None) -> Tensor:
+        """Return vectors of texts under a context (None: the null context), (N, D), not normalised."""
         return self.second_stage_model(texts, contexts_CE)
 
     def _per_document(self, texts: Texts) -> Tensor:
@@ -178,6 +185,10 @@ class ContextualModel(TextEncoder):
         if texts is None:
             self.context_CE = self.second_stage_model.null_contexts().detach().clone()
             return
+        if self.config.is_blind:
+            raise ValueError(
+                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
+            )
         check_texts(texts)
         chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
         self.set_context_tokens(self.tokenize(chosen, prompt))

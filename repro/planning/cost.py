@@ -18,7 +18,7 @@ from typing import Any
 
 from repro.planning.pairs import num_pairs_of
 from repro.records.store import Record
-from repro.spec import TRAINED, Run, first_phase_of
+from repro.spec import TRAINED, Run, first_phase_of, is_blind
 from repro.spec.identity import training_id
 from repro.train.chunks import ChunkSizes, chunks_for, kept_bytes
 from repro.train.sharing import are_shared
@@ -99,7 +99,7 @@ def arithmetic_of(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) 
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
     num_texts = 2 + run.num_hard_negatives  # of a pair
     a_pair = num_texts * forward_flops(length, width, run.num_layers)
-    a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
+    a_batch = _documents_of_a_batch(run) * forward_flops(text, width, run.num_first_stage_layers)
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
     num_passes = 3 if sizes.hold(*_texts_of_a_process(run, num_devices)) else 4  # backward takes as long as two
@@ -108,10 +108,15 @@ def arithmetic_of(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) 
     return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)
 
 
+def _documents_of_a_batch(run: Run) -> int:
+    """Return how many documents the first stage reads for a batch."""
+    return run.num_contexts if run.architecture == "contextual" and not is_blind(run) else 0
+
+
 def _texts_of_a_process(run: Run, num_devices: int) -> tuple[int, int]:
     """Return how many texts of a batch, and how many context documents, one of several processes computes."""
     of_a_batch = num_devices if are_shared(run.batches_a_step, num_devices) else 1
-    num_contexts = run.num_contexts if run.architecture == "contextual" else 0
+    num_contexts = _documents_of_a_batch(run)
     return -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch), -(-num_contexts // of_a_batch)
 
 

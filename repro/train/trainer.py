@@ -167,6 +167,8 @@ def prepared(
         build_filter(inputs),
         negative_rows_NH=inputs.negatives,
     )
+    if inputs.known_positives is not None:
+        progress(f"  {inputs.known_positives.describe()}")
     chunks = chunks_for(
         model.config,
         gpu_bytes(model.device),
