@@ -1,4 +1,4 @@
-"""The house holds: imports point one way, nothing is named vaguely, and nothing grows past the house's measure."""
+"""The house holds: imports point one way, and nothing is named vaguely."""
 
 import ast
 import subprocess

@@ -6,7 +6,7 @@ from repro.spec import TRAINED, Run
 
 LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
-READS_PAIRS = ("counts", "divergence", "headroom")
+READS_PAIRS = ("counts", "divergence", "headroom", "whitening")
 """Measures of the training pairs as text."""
 RANKS_CANDIDATES = ("retrieval", "steps", "cross")
 """Measures that rank what a first stage found, where the protocol says so; the others search in full, or not at all."""

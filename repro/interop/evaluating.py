@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.data.beir import Retrieval
+from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.kept import Kept
 from repro.evaluate.retrieval import BM25_PARAMETERS
@@ -50,6 +52,7 @@ from repro.interop.places import (
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.typed import CONTEXTUAL
+from repro.interop.whitened import AS_IT_IS, check_whitening, sample_training_text, whitening_lines
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
 from repro.records.provenance import code_identity, machine, versions
 from repro.report.scores import POINTS, contexts_of
@@ -79,6 +82,8 @@ class Asked:
     compare_with: str | None = None  # another model
     widths: str | None = None  # prefixes of the vectors to score beside the whole: "16,32,full"
     wrong_from: str | None = None  # the suite or folder that lends the wrong corpus
+    whiten: tuple[str, ...] = ()  # whose documents the vectors are also whitened by: own, wrong, random
+    shrinkage: float | None = None  # of the whitening
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ class Scores:
         """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
         told = self.provenance["model"]
         found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
-        return [*warnings(told, self.suite, self.metrics), *found]
+        gains = [] if self.provenance["asked"]["compare_with"] else whitening_lines(self.differences)
+        return [*warnings(told, self.suite, self.metrics), *found, *gains]
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -132,7 +138,8 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     began = code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(asked)}
     check_drawing(asked.context_seed, asked.num_contexts)
     check_device(asked.device)
-    check_wrong_from(asked.wrong_from, asked.contexts)
+    check_wrong_from(asked.wrong_from, (*asked.contexts, *asked.whiten))
+    check_whitening(asked.whiten, asked.shrinkage)
     check_folder(folder)
     check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
@@ -189,7 +196,8 @@ def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
         kinds = contexts_of(one.evaluation.metrics, suite)
         for path, kind in kinds:
             alone = len(kinds) == 1 and (num_models > 1 or not one.told.get("num_contexts"))
-            kind = "full" if kind == "own" and not one.told.get("num_contexts") else kind
+            if kind == "own" and not one.told.get("num_contexts"):
+                kind = AS_IT_IS if any(other.startswith(WHITENED) for _, other in kinds) else "full"
             label = name if alone else kind if num_models == 1 else f"{name} {kind}"
             columns.append(Column.of(one.evaluation, path, label))
     return columns
@@ -253,22 +261,35 @@ class _Bench:
         contexts = asked.contexts if contextual else ("own",)
         widths = asked_widths(asked.widths, opened.model)
         told = described(opened) | told_of_widths(opened, widths)
-        lent = wrong_source(asked.wrong_from, self.suite, self.progress) if "wrong" in contexts else None
+        needs_wrong = "wrong" in (*contexts, *asked.whiten)
+        lent = wrong_source(asked.wrong_from, self.suite, self.progress) if needs_wrong else None
         drawing: dict[str, Any] = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
         keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
-        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing)
+        whitened: dict[str, Any] = {"whitened": asked.whiten, "shrinkage": asked.shrinkage}
+        if "random" in asked.whiten:
+            whitened["pool"] = self._training_text(opened)
+        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing, **whitened)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
+        decides |= {"shrinkage": asked.shrinkage} if asked.whiten else {}
         keeping = self._keeping(source, opened.called, decides, len(contexts))
         found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
         cut = {name: cut_share(opened.model, one) for name, one in self.collections.items()}
         return Scored(told, found, cut)
+
+    def _training_text(self, opened: Opened) -> Retrieval:
+        """Return training documents: of the model's own corpus, or of desk if no run trained it."""
+        most = max(len(one.retrieval.documents) for one in self.collections.values())
+        corpus = "desk" if opened.run is None else opened.run.corpus
+        return sample_training_text(corpus, most, self.asked.context_seed, self.progress)
 
     def score_bm25(self, source: str, run: str | None = None) -> Scored:
         """Return how BM25 does; ValueError when nothing is asked of that has prefixes to cut to a width."""
         asked = self.asked
         if source == asked.model and asked.compare_with is None:
             check_without_context(BM25, asked.contexts, asked.num_contexts)
+            if asked.whiten:
+                raise ValueError(f"--whiten {' '.join(asked.whiten)}: bm25 has no vectors; leave it out")
             if asked.widths is not None:
                 raise ValueError(f"--width {short(asked.widths)}: bm25 has no vectors; leave it out")
         keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)

@@ -67,6 +67,8 @@ def default_folder(asked: Mapping[str, Any], suite: str) -> Path:
     decides = {name: _whole(value) for name, value in asked.items() if name != "device"}
     if decides.get("wrong_from") is None:  # as it was before there was a choice: what was kept is found
         decides.pop("wrong_from", None)
+    if not decides.get("whiten"):
+        decides = {name: value for name, value in decides.items() if name not in ("whiten", "shrinkage")}
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
     return home() / "evaluations" / f"{folder_name(asked['model'], suite)}-{digest}"
 

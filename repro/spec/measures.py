@@ -16,6 +16,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "divergence": "how far the word statistics of each evaluation set are from those of the training text",
         "spread": "vectors of a few documents, each under many contexts",
         "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
+        "whitening": "scores of vectors adapted to the corpus without training: whitened by own, other and random text",
         "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
         "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
         "cascade": "which collection a query belongs to, told by prefixes that grow where it is unsure",
@@ -40,6 +41,7 @@ MEASURED_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "adaptive": ("biencoder",),
         "cascade": ("biencoder",),
         "headroom": ("biencoder", "bm25", "surrogate", "none"),
+        "whitening": (*TRAINED, "surrogate"),
         "widths": TRAINED,
         "steps": TRAINED,
         "curve": TRAINED,
@@ -49,7 +51,7 @@ MEASURED_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The architectures that a measure takes; one that is not here takes all."""
 
-SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "mteb")
+SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "whitening", "mteb")
 """Measures that search all documents, whatever the scale's protocol is."""
 
 SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
