@@ -24,7 +24,7 @@ from repro.evaluate.collections import Collection
 from repro.storage.atomic import whole_file
 from repro.storage.digests import sha256_of
 
-RECIPE = 1
+RECIPE = 2
 """Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
 FOLDER = "kept"
 """Where a run's results lie in its folder until it has a record."""
@@ -38,6 +38,7 @@ class Found:
 
     values: Mapping[str, np.ndarray]
     provenance: Mapping[str, Any]  # of the context or of the parameters; empty where there is neither
+    ties: str = ""  # a line on ties that decide scores
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,12 @@ class Kept:
             same = content["run_sha256"] == sha256_of(run)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None  # not ours or damaged: it is made again
-        return Found(values, content["provenance"]) if same else None
+        return Found(values, content["provenance"], content.get("ties", "")) if same else None
 
     def write(self, path: Path, run: Path, found: Found) -> None:
         """Keep a result whose TREC run was just written."""
         content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
+        content |= {"ties": found.ties} if found.ties else {}
         with whole_file(path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 

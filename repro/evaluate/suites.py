@@ -8,7 +8,7 @@ dimensions, normalised anew, under `desk+width16/â€¦` and `desk+wrong-width16/â€
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from repro.evaluate.collections import Collection, read_collections, rows_of, wi
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import parse_view, prefix, turned_views_of, views_of
-from repro.evaluate.retrieval import Hits, bm25_search, score, search, write_run
+from repro.evaluate.retrieval import Hits, bm25_search, find_ties, score, search, write_run
 
 TOP_K = 100
 FULL, RERANKED = "full search", "reranking of a first stage"
@@ -76,11 +76,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ended:
-    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before."""
+    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before.
+
+    `ties`: a line for each context in which ties decide scores.
+    """
 
     dataset: str
     scores: Mapping[str, float]
     was_kept: bool
+    ties: Mapping[str, str] = field(default_factory=dict)
 
 
 def silent(ended: Ended) -> None:
@@ -262,7 +266,8 @@ def _score_all(
         kept = [_score_one(suite.name, collections[dataset.name], kind, system, keeping) for kind in contexts]
         done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
         scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
-        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept)))
+        ties = {kind: note for kind in contexts if (note := done[kind, dataset.name].ties)}
+        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept), ties))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
     rows = rows_of(suite, collections)
@@ -275,7 +280,10 @@ def _score_all(
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
-    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": rows, "top_k": TOP_K}), found
+    told: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
+    if ties := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
+        told["ties"] = ties
+    return Evaluation(metrics, per_query, told), found
 
 
 def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> tuple[Found, bool]:
@@ -291,7 +299,11 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
         write_run(run_path, run, tag=name)
-    found = Found(score(run, collection.retrieval.judgements), provenance)
+    judgements = collection.retrieval.judgements
+    values = score(run, judgements)
+    is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
+    ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
+    found = Found(values, provenance, ties.note)
     if kept is not None and run_path is not None:
         kept.write(path, run_path, found)
     return found, False

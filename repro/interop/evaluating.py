@@ -299,6 +299,8 @@ class Teller:
             left = self._seconds * sum(self._left.values()) / self._texts_done
             when += f"; about {format_seconds(left)} left"
         self._progress(f"{self._name}: {number} of {self._num_all}, {ended.dataset}: NDCG@10 {scores}{when}")
+        for kind, note in ended.ties.items():
+            self._progress(f"  {ended.dataset}{f' ({kind})' if len(ended.scores) > 1 else ''}: {note}")
 
 
 def described(opened: Opened) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> Non
 
     class Even(Mirror):
         def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-            return np.ones((len(texts), 2), dtype=np.float32)
+            numbers = np.array([float(text.split()[-1]) for text in texts], dtype=np.float32)
+            return np.stack([np.ones(len(texts), dtype=np.float32), numbers], axis=1)
 
     evaluate_suite(Even(), suite, folder=tmp_path / "out")
     evaluate_bm25(suite, folder=tmp_path / "bm25")
