@@ -135,9 +135,17 @@ def _best(
     return found
 
 
-def without_self_hits(run: Hits, k: int) -> Hits:
-    """Return the k best of every query without the document of the query's own id; search for k + 1 first."""
-    return {query_id: dict([hit for hit in ranked(hits) if hit[0] != query_id][:k]) for query_id, hits in run.items()}
+def without_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
+    """Return the k best of every query without the document of the query's own id; search for k + 1 first.
+
+    A document that the query judges is never taken out.
+    """
+    return {
+        query_id: dict(
+            [hit for hit in ranked(hits) if hit[0] != query_id or hit[0] in judgements.get(query_id, ())][:k]
+        )
+        for query_id, hits in run.items()
+    }
 
 
 def ranked(hits: Mapping[str, float]) -> list[tuple[str, float]]:

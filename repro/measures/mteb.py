@@ -92,7 +92,8 @@ def tasks_of(inputs: Inputs) -> list[Any]:
     """Return MTEB's own tasks for a suite that is some of them, the offline ones for every other suite."""
     if inputs.run.suite in MTEB_SUITES:
         return tasks_of_mteb(inputs.run.suite)
-    from repro.evaluate.mteb.suite import offline_tasks
+    from repro.evaluate.mteb.suite import RERANKED_ENDING, offline_tasks
+    from repro.evaluate.mteb.task import BOTH_SIDES
 
     families: dict[str, list[Retrieval]] = {}
     collections = read_collections(inputs.suite)
@@ -100,8 +101,10 @@ def tasks_of(inputs: Inputs) -> list[Any]:
         families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
     tasks: list[Any] = offline_tasks(families)
     for task in tasks:
-        if one := collections.get(task.metadata.name):
+        if one := collections.get(task.metadata.name.removesuffix(RERANKED_ENDING)):
             task.ignore_identical_ids = one.quirks.removes_self_hits
+            if one.quirks.asks_on_both_sides:
+                BOTH_SIDES.add(task.metadata.name)
     return tasks
 
 

@@ -46,6 +46,7 @@ RERANKED = 20
 TEXTS_PER_LABEL = 60
 NEWS_STRIDE = 4  # of the 1225 pairs of 50 news texts: each text is embedded once a pair
 SPLIT = "test"
+RERANKED_ENDING = "-reranked"
 Labelled = tuple[list[str], list[str]]
 
 
@@ -83,7 +84,7 @@ def _reranking_task(collection: Retrieval) -> AbsTask:
     run, _ = bm25_search(collection, RERANKED)
     candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
     data = split_data(collection) | {"top_ranked": candidates}
-    return _made(AbsTaskRetrieval, f"{collection.name}-reranked", "Reranking", {SPLIT: data})
+    return _made(AbsTaskRetrieval, f"{collection.name}{RERANKED_ENDING}", "Reranking", {SPLIT: data})
 
 
 def _pair_task(name: str, collection: Retrieval) -> AbsTask:
