@@ -24,6 +24,7 @@ import Stemmer
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
+from repro.evaluate.terms import tokenize_terms
 from repro.spec.values import counted
 from repro.storage.arrays import blocks_of
 from repro.storage.atomic import whole_file
@@ -57,6 +58,12 @@ BM25_PARAMETERS: dict[str, Any] = {
     "stop_words": "en",
 }
 """k1 and b are those of the BEIR paper's baseline."""
+UNICODE, ENGLISH = "unicode", "english"
+BM25_TOKENIZERS: dict[str, dict[str, Any]] = {
+    ENGLISH: {},
+    UNICODE: {"tokenizer": "words with marks, characters, symbols (NFC)", "stop_words": None},
+}
+"""What each tokenizer changes of the parameters: "english" drops words of one letter and everything but words."""
 
 
 def search(
@@ -251,28 +258,44 @@ def _descending(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
     return ((one, -float(place)) for place, (one, _) in enumerate(hits))
 
 
-def bm25_search(
-    retrieval: Retrieval, k: int, candidates: Mapping[str, Iterable[str]] | None = None
-) -> tuple[Hits, dict[str, Any]]:
-    """Return the BM25 run of a collection, without documents that share no word with a query, and its parameters.
+def bm25_parameters(tokenizer: str) -> dict[str, Any]:
+    """Return what decides the scores of BM25; ValueError for an unknown tokenizer."""
+    if tokenizer not in BM25_TOKENIZERS:
+        raise ValueError(f"tokenizer={tokenizer!r} is unknown; choose one of {list(BM25_TOKENIZERS)}")
+    return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer]
 
-    With `candidates`, only a query's own are ranked; word counts are those of the whole collection.
+
+def bm25_search(
+    retrieval: Retrieval,
+    k: int,
+    candidates: Mapping[str, Iterable[str]] | None = None,
+    *,
+    tokenizer: str = UNICODE,
+) -> tuple[Hits, dict[str, Any]]:
+    """Return the BM25 run of a collection, without documents that share no term with a query, and its parameters.
+
+    With `candidates`, only a query's own are ranked; term counts are those of the whole collection. `tokenizer`:
+    "unicode" for any script (`repro.evaluate.terms`), "english" as published rows were scored. The parameters hold a
+    note if texts have no term.
     """
-    stemmer = Stemmer.Stemmer("english")
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
-    parameters = {**BM25_PARAMETERS, "bm25s": version("bm25s")}
-    options = {"stopwords": BM25_PARAMETERS["stop_words"], "stemmer": stemmer, "show_progress": False}
-    texts = bm25s.tokenize([retrieval.documents[place] for place in order], **options)
-    if not any(texts.ids):  # every word is a stop word: nothing can be found
+    parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
+    texts = _bm25_tokens([retrieval.documents[place] for place in order], tokenizer)
+    asked = _bm25_tokens(list(retrieval.queries), tokenizer)
+    without = {"query": sum(not row for row in asked.ids), "document": sum(not row for row in texts.ids)}
+    if any(without.values()):
+        counts = [counted(num, one, more) for (one, num), more in zip(without.items(), ("queries", None), strict=True)]
+        parameters["note"] = f"BM25 reads no term in {' and '.join(counts)}: they find nothing and are not found"
+    if not any(texts.ids):
         return {query_id: {} for query_id in retrieval.query_ids}, parameters
     index.index(texts, show_progress=False)
     place_of = {document_id: place for place, document_id in enumerate(ids)}
-    queries = bm25s.tokenize(list(retrieval.queries), return_ids=False, **options)
+    word_of = {number: word for word, number in asked.vocab.items()}
     run: Hits = {}
-    for query_id, words in zip(retrieval.query_ids, queries, strict=True):
-        known = [word for word in words if word in index.vocab_dict]
+    for query_id, numbers in zip(retrieval.query_ids, asked.ids, strict=True):
+        known = [word_of[number] for number in numbers if word_of[number] in index.vocab_dict]
         scores_D, among = index.get_scores(known) if known else np.zeros(len(ids)), ids
         if candidates is not None:
             among = sorted(set(candidates.get(query_id, ())))
@@ -280,6 +303,13 @@ def bm25_search(
         hits = _hits(scores_D, among, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
+
+
+def _bm25_tokens(texts: list[str], tokenizer: str) -> Any:
+    if tokenizer == UNICODE:
+        return tokenize_terms(texts)
+    stemmer = Stemmer.Stemmer("english")
+    return bm25s.tokenize(texts, stopwords=BM25_PARAMETERS["stop_words"], stemmer=stemmer, show_progress=False)
 
 
 def write_run(path: Path, run: Hits, *, tag: str) -> None:

@@ -19,7 +19,7 @@ from repro.evaluate.collections import Collection, read_collections, rows_of, wi
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import parse_view, prefix, turned_views_of, views_of
-from repro.evaluate.retrieval import Hits, bm25_search, find_ties, score, search, write_run
+from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 TOP_K = 100
 FULL, RERANKED = "full search", "reranking of a first stage"
@@ -137,10 +137,13 @@ def evaluate_bm25(
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
+    tokenizer: str = UNICODE,
 ) -> Evaluation:
     """Score BM25 on the same suite, or on a first stage's candidates; its parameters are in the provenance."""
     read = read_collections(suite) if collections is None else collections
-    evaluation, found = _score_all(suite, read, ("own",), Bm25System(candidates), keeping or Keeping(runs=folder))
+    evaluation, found = _score_all(
+        suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or Keeping(runs=folder)
+    )
     told = {"bm25": dict(next(iter(found.values())).provenance)} | (
         {} if candidates is None else {"protocol": RERANKED}
     )
@@ -243,6 +246,7 @@ class Bm25System:
     """BM25, which has no context; with candidates, by dataset, it ranks only those."""
 
     candidates: Mapping[str, Hits] | None = None
+    tokenizer: str = UNICODE
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return no corpus."""
@@ -250,7 +254,7 @@ class Bm25System:
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return BM25's run and its parameters."""
         own = None if self.candidates is None else self.candidates[collection.retrieval.name]
-        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own)
+        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own, tokenizer=self.tokenizer)
 
 
 def _score_all(
@@ -303,7 +307,8 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     values = score(run, judgements)
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
-    found = Found(values, provenance, ties.note)
+    told = {name: value for name, value in provenance.items() if name != "note"}
+    found = Found(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
     if kept is not None and run_path is not None:
         kept.write(path, run_path, found)
     return found, False

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.kept import Kept
-from repro.evaluate.retrieval import BM25_PARAMETERS
+from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.beside import (
     BM25,
@@ -260,8 +261,10 @@ class _Bench:
             check_without_context(BM25, asked.contexts, asked.num_contexts)
             if asked.widths is not None:
                 raise ValueError(f"--width {short(asked.widths)}: bm25 has no vectors; leave it out")
-        keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)
-        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections)
+        named = bm25_run(source)
+        tokenizer = UNICODE if named is None else tokenizer_of_run(named)
+        keeping = self._keeping(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
+        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections, tokenizer=tokenizer)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
 
     def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> Keeping:

@@ -19,6 +19,7 @@ import numpy as np
 from repro.batches.fixed_encoder import surrogate_of
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
+from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
 from repro.evaluate.suites import evaluate_bm25
@@ -208,5 +209,5 @@ def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))
-    metrics = evaluate_bm25(suite).metrics
+    metrics = evaluate_bm25(suite, tokenizer=tokenizer_of_run(inputs.run)).metrics
     return {one.name: metrics[f"{suite.name}/{one.name}/{HEADLINE}"] for one in suite.datasets}

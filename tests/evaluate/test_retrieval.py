@@ -192,7 +192,9 @@ def test_bm25_finds_the_document_that_shares_rare_words() -> None:
     assert ranked(run["q"])[0][0] == "c"
     assert "b" not in run["q"]
     assert run["none"] == {}
-    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(parameters)
+    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s", "tokenizer"} == set(parameters)
+    _, published = bm25_search(retrieval, 10, tokenizer="english")
+    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(published)
 
 
 def test_bm25_scores_are_lucenes_formula() -> None:
@@ -212,9 +214,34 @@ def test_bm25_scores_are_lucenes_formula() -> None:
     assert run["q"] == pytest.approx({one: value for one, value in expected.items() if value}, abs=2e-6)
 
 
-def test_bm25_finds_nothing_where_every_word_is_a_stop_word() -> None:
-    run, parameters = bm25_search(Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {}), 10)
-    assert run == {"q": {}} and "k1" in parameters
+def test_published_bm25_drops_stop_words() -> None:
+    data = Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {})
+    run, parameters = bm25_search(data, 10, tokenizer="english")
+    assert run == {"q": {}} and parameters["note"].startswith("BM25 reads no term in 0 queries and 2 documents")
+    assert list(bm25_search(data, 10)[0]["q"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "right", "wrong"),
+    [
+        ("किताबें", "हिन्दी में किताबें", "हिन्दी में कलम"),
+        ("学习", "机器学习", "天气预报"),
+        ("cafe\u0301", "the caf\u00e9 opens", "the cafe opens"),
+        ("caf\u00e9", "the cafe\u0301 opens", "the cafe opens"),
+        ("7", "chapter 7", "chapter 8"),
+        ("c++", "a guide to C++", "a guide to C#"),
+        ("c#", "a guide to C#", "a guide to C++"),
+        ("x + y", "x + y", "x - y"),
+        ("&&", "a && b", "a || b"),
+        ("to be or not to be", "to be or not to be", "all is well"),
+        ("a", "vitamin a", "vitamin e"),
+        ("ราคา", "ราคาเท่าไร", "ฝนตก"),
+        ("\N{MINUS SIGN}757", "temperature \N{MINUS SIGN}757", "temperature 757"),
+    ],
+)
+def test_bm25_reads_every_script(query: str, right: str, wrong: str) -> None:
+    run, parameters = bm25_search(Retrieval("x", ("d0", "d1"), (wrong, right), ("q",), (query,), {}), 10)
+    assert next(iter(run["q"])) == "d1" and "note" not in parameters
 
 
 def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path: Path) -> None:
