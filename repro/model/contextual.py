@@ -14,7 +14,7 @@ Shapes: N texts, S tokens, C context vectors (documents × T), P soft prompts, D
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from repro.data.tokens import Tokens
 from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.encoding import TextEncoder, check_texts, evaluating
+from repro.model.encoding import TextEncoder, as_texts, evaluating
 from repro.model.frequency import FrequencyWeights, no_words, words_held
 from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
@@ -52,6 +52,9 @@ class SecondStage(nn.Module):
     def forward(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
         """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
         contexts_CE = contexts_CE[: self.config.num_context_vectors]
+        if (kind := next(self.parameters()).dtype) != torch.float32:
+            # contexts are kept in float32, a model in half precision multiplies them with its own kind of numbers
+            contexts_CE = contexts_CE.to(kind)
         contexts_NCD, words_CV = (
             contexts_CE[None, :, : self.config.hidden_size],
             contexts_CE[:, self.config.hidden_size :],
@@ -143,6 +146,11 @@ class ContextualModel(TextEncoder):
         """Return vectors under the context that was set; ValueError when none was."""
         return self.second_stage(texts, self.given_context())
 
+    def embedding_now(self) -> Callable[[Texts], Tensor]:
+        """Return what embeds texts under the context that is set now; ValueError when none is."""
+        context_CE = self.given_context()
+        return lambda texts: self.second_stage(texts, context_CE)
+
     def given_context(self) -> Tensor:
         """Return the context that was set, (C, E); ValueError when none was."""
         if self.context_CE is None:
@@ -160,19 +168,26 @@ class ContextualModel(TextEncoder):
         Of more texts so many are drawn with `seed`; exactly so many are taken as they are; fewer are over-sampled with
         `seed`, with a warning. ValueError for an empty list.
         """
+        self.context_CE = self.context_from(texts, seed, prompt)
+
+    @torch.no_grad()
+    def context_from(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> Tensor:
+        """Return the context vectors that `set_context` would set, (C, E), and set nothing."""
         if texts is None:
-            self.context_CE = self.second_stage_model.null_contexts().detach().clone()
-            return
-        check_texts(texts)
-        chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
-        self.set_context_tokens(self.tokenize(chosen, prompt))
+            return self.second_stage_model.null_contexts().detach().clone()
+        given = as_texts(texts)
+        chosen = [given[place] for place in fill_context(len(given), self.config.num_contexts, seed)]
+        return self._embed_context(self.tokenize(chosen, prompt))
 
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Embed these documents as context, all of them; they already carry their prompt."""
+        self.context_CE = self._embed_context(tokens)
+
+    def _embed_context(self, tokens: Tokens) -> Tensor:
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluating(self), self.precision():
             per_document = [self._per_document(piece) for piece in pieces.pieces]
-        self.context_CE = pieces.join(per_document).flatten(0, 1).float()
+        return pieces.join(per_document).flatten(0, 1).float()
 
 
 Model = Biencoder | ContextualModel

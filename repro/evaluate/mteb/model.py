@@ -24,7 +24,7 @@ from repro.evaluate.mteb.meta import model_meta
 from repro.evaluate.mteb.task import BOTH_SIDES
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model, fill_context
-from repro.model.encoding import GPU
+from repro.model.encoding import GPU, as_texts
 from repro.seeds import generator_for
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class MtebModel(AbsEncoder):
         """
         self.model = model
         self.method = method if isinstance(model, ContextualModel) else "none"
-        self.context_seed, self.fixed_context = context_seed, tuple(fixed_context)
+        self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
         self.mteb_model_meta = model_meta(
             model, name=name, experiment=self._experiment(), revision=revision, loader=loader
