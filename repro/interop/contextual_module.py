@@ -68,6 +68,7 @@ class ContextualModule(InputModule):
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
+        """Cut texts at another length."""
         if isinstance(value, bool) or not isinstance(value, int) or value < LEAST_TOKENS:
             raise ValueError(f"max_seq_length={value!r}: it must be a whole number of at least {LEAST_TOKENS}")
         self.model.config = replace(self.model.config, max_tokens=value)

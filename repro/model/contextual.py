@@ -142,14 +142,14 @@ class ContextualModel(TextEncoder):
         """Both stages in one: (N, D)."""
         return self.second_stage(texts, self.first_stage(contexts))
 
-    def embed_texts(self, texts: Texts) -> Tensor:
-        """Return vectors under the context that was set; ValueError when none was."""
-        return self.second_stage(texts, self.given_context())
+    def embed_texts(self, texts: Texts, context_CE: Tensor | None = None) -> Tensor:
+        """Return vectors under a context, or the one that was set; ValueError when there is none."""
+        return self.second_stage(texts, self.given_context() if context_CE is None else context_CE)
 
     def embedding_now(self) -> Callable[[Texts], Tensor]:
         """Return what embeds texts under the context that is set now; ValueError when none is."""
         context_CE = self.given_context()
-        return lambda texts: self.second_stage(texts, context_CE)
+        return lambda texts: self.embed_texts(texts, context_CE)
 
     def given_context(self) -> Tensor:
         """Return the context that was set, (C, E); ValueError when none was."""
