@@ -5,7 +5,7 @@ import textwrap
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, pick, term
 
 LOOKED = BOTH | {"measure": "spread"}
@@ -132,5 +132,10 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=16, title="One document under many contexts", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+    number=16,
+    title="One document under many contexts",
+    runs=runs,
+    shows=(FIGURE, TABLE),
+    claims=CLAIMS,
+    scales=WITH_MINI,
 )

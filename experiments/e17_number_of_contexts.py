@@ -3,7 +3,17 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILIES, NDCG, OWN_SCALES, SURROGATE, seeds_at
+from experiments.e01_table1 import (
+    BOTH,
+    CLUSTER,
+    CONTEXTUAL_BATCH,
+    FAMILIES,
+    NDCG,
+    OWN_SCALES,
+    SURROGATE,
+    WITH_MINI,
+    seeds_at,
+)
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 
 # Places that no document fills hold the model's null vector. The last size of each scale fills them all.
@@ -11,6 +21,7 @@ SIZES = {
     "smoke": (1, 2, 4, 8),
     "desk": (1, 2, 4, 8, 16),
     "lab": (1, 2, 4, 8, 16),
+    "mini": (1, 2, 4, 8, 16),
     "small": (1, 4, 16, 32, 64),
     "large": (1, 8, 32, 128, 512),
 }
@@ -168,4 +179,5 @@ EXPERIMENT = Experiment(
     runs=runs,
     shows=(FIGURE, FIGURE_DRAWS, TABLE_DRAWS),
     claims=CLAIMS,
+    scales=WITH_MINI,
 )

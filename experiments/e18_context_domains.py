@@ -1,7 +1,7 @@
 """Figure 7: scores on each domain under the context of each other domain."""
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
+from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
 
 CROSSED = BOTH | {"measure": "cross"}
@@ -83,4 +83,11 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=18, title="Context of another domain", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS)
+EXPERIMENT = Experiment(
+    number=18,
+    title="Context of another domain",
+    runs=runs,
+    shows=(FIGURE, TABLE),
+    claims=CLAIMS,
+    scales=WITH_MINI,
+)

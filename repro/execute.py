@@ -10,24 +10,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro.evaluate.kept import FOLDER
-from repro.evaluate.suites import Encoder
 from repro.inputs.corpora import check_available
 from repro.inputs.inputs import Inputs
 from repro.measures import measure_run
 from repro.records.provenance import code_identity, machine, versions
 from repro.records.store import Record, has_record, read_record, write_record
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
 from repro.storage.paths import local_records, run_folder
 
 Progress = Callable[[str], None]
+REPORT_EVERY = 8.0
+"""Seconds between lines while texts are encoded; a batch more must not make ten of them."""
 
 
 @dataclass(frozen=True)
 class Trained:
     """What training leaves for measurement and for the record; nothing of it where nothing is trained."""
 
-    model: Encoder | None = None
+    model: Any = None  # an Encoder
     metrics: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +58,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         return _await_record(run)
     progress(f"measuring {run.measure}")
     started = time.monotonic()
+    if trained.model is not None:
+        trained.model.report = encoding_reporter(progress)
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
@@ -88,8 +91,22 @@ def _check_model(run: Run) -> None:
 
 
 def _headline(run: Run, metrics: Any) -> str:
-    value = metrics.get(f"{run.suite}/mean/ndcg_at_10")
+    blind = metrics.get(f"{run.suite}+null/mean/ndcg_at_10") if is_blind(run) else None
+    value = metrics.get(f"{run.suite}/mean/ndcg_at_10", blind)
     return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"
+
+
+def encoding_reporter(progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
+    """Return what reports encoded texts once every few seconds, whatever the number of calls."""
+    reported = clock()
+
+    def report(num_done: int, num_texts: int) -> None:
+        nonlocal reported
+        if clock() - reported >= REPORT_EVERY:
+            reported = clock()
+            progress(f"  {num_done:,} of {num_texts:,} texts encoded")
+
+    return report
 
 
 def _await_record(run: Run) -> Record:

@@ -58,8 +58,12 @@ CARRIED_OUT: list[tuple[str, str, Iterable[str]]] = [
     ("pooling", "repro.model.config.POOLINGS", POOLINGS),
     ("prompts", "repro.data.prompts.PROMPTS", PROMPTS),
     ("loss", "repro.train.loss.LOSSES", LOSSES),
-    ("test_contexts", "repro.evaluate.contexts.KINDS but random", [one for one in CONTEXT_KINDS if one != "random"]),
-    ("test_contexts", "repro.measures.mteb.CONTEXTS", [context.asked_as for context in TASK_CONTEXTS.values()]),
+    ("test_contexts", "repro.evaluate.contexts.KINDS", CONTEXT_KINDS),
+    (
+        "test_contexts",
+        "repro.measures.mteb.CONTEXTS",
+        ["random", *(context.asked_as for context in TASK_CONTEXTS.values())],
+    ),
     ("measure", "the modules of repro/measures with a function `measure`", modules_that_measure()),
 ]
 

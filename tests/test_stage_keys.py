@@ -157,7 +157,9 @@ def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = {"selection": {*stages.RECIPE} - {"candidates"}, "embeddings": {"embeddings", "clusters", "negatives"}}
-    run = replace(RUN, architecture="contextual", protocol="rerank-bm25", rerank_depth=3)
+    below |= {"keys": {"keys", "positives", "negatives"}, "positives": {"positives", "negatives"}}
+    changes = {"protocol": "rerank-bm25", "rerank_depth": 3, "known_positives": "mask"}
+    run = replace(RUN, architecture="contextual", **changes)
     before = {stage.name: stage.title for stage in stages_of(run)}
     monkeypatch.setitem(stages.RECIPE, kind, stages.RECIPE[kind] + 1)
     after = {stage.name: stage.title for stage in stages_of(run)}

@@ -1,9 +1,12 @@
 """The false-negative filter for a loss that contrasts in four directions: query and document, each with both kinds.
 
-For query q with document d, and f the surrogate: 1. Query to documents: as `mask_false_negatives` says. 2. A query with
-q's text, or whose own document has d's text, is no negative for q nor for d. 3. A document with d's text is none for d.
+For query q with document d, and f the surrogate:
+1. Query to documents: as `mask_false_negatives` says.
+2. A query with q's text, or whose own document has d's text, is no negative for q nor for d. The same holds for a query
+   whose own document is a known positive of q, and for one that has d as a known positive.
+3. A document with d's text, or a known positive of q, is no negative for d.
 4. Any other is none where f(q, q′), f(q′, d) or f(d, d′) ≥ f(q, d) + margin. Of d itself and its own hard negatives, no
-terms of the sum for d, nothing is said. One threshold for all directions, as GISTEmbed has it (Solatorio 2024).
+   terms of the sum for d, nothing is said. One threshold for all directions, as GISTEmbed has it (Solatorio 2024).
 
 Shapes: B pairs, M = B (1 + H) documents in the order of `repro.batches.mask`, K = 2 (B + M), D size of a vector.
 """
@@ -19,6 +22,7 @@ def mask_directions(
     masked_BM: np.ndarray,
     seen: tuple[np.ndarray, np.ndarray] | None,
     *,
+    known_BM: np.ndarray | None = None,
     margin: float = 0.0,
     num_hard_negatives: int = 0,
 ) -> np.ndarray:
@@ -30,6 +34,10 @@ def mask_directions(
     own_keys_B = content_keys_M[:num_pairs]
     same_BB = (query_keys_B[:, None] == query_keys_B) | (own_keys_B[:, None] == own_keys_B)
     same_BM = own_keys_B[:, None] == content_keys_M
+    if known_BM is not None:
+        known_BB = known_BM[:, :num_pairs]
+        same_BB = same_BB | known_BB | known_BB.T
+        same_BM = same_BM | known_BM
     to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
     itself_BB = np.eye(num_pairs, dtype=bool)
     own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)

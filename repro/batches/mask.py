@@ -3,7 +3,8 @@
 Steps, for query q with positive d and every other document d′ of the batch:
 1. d′ has the text of d: it is a positive under another id, and is masked, with or without a surrogate.
 2. d′ is one of q's own hard negatives: it was chosen as a negative, and is kept.
-3. The surrogate f says f(q, d′) ≥ f(q, d) + margin: d′ belongs to S(q, d), and is masked.
+3. d′ is the document of another training pair of q's text, a known positive: it is masked, even as a hard negative.
+4. The surrogate f says f(q, d′) ≥ f(q, d) + margin: d′ belongs to S(q, d), and is masked.
 The positive is never masked. Each query is that of a pair of the batch, in the order of the pairs.
 
 Documents are the columns of the scores: first the positives of the B pairs of the batch, then their hard negatives, H
@@ -44,12 +45,18 @@ def write_content_keys(path: Path, blocks: Iterable[Sequence[str]]) -> None:
 
 
 def mask_false_negatives(
-    content_keys_M: np.ndarray, scores_BM: np.ndarray | None, *, margin: float = 0.0, num_hard_negatives: int = 0
+    content_keys_M: np.ndarray,
+    scores_BM: np.ndarray | None,
+    *,
+    known_BM: np.ndarray | None = None,
+    margin: float = 0.0,
+    num_hard_negatives: int = 0,
 ) -> np.ndarray:
     """Return the documents that the loss of each pair's query leaves out, bool (B, M).
 
-    `scores_BM` None: only repeated texts. The margin is added to the positive's score, so a larger one masks less;
-    scores may be negative. ValueError when the columns cannot be B pairs with `num_hard_negatives` each.
+    `scores_BM` None: only repeated texts and known positives, `known_BM` (`repro.batches.known_positives`). The margin
+    is added to the positive's score, so a larger one masks less; scores may be negative. ValueError when the
+    columns cannot be B pairs with `num_hard_negatives` each.
     """
     num_documents = len(content_keys_M)
     if num_documents % (1 + num_hard_negatives):
@@ -61,6 +68,8 @@ def mask_false_negatives(
         is_near_BM = scores_BM >= np.diagonal(scores_BM)[:, None] + margin
         owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)  # negative for positives
         masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
+    if known_BM is not None:
+        masked_BM |= known_BM
     return masked_BM & ~is_positive_BM
 
 

@@ -2,7 +2,7 @@
 
 1. Within a domain, every document is scored for every query by the surrogate f.
 2. Left out are the pair's own text and S(q, d) = {d' : f(q, d') >= f(q, d)}, likely positives (eq. 4),
-   unless they are asked for.
+   unless they are asked for. Documents of other pairs of an equal query are left out in any case, if they are given.
 3. The nearest of the rest are taken; a domain that has too few gives other documents of it, drawn with a seed.
 
 Paper: §5, supervised phase. Shapes: N pairs, D dimensions, H hard negatives, M pairs of a domain.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from repro.batches.known_positives import KnownPositives
 from repro.seeds import generator_for
 from repro.storage.arrays import blocks_of, rows_by_code, taken
 
@@ -31,6 +32,7 @@ def mine_negatives(
     *,
     num_hard_negatives: int,
     with_near: bool = False,
+    known: KnownPositives | None = None,
     seed: int,
 ) -> np.ndarray:
     """Return for each pair the rows of its hard negatives, int64 (N, H), nearest first; `keys_N` tell texts apart.
@@ -57,7 +59,10 @@ def mine_negatives(
             if not with_near:
                 queries_RD, positives_RD = (np.asarray(each[rows], np.float32) for each in (queries_ND, documents_ND))
                 near_RM = as_near(scores_RM, queries_RD[:, None], positives_RD[:, None])
-            negatives_NH[rows] = pool_M[_nearest(scores_RM, own_M[part], near_RM, num_hard_negatives, seed)]
+            never_RM = known.among(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
+            never_RM[np.arange(len(rows)), own_M[part]] = True
+            _check_enough(never_RM, num_hard_negatives)
+            negatives_NH[rows] = pool_M[_nearest(scores_RM, never_RM, near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
 
@@ -75,18 +80,31 @@ def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> 
     return near
 
 
-def _nearest(scores_RM: np.ndarray, own_R: np.ndarray, near_RM: np.ndarray | None, num: int, seed: int) -> np.ndarray:
-    """Return the columns of each row's hard negatives: by falling score; what is too near by lot, after all others."""
-    keys_RM, num_left = np.negative(scores_RM, out=scores_RM), scores_RM.shape[1] - 1
-    own = (np.arange(len(own_R)), own_R)
+def _check_enough(never_RM: np.ndarray, num: int) -> None:
+    left = never_RM.shape[1] - int(np.count_nonzero(never_RM, axis=1).max(initial=0))
+    if left < num:
+        raise ValueError(
+            f"num_hard_negatives={num}: a query has {left} documents of its domain that are not its known positives; "
+            "ask for fewer, or set known_positives='ignore'"
+        )
+
+
+def _nearest(
+    scores_RM: np.ndarray, never_RM: np.ndarray, near_RM: np.ndarray | None, num: int, seed: int
+) -> np.ndarray:
+    """Return the columns of each row's hard negatives: by falling score; what is too near by lot, after all others.
+
+    `never_RM`: the own document and known positives, which are never taken.
+    """
+    keys_RM = np.negative(scores_RM, out=scores_RM)
+    np.copyto(keys_RM, np.inf, where=never_RM)
     if near_RM is None:
-        keys_RM[own] = np.inf
         return _first(keys_RM, num)
-    near_RM[own] = False
-    keys_RM[own] = np.inf
+    near_RM &= ~never_RM
     np.copyto(keys_RM, np.inf, where=near_RM)
-    columns_RN = np.empty((len(own_R), num), np.int64)
-    has_few_R = num_left - np.count_nonzero(near_RM, axis=1) < num
+    num_left_R = np.count_nonzero(~(never_RM | near_RM), axis=1)
+    columns_RN = np.empty((len(keys_RM), num), np.int64)
+    has_few_R = num_left_R < num
     columns_RN[~has_few_R] = _first(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
     if has_few_R.any():
         lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))

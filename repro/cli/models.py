@@ -10,8 +10,7 @@ import typer
 
 from repro.cli.options import AsJson, say
 from repro.cli.patience import tell
-from repro.interop.typed import check_evaluated, check_export, check_model, check_upload
-from repro.spec import CONTEXTS
+from repro.interop.typed import EXPORT_CONTEXTS, check_evaluated, check_export, check_model, check_upload
 
 Model = Annotated[
     str | None, typer.Option(help="a run's id, a folder (ours, the authors', an export), a hub id, or bm25")
@@ -40,7 +39,7 @@ def evaluate(
     suite: SuiteName,
     model: Model = None,
     compare: Two = None,
-    context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(CONTEXTS)}; may be given again")] = None,
+    context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXPORT_CONTEXTS)}; may be given again")] = None,
     wrong_from: WrongFrom = None,
     context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
     num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,

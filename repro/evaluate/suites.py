@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import parse_view, prefix, turned_views_of, views_of
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
+if TYPE_CHECKING:
+    from repro.model.encoding import TextEncoder
+
 TOP_K = 100
+MOST_TOGETHER = 2**28
+"""Bytes of vectors of one collection, all contexts together, that are kept at once."""
 FULL, RERANKED = "full search", "reranking of a first stage"
 
 
@@ -110,6 +115,9 @@ class System(Protocol):
         """Return a run, and how it came about."""
         ...
 
+    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
+        """Prepare for a search of a collection under each of these contexts."""
+
 
 def evaluate_setting(
     encoder: Encoder,
@@ -152,13 +160,12 @@ def evaluate_bm25(
 
 @dataclass
 class ModelSystem:
-    """An encoder under contexts; the texts of a collection are tokenised once for all of them, and embedded once for
-    all widths of one context.
+    """An encoder under contexts.
 
-    Three contexts cost nearly three times the encoding of one: from the first layer on every text token reads the
-    context. What does not are word vectors and the first layer's projections of the text; at desk (D = 128, 2 layers of
-    16 D² numbers a token, 15.7 tokens behind 18 others) that is 3 · 15.7 = 47 D² of the 826 D² of a text, so three
-    contexts cost no less than 1 + 2 · 779 / 826 = 2.9 times the second stage of one.
+    1. The texts of a collection are tokenised once, and embedded once per context for all widths.
+    2. Each batch is embedded under all contexts in turn, which share the first layer's projections of its tokens.
+    3. The null context is one vector that counts as often as there are slots (`Backbone.text_behind`).
+    From the first layer on every token reads the context, so nothing else can be shared.
     """
 
     encoder: Encoder
@@ -167,6 +174,7 @@ class ModelSystem:
     others: Mapping[str, str]  # dataset to the one that serves as its wrong corpus
     _tokens: tuple[str, dict[str, Any]] = ("", {})
     _embedded: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
+    _together: dict[tuple[str, str], Any] = field(default_factory=dict)  # by collection and context, used once each
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the corpus that a context of this kind is drawn from."""
@@ -189,6 +197,27 @@ class ModelSystem:
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
         k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
+
+    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
+        """Embed a collection under several contexts together, if all these vectors may lie in memory."""
+        from repro.model.contextual import ContextualModel
+
+        self._together.clear()
+        contexts = list(dict.fromkeys(parse_view(kind)[0] for kind in kinds))
+        if len(contexts) < 2 or not isinstance(self.encoder, ContextualModel):
+            return
+        retrieval, width = collection.retrieval, self.encoder.config.hidden_size
+        documents = self._documents(retrieval)
+        if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MOST_TOGETHER:
+            return
+        vectors, drawn = [], []
+        for kind in contexts:
+            drawn.append(self._set_context(collection, kind))
+            vectors.append(self.encoder.given_context())
+        queries = self.encoder.encode_under(self._tokenized(retrieval, retrieval.queries, "query", "queries"), vectors)
+        tokens = self._tokenized(retrieval, documents, collection.document_role, "documents")
+        found = zip(contexts, queries, self.encoder.encode_under(tokens, vectors), drawn, strict=True)
+        self._together = {(retrieval.name, kind): tuple(each) for kind, *each in found}
 
     def _vectors(
         self, collection: Collection, context: str, *, is_turned: bool
@@ -215,15 +244,24 @@ class ModelSystem:
 
     def _embed(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of queries and documents under one context, and how that context was drawn."""
-        retrieval, role, setting = collection.retrieval, collection.document_role, self.setting
-        provenance: dict[str, Any] = {}
-        if setting.num_contexts:
-            context = self._context(collection, kind)
-            self.encoder.set_context(context.texts, setting.seed, role)
-            provenance = context.provenance
+        retrieval, role = collection.retrieval, collection.document_role
+        if (found := self._together.pop((retrieval.name, kind), None)) is not None:
+            queries, documents, provenance = found
+            return queries, documents, provenance
+        provenance = self._set_context(collection, kind)
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        documents = [retrieval.documents[row] for row in self._rows(retrieval)]
-        return queries, self._encode(retrieval, documents, role, "documents"), provenance
+        return queries, self._encode(retrieval, self._documents(retrieval), role, "documents"), provenance
+
+    def _documents(self, retrieval: Retrieval) -> list[str]:
+        return [retrieval.documents[row] for row in self._rows(retrieval)]
+
+    def _set_context(self, collection: Collection, kind: str) -> dict[str, Any]:
+        """Give the encoder its context, if it has one, and return how that was drawn."""
+        if not self.setting.num_contexts:
+            return {}
+        context = self._context(collection, kind)
+        self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
+        return context.provenance
 
     def _context(self, collection: Collection, kind: str) -> Context:
         source = self.source(collection, kind)
@@ -234,11 +272,15 @@ class ModelSystem:
 
         if not isinstance(self.encoder, TextEncoder):
             return self.encoder.encode(texts, role)
+        return self.encoder.encode_tokens(self._tokenized(retrieval, texts, role, side))
+
+    def _tokenized(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> Any:
+        """Return the token ids of one side of a collection, tokenised once."""
         if self._tokens[0] != retrieval.name:
             self._tokens = (retrieval.name, {})
         if side not in self._tokens[1]:
-            self._tokens[1][side] = self.encoder.tokenize(texts, role)
-        return self.encoder.encode_tokens(self._tokens[1][side])
+            self._tokens[1][side] = cast("TextEncoder", self.encoder).tokenize(texts, role)
+        return self._tokens[1][side]
 
 
 @dataclass(frozen=True)
@@ -250,6 +292,9 @@ class Bm25System:
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return no corpus."""
+
+    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
+        """Prepare nothing."""
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return BM25's run and its parameters."""
@@ -267,7 +312,13 @@ def _score_all(
     """Return the evaluation, and what was found by context and dataset, in that order."""
     done: dict[tuple[str, str], Found] = {}
     for dataset in suite.datasets:
-        kept = [_score_one(suite.name, collections[dataset.name], kind, system, keeping) for kind in contexts]
+        collection = collections[dataset.name]
+        before = {kind: _read_kept(suite.name, collection, kind, system, keeping) for kind in contexts}
+        system.expect(collection, [kind for kind in contexts if before[kind] is None])
+        kept = [
+            (before[kind] or _score_one(suite.name, collection, kind, system, keeping), before[kind] is not None)
+            for kind in contexts
+        ]
         done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
         scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
         ties = {kind: note for kind in contexts if (note := done[kind, dataset.name].ties)}
@@ -290,28 +341,41 @@ def _score_all(
     return Evaluation(metrics, per_query, told), found
 
 
-def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> tuple[Found, bool]:
-    """Return what a system finds in a collection, and whether that was kept before."""
-    name, kept = path_name(suite, kind), keeping.kept
-    run_path = None if keeping.runs is None else keeping.runs / name / f"{collection.retrieval.name}.trec.gz"
-    if kept is not None and run_path is not None:
-        path = kept.path(collection, kind, system.source(collection, kind))
-        before = kept.read(path, run_path)
-        if before is not None:
-            return before, True
+def _paths(
+    suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
+) -> tuple[Path | None, Path | None]:
+    """Return where a TREC run and its kept result lie; None for each that is not wanted."""
+    if keeping.runs is None:
+        return None, None
+    run = keeping.runs / path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
+    kept = keeping.kept
+    return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
+
+
+def _read_kept(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> Found | None:
+    """Return what an earlier evaluation found in a collection; None if it has to be searched."""
+    run_path, kept_path = _paths(suite, collection, kind, system, keeping)
+    if keeping.kept is None or run_path is None or kept_path is None:
+        return None
+    return keeping.kept.read(kept_path, run_path)
+
+
+def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> Found:
+    """Return what a system finds in a collection, and keep it."""
+    run_path, kept_path = _paths(suite, collection, kind, system, keeping)
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
-        write_run(run_path, run, tag=name)
+        write_run(run_path, run, tag=path_name(suite, kind))
     judgements = collection.retrieval.judgements
     values = score(run, judgements)
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
     told = {name: value for name, value in provenance.items() if name != "note"}
     found = Found(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
-    if kept is not None and run_path is not None:
-        kept.write(path, run_path, found)
-    return found, False
+    if keeping.kept is not None and run_path is not None and kept_path is not None:
+        keeping.kept.write(kept_path, run_path, found)
+    return found
 
 
 def path_name(suite: str, kind: str) -> str:

@@ -22,7 +22,7 @@ from repro.spec import MTEB_SUITES, Run, first_phase_of
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "planted": 1, "functions": 1}
+RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "others": 1, "planted": 1, "functions": 1}
 """Versions of how a corpus is made. Raise one when the same wheels would give other rows: every user's corpus, tokens,
 embeddings and clusters are then made anew, which editing a comment must not do. `tests/data/test_desk.py` compares
 what is made with the manifests and a digest, so that a change of rows without a new version is noticed."""
@@ -46,9 +46,10 @@ def _planted(num_domains: int, pairs_per_domain: int, num_heldout: int, text: st
 
 def _mined(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        from repro.data.mined.desk import build_desk, build_views, build_wide
+        from repro.data.mined.desk import build_desk, build_others, build_views, build_wide
 
-        {"desk": build_desk, "desk-views": build_views, "wide": build_wide}[name](folder)
+        builders = {"desk": build_desk, "desk-views": build_views, "wide": build_wide, "others": build_others}
+        builders[name](folder)
 
     return make
 
@@ -74,6 +75,7 @@ CORPORA: dict[str, Corpus] = {
     "desk": Corpus(_mined("desk"), ("desk", "desk-validation")),
     "desk-views": Corpus(_mined("desk-views")),
     "wide": Corpus(_mined("wide"), made_from="installed packages and six wheels that pip fetches once"),
+    "others": Corpus(_mined("others"), ("desk-others",), made_from="six wheels that pip fetches once"),
     "functions": Corpus(_make_functions, ("functions",)),
 }
 
@@ -82,6 +84,7 @@ _MANIFESTS: dict[str, tuple[Path, ...]] = {
     "desk": (MANIFEST_FOLDER,),
     "desk-views": (MANIFEST_FOLDER,),
     "wide": (MANIFEST_FOLDER, WIDE_FOLDER),
+    "others": (WIDE_FOLDER,),
     "functions": (FUNCTIONS_FOLDER,),
 }
 """The manifests of what a mined corpus is made of."""

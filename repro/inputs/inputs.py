@@ -9,15 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from repro.batches.known_positives import KnownPositives
 from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens
 from repro.inputs.corpora import suite_of
 from repro.inputs.kinds import needs_surrogate
 from repro.inputs.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
+from repro.seeds import generator_for
 from repro.spec import Run
 from repro.storage.arrays import load_array, read_here_and_there
 from repro.storage.json_files import read_json
+
+
+def draw_training_rows(inputs: Inputs, count: int) -> np.ndarray:
+    """Draw pairs whose documents serve as random context, rising; of fewer pairs than `count` some twice."""
+    num_pairs = len(inputs.pairs)
+    generator = generator_for(inputs.run.context_seed, "random context")
+    rows: np.ndarray = np.sort(generator.choice(num_pairs, count, replace=num_pairs < count))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,15 @@ class Inputs:
         keys_N = load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
         read_here_and_there(keys_N)
         return keys_N
+
+    @cached_property
+    def known_positives(self) -> KnownPositives | None:
+        """The documents of pairs of an equal query; None for a run that ignores them."""
+        if self.run.known_positives == "ignore":
+            return None
+        found = KnownPositives.load(self.graph.positives.path, len(self.pairs))
+        read_here_and_there(found.query_keys_N, found.links_2L)
+        return found
 
     @cached_property
     def negatives(self) -> np.ndarray | None:

@@ -25,6 +25,7 @@ def kinds_of_pairs(run: Run) -> list[str]:
     trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
     wanted = ["selection"] if run.measure in READS_PAIRS else []
     wanted += ["tokens", "keys"] if trains else ["keys"] if embeds else []
+    wanted += ["positives"] if run.known_positives == "mask" and (trains or embeds) else []
     wanted += ["embeddings"] if embeds else []
     wanted += ["filter_embeddings"] if embeds and run.filter == "surrogate" else []
     wanted += ["clusters"] if embeds and run.sampler == "cluster" else []

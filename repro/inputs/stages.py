@@ -30,7 +30,7 @@ from repro.storage.stages import WHOLE, Part, Sharding, Stage
 SELECTION_SEED = CLUSTER_SEED = 0
 """Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
 RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 2}
-RECIPE |= {"candidates": 1, "headroom": 1}
+RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
 """Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
 user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
@@ -151,6 +151,23 @@ class StageGraph:
         return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
+    def positives(self) -> Stage:
+        """The known positives: which documents the pairs of an equal query have."""
+        documents = self.keys
+
+        def make(folder: Path) -> None:
+            from repro.batches.known_positives import QUERIES_FILE, write_known_positives
+            from repro.batches.mask import write_content_keys
+
+            pairs = self.selected_pairs()
+            write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"))
+            keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
+            write_known_positives(folder, keys)
+
+        key, num_bytes = {"of": "equal queries"} | _recipe("positives"), lambda: BYTES_A_NUMBER * self._num_rows()
+        return Stage("positives", key, make, (documents,), num_bytes)
+
+    @cached_property
     def clusters(self) -> Stage:
         """The cluster of every pair, for sampler "cluster"."""
         run = self.run
@@ -180,8 +197,10 @@ class StageGraph:
     def negatives(self) -> Stage:
         """Rows of the hard negatives of every pair."""
         run, count = self.run, self.run.num_hard_negatives
+        masks = run.known_positives == "mask"
 
         def make(folder: Path) -> None:
+            from repro.batches.known_positives import KnownPositives
             from repro.batches.negatives import mine_negatives
 
             pairs = self.selected_pairs()
@@ -189,13 +208,17 @@ class StageGraph:
             # not among its needs, which stand in its key: where it is made on its own, they are made first
             keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
-            rows = mine_negatives(*vectors, codes, keys, num_hard_negatives=count, with_near=near, seed=SELECTION_SEED)
+            known = KnownPositives.load(self.positives.path, len(pairs)) if masks else None
+            rows = mine_negatives(
+                *vectors, codes, keys, num_hard_negatives=count, with_near=near, known=known, seed=SELECTION_SEED
+            )
             np.save(folder / "rows.npy", rows)
 
         key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _recipe("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        return Stage("negatives", key, make, (self.embeddings,), lambda: BYTES_A_NUMBER * count * self._num_rows())
+        needs = (self.embeddings, self.positives) if masks else (self.embeddings,)
+        return Stage("negatives", key, make, needs, lambda: BYTES_A_NUMBER * count * self._num_rows())
 
     @cached_property
     def candidates(self) -> Stage:

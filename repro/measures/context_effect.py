@@ -1,7 +1,8 @@
 """What a context does to a contextual model: scores lost without it, vectors moved, attention paid; for every record.
 
 1. `own_minus_wrong/GROUP/difference` (and `low`, `high`): NDCG@10 under documents of the searched corpus, less that
-under those of another; `own_minus_null` alike, for the null context. Intervals: `evaluate/paired.py`.
+under those of another; `own_minus_random` and `own_minus_null` alike, for training documents and the null context.
+Intervals: `evaluate/paired.py`.
 2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: `headroom_taken.py` defines them.
 3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus; `across`: of two corpora.
 4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of a document's vectors under the own and the wrong context, mean
@@ -50,6 +51,7 @@ class Seen:
     encoder: Encoder
     evaluation: Evaluation
     collections: Mapping[str, Collection]
+    pool: Retrieval | None = None  # the documents of the context "random", where it was scored
 
     @property
     def count(self) -> int:
@@ -100,7 +102,8 @@ def context_effect(seen: Seen) -> dict[str, float]:
             metrics |= taken(gaps, words, seen.datasets)
     watched = Watched([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)
     for dataset in seen.inputs.suite.datasets:
-        watched.look(seen.encoder, seen.collections[dataset.name], seen.wrong(dataset.name))
+        sources = {"wrong": seen.wrong(dataset.name), "random": seen.pool}
+        watched.look(seen.encoder, seen.collections[dataset.name], sources)
     return {f"{PREFIX}/{path}": value for path, value in (metrics | watched.metrics(seen.datasets)).items()}
 
 
@@ -126,8 +129,8 @@ class Watched:
     even_3: list[np.ndarray] = field(default_factory=list)
     _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # what was set, by corpus and role
 
-    def look(self, encoder: Encoder, collection: Collection, other: Retrieval | None) -> None:
-        """Look at one collection; `other` is its wrong corpus."""
+    def look(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
+        """Look at one collection; `sources` are the corpora of its other contexts."""
         retrieval, role = collection.retrieval, collection.document_role
         order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
             len(retrieval.documents)
@@ -137,7 +140,7 @@ class Watched:
         own_ND = encoder.encode(texts, role)
         self._look_inside(encoder, retrieval, texts[:NUM_WATCHED], role)
         for kind in self.kinds:
-            self._set(encoder, kind, None if kind == "null" else other, role)
+            self._set(encoder, kind, sources.get(kind), role)
             self.moved.setdefault(kind, []).append(cosine_distance(own_ND, encoder.encode(texts, role)))
 
     def _set(self, encoder: Encoder, kind: str, source: Retrieval | None, role: str) -> None:

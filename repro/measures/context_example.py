@@ -14,11 +14,12 @@ from repro.evaluate.suites import path_name
 from repro.measures.batch_text import shorten
 from repro.measures.context_effect import Seen
 from repro.measures.context_words import Explanation, Query, Swap, Word, explain_query, most_moved
-from repro.spec import CONTEXTS
 from repro.spec.artefact import ABSENT
 
 EXHIBIT = "context_example"
-COLUMNS = ("what", "text", *CONTEXTS)
+KINDS = ("own", "wrong", "null")
+"""Contexts that the example shows."""
+COLUMNS = ("what", "text", *KINDS)
 NUM_WORDS, NUM_RANKED = 6, 3
 Rows = list[dict[str, str | float]]
 
@@ -28,7 +29,7 @@ def context_example(seen: Seen, runs: Path) -> dict[str, Rows]:
     if seen.scores("own") is None or seen.scores("wrong") is None:
         return {}
     dataset, query = _chosen(seen)
-    kinds = tuple(kind for kind in CONTEXTS if seen.scores(kind) is not None)
+    kinds = tuple(kind for kind in KINDS if seen.scores(kind) is not None)
     found = {kind: read_run(runs / path_name(seen.inputs.suite.name, kind) / f"{dataset}.trec.gz") for kind in kinds}
     if not all(found[kind].get(query.id) for kind in kinds):
         return {}

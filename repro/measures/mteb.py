@@ -23,10 +23,9 @@ from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
 from repro.evaluate.suites import evaluate_bm25
-from repro.inputs.inputs import Inputs
+from repro.inputs.inputs import Inputs, draw_training_rows
 from repro.measures import Measured
 from repro.measures.keeping import keep_in
-from repro.seeds import generator_for
 from repro.spec import MTEB_SUITES
 
 if TYPE_CHECKING:
@@ -198,11 +197,7 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
 
 def training_documents(inputs: Inputs) -> tuple[str, ...]:
     """Draw as many documents of the training pairs as the model takes for context, of fewer some twice."""
-    run, pairs = inputs.run, inputs.pairs
-    rows = generator_for(run.context_seed, "random context").choice(
-        len(pairs), run.num_contexts, replace=len(pairs) < run.num_contexts
-    )
-    return tuple(pairs.texts("document", np.sort(rows)))
+    return tuple(inputs.pairs.texts("document", draw_training_rows(inputs, inputs.run.num_contexts)))
 
 
 def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:

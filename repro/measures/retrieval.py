@@ -1,4 +1,4 @@
-"""Scores on the run's suite: NDCG@10 and others for each dataset, under the own, a wrong and the null context."""
+"""Scores on the run's suite: NDCG@10 and others for each dataset, under own, other, random and null contexts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.batches.fixed_encoder import surrogate_of
+from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.retrieval import Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
-from repro.inputs.inputs import Inputs
+from repro.inputs.inputs import Inputs, draw_training_rows
 from repro.inputs.wanted import num_contexts_scored
 from repro.measures import Measured
 from repro.measures.context_effect import Seen, context_effect
@@ -33,7 +34,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     evaluation = evaluate(inputs, model, folder / "trec", collections)
     if inputs.run.architecture != "contextual":
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
-    seen = Seen(inputs, contextual_encoder(inputs.run, model), evaluation, collections)
+    pool = training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
+    seen = Seen(inputs, contextual_encoder(inputs.run, model), evaluation, collections, pool)
     metrics, example = evaluation.metrics | context_effect(seen), context_example(seen, folder / "trec")
     return Measured(metrics, evaluation.per_query, evaluation.provenance, example)
 
@@ -77,7 +79,16 @@ def setting_of(inputs: Inputs, **more: Any) -> Setting:
     contexts = run.test_contexts.split("+")
     if len(inputs.suite.datasets) == 1:  # alone, a collection has no wrong corpus
         contexts = [kind for kind in contexts if kind != "wrong"]
-    return Setting(contexts=contexts, num_contexts=num_contexts_scored(run), seed=run.context_seed, **more)
+    pool = training_pool(inputs) if "random" in contexts else None
+    return Setting(contexts=contexts, num_contexts=num_contexts_scored(run), seed=run.context_seed, pool=pool, **more)
+
+
+def training_pool(inputs: Inputs) -> Retrieval:
+    """Return the documents of the context "random": as many training documents as an own context has, each once."""
+    count = min(len(inputs.pairs), num_contexts_scored(inputs.run))
+    rows = draw_training_rows(inputs, count)
+    texts = tuple(inputs.pairs.texts("document", rows))
+    return Retrieval(f"training documents of {inputs.run.corpus}", tuple(inputs.pairs.ids(rows)), texts, (), (), {})
 
 
 def contextual_encoder(run: Run, model: Encoder | None) -> Encoder:

@@ -15,7 +15,8 @@ D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
@@ -31,7 +32,7 @@ from transformers import (
 )
 
 from repro.model.config import ModelConfig
-from repro.model.packed import can_pack, packed_states
+from repro.model.packed import TextProjections, can_pack, packed_states, project_texts
 from repro.model.texts import Texts
 from repro.model.word_vectors import word_vectors
 
@@ -49,6 +50,8 @@ class Backbone(nn.Module):
         self.text_normalised_twice = text_normalised_twice
         self._compiled: Callable[..., Any] | None = None
         self._keeps_less = False
+        self._keeps_projections = False
+        self._last: tuple[Tensor, int, TextProjections] | None = None
 
     def keep_less(self, checkpointed: bool) -> None:
         """Compute the states inside a layer again in backward instead of keeping them, or no longer."""
@@ -81,10 +84,47 @@ class Backbone(nn.Module):
         """Return the states of the texts' tokens, (N, S, D), behind contexts (N or 1 first) and soft prompts."""
         if not self._can_pack(texts):
             return self.forward_behind(contexts_NCD, prompts_PD, texts)[:, -texts.ids_NS.shape[1] :]
+        num_contexts, length = contexts_NCD.shape[1], texts.ids_NS.shape[1]
+        num_prefix, first_counts = num_contexts + len(prompts_PD), 1
+        positions_L = self._positions(num_contexts, num_prefix + length, texts.ids_NS.device)[0]
+        if not self.training and _are_equal(contexts_NCD):
+            # n equal vectors at one position are one vector that counts n times: the null context is computed once
+            contexts_NCD, first_counts = contexts_NCD[:, :1], num_contexts
+            positions_L = torch.cat([positions_L[:1], positions_L[num_contexts:]])
         prefix_NPD = self._prefix(contexts_NCD, prompts_PD, len(contexts_NCD))
-        num_prefix, length = prefix_NPD.shape[1], texts.ids_NS.shape[1]
-        positions_1L = self._positions(contexts_NCD.shape[1], num_prefix + length, texts.ids_NS.device)
-        return packed_states(self.model, self.kind, texts, positions_1L[0], prefix_NPD)
+        projections = self._project(texts, positions_L[prefix_NPD.shape[1] :]) if len(contexts_NCD) == 1 else None
+        return packed_states(
+            self.model,
+            self.kind,
+            texts,
+            positions_L,
+            prefix_NPD,
+            first_counts=first_counts,
+            projections=projections,
+        )
+
+    @contextmanager
+    def keep_projections(self) -> Iterator[None]:
+        """Keep what the first layer makes of the last texts: several contexts in a row then share it.
+
+        Weights must stay as they are meanwhile.
+        """
+        self._keeps_projections = True
+        try:
+            yield
+        finally:
+            self._keeps_projections, self._last = False, None
+
+    def _project(self, texts: Texts, positions_S: Tensor) -> TextProjections | None:
+        """Return what the first layer makes of texts that share one prefix; None in training or with gradients."""
+        if self.training or torch.is_grad_enabled():
+            return None
+        start = int(positions_S[0])
+        if self._last is not None and self._last[0] is texts.ids_NS and self._last[1] == start:
+            return self._last[2]
+        found = project_texts(self.model, self.kind, texts, positions_S)
+        self._last = (texts.ids_NS, start, found) if self._keeps_projections else None
+        return found
 
     def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return all states, (N, C + P + S, D), behind contexts (N or 1 first) and soft prompts (P may be 0)."""
@@ -135,6 +175,12 @@ class Backbone(nn.Module):
         if self.kind == "bert":
             return self._added_to_all() + self.model.embeddings.position_embeddings.weight[0]
         return self._added_to_all()
+
+
+def _are_equal(contexts_NCD: Tensor) -> bool:
+    """Return whether one vector fills all slots of all texts, where no gradient has to reach each slot."""
+    is_shared = len(contexts_NCD) == 1 and contexts_NCD.shape[1] > 1 and not torch.is_grad_enabled()
+    return is_shared and bool((contexts_NCD == contexts_NCD[:, :1]).all())
 
 
 def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:

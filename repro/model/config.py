@@ -36,7 +36,7 @@ class ModelConfig:
     num_contexts: int = 32  # context documents
     tokens_per_document: int = 1  # vectors each of them gives
     num_soft_prompts: int = 8
-    sequence_dropout: float = 0.005  # 0: the model has no null vector
+    sequence_dropout: float = 0.005  # 0: the model has no null vector; 1: it never sees a document
     pooling: str = "mean"  # or "frequency": weighted by how many context documents hold a word (ours)
     residual: bool = False  # adds the pooled vector to the output projection
     text_normalised_twice: bool = False  # ModernBERT as the second release was trained
@@ -66,12 +66,19 @@ class ModelConfig:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
         if self.pooling != "mean" and (self.architecture != "contextual" or self.prefix_is_pooled):
             raise ValueError(f"pooling={self.pooling!r}: only for a contextual model whose texts alone are averaged")
-        if not 0 <= self.sequence_dropout < 1:
-            raise ValueError(f"sequence_dropout={self.sequence_dropout}: must be at least 0 and below 1")
+        if not 0 <= self.sequence_dropout <= 1:
+            raise ValueError(f"sequence_dropout={self.sequence_dropout}: must be at least 0 and at most 1")
+        if self.is_blind and self.pooling != "mean":
+            raise ValueError(f"sequence_dropout=1 with pooling={self.pooling!r}: its weights would show the documents")
         if self.num_soft_prompts < 0 or self.max_tokens < 3:
             raise ValueError(
                 f"num_soft_prompts={self.num_soft_prompts} must be at least 0, max_tokens={self.max_tokens} at least 3"
             )
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether every context slot always holds the null vector: the first stage is never computed."""
+        return self.architecture == "contextual" and self.sequence_dropout == 1
 
     @property
     def num_context_vectors(self) -> int:

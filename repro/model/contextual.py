@@ -2,7 +2,8 @@
 
 1. The first stage turns each context document into T vectors; they are shared by all texts of a batch.
 2. The second stage reads [contexts | soft prompts | text] with weights of its own.
-3. In training each context slot of each text is replaced, with probability p, by one learned null vector.
+3. In training each context slot of each text is replaced, with probability p, by one learned null vector. With p = 1
+   the model is context-blind: no document ever reaches it, and only the null context can be set.
 4. States are averaged over the text's tokens only (less its instruction, where the config names one), then go through
    Linear – ReLU – Linear, plus the average itself if `residual`. With pooling "frequency", an extension of ours, a
    context vector also says which words its document holds, and the average is weighted (`repro.model.frequency`).
@@ -14,7 +15,8 @@ Shapes: N texts, S tokens, C context vectors (documents × T), P soft prompts, D
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -49,9 +51,13 @@ class SecondStage(nn.Module):
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
         self.frequency_weights = FrequencyWeights(config.num_contexts) if config.pooling == "frequency" else None
 
-    def forward(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
-        """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first."""
-        contexts_CE = contexts_CE[: self.config.num_context_vectors]
+    def forward(self, texts: Texts, contexts_CE: Tensor | None) -> Tensor:
+        """Return vectors, (N, D), not normalised; contexts beyond the configured number are cut to the first.
+
+        `contexts_CE` None stands for the null context, of which nothing is dropped.
+        """
+        may_drop = contexts_CE is not None and self.training and self.config.sequence_dropout > 0
+        contexts_CE = self.null_contexts() if contexts_CE is None else contexts_CE[: self.config.num_context_vectors]
         if (kind := next(self.parameters()).dtype) != torch.float32:
             # contexts are kept in float32, a model in half precision multiplies them with its own kind of numbers
             contexts_CE = contexts_CE.to(kind)
@@ -59,7 +65,7 @@ class SecondStage(nn.Module):
             contexts_CE[None, :, : self.config.hidden_size],
             contexts_CE[:, self.config.hidden_size :],
         )
-        if self.training and self.config.sequence_dropout > 0:
+        if may_drop:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
         of = self.backbone.forward_behind if self.config.prefix_is_pooled else self.backbone.text_behind
         pooled_ND = self._pool(
@@ -116,6 +122,8 @@ class ContextualModel(TextEncoder):
         self.first_stage_model = Biencoder(config, config.num_first_stage_layers)
         self.second_stage_model = SecondStage(config)
         self.register_buffer("context_CE", None, persistent=False)
+        if config.is_blind:  # never computed, so never trained
+            self.first_stage_model.requires_grad_(False)
 
     @property
     def num_ahead(self) -> int:
@@ -126,8 +134,8 @@ class ContextualModel(TextEncoder):
         """Return the context vectors of some documents, (documents × T, E)."""
         return self._per_document(texts).flatten(0, 1)
 
-    def second_stage(self, texts: Texts, contexts_CE: Tensor) -> Tensor:
-        """Return vectors of texts under a context, (N, D), not normalised."""
+    def second_stage(self, texts: Texts, contexts_CE: Tensor | None) -> Tensor:
+        """Return vectors of texts under a context (None: the null context), (N, D), not normalised."""
         return self.second_stage_model(texts, contexts_CE)
 
     def _per_document(self, texts: Texts) -> Tensor:
@@ -146,10 +154,23 @@ class ContextualModel(TextEncoder):
         """Return vectors under a context, or the one that was set; ValueError when there is none."""
         return self.second_stage(texts, self.given_context() if context_CE is None else context_CE)
 
-    def embedding_now(self) -> Callable[[Texts], Tensor]:
-        """Return what embeds texts under the context that is set now; ValueError when none is."""
-        context_CE = self.given_context()
-        return lambda texts: self.embed_texts(texts, context_CE)
+    def current_context(self) -> Tensor:
+        """Return the context that is set now; ValueError when none is."""
+        return self.given_context()
+
+    def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
+        """Return vectors under a context, (C, E), or None for the one that was set."""
+        return self.embed_texts(texts, context)
+
+    def share_texts(self) -> AbstractContextManager[object]:
+        """Return a block in which the first layer's projections of a batch serve all contexts."""
+        return self.second_stage_model.backbone.keep_projections()
+
+    def encode_under(
+        self, tokens: Tokens, contexts: Sequence[Tensor], batch_size: int | None = None
+    ) -> list[np.ndarray]:
+        """Return `encode_tokens` under each context, (C, E), in less time than one by one."""
+        return self._encode_each(tokens, contexts, batch_size)
 
     def given_context(self) -> Tensor:
         """Return the context that was set, (C, E); ValueError when none was."""
@@ -175,6 +196,10 @@ class ContextualModel(TextEncoder):
         """Return the context vectors that `set_context` would set, (C, E), and set nothing."""
         if texts is None:
             return self.second_stage_model.null_contexts().detach().clone()
+        if self.config.is_blind:
+            raise ValueError(
+                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
+            )
         given = as_texts(texts)
         chosen = [given[place] for place in fill_context(len(given), self.config.num_contexts, seed)]
         return self._embed_context(self.tokenize(chosen, prompt))

@@ -101,6 +101,8 @@ class TextEncoder(nn.Module):
 
     config: ModelConfig
     architecture: ClassVar[str]
+    report: Callable[[int, int], None] = staticmethod(lambda num_done, num_texts: None)
+    """Called after each batch with how many texts of how many are encoded."""
     is_narrow = False
     """Whether stages are computed under bfloat16 autocast where a GPU is, as in training; vectors are float32."""
 
@@ -122,9 +124,9 @@ class TextEncoder(nn.Module):
         """Return vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
         raise NotImplementedError
 
-    def embedding_now(self) -> Callable[[Texts], Tensor]:
-        """Return `embed_texts` under the context that is set now, whatever another thread sets later."""
-        return self.embed_texts
+    def current_context(self) -> Tensor | None:
+        """Return the context that is set now: texts keep it, whatever another thread sets while they are embedded."""
+        return None
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Choose the corpus that vectors are conditioned on; a model without context takes and ignores it."""
@@ -151,18 +153,40 @@ class TextEncoder(nn.Module):
 
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
         """The same from tokens that already carry their prompt."""
+        context = self.current_context() if len(tokens) else None
+        (vectors_ND,) = self._encode_each(tokens, [context], batch_size)
+        return vectors_ND
+
+    def _encode_each(
+        self, tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None
+    ) -> list[np.ndarray]:
+        """Return the vectors of all texts under each context, None for the one that is set."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
-        vectors_ND = np.zeros((0, self.config.hidden_size), dtype=np.float32)
-        embed = self.embedding_now() if len(tokens) else self.embed_texts
-        with evaluating(self):
+        found = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
+        num_done = 0
+        # what is shared lies in the model, so one context, as threads may ask for, shares nothing
+        with evaluating(self), self.share_texts() if len(contexts) > 1 else nullcontext():
             for rows in self._batches(tokens, batch_size):
-                with self.precision():
-                    found = embed(texts_from(*tokens.pad(rows)).to(self.device)).float()
-                if not len(vectors_ND):  # filled in place: the vectors of millions of texts lie in memory once
-                    vectors_ND = np.empty((len(tokens), found.shape[1]), dtype=np.float32)
-                vectors_ND[rows] = nn.functional.normalize(found, dim=-1).cpu().numpy()
-        return vectors_ND
+                texts = texts_from(*tokens.pad(rows)).to(self.device)
+                for place, context_CE in enumerate(contexts):
+                    with self.precision():
+                        vectors_nD = self.embed_under(texts, context_CE).float()
+                    if not len(found[place]):  # filled in place: the vectors of millions of texts lie in memory once
+                        found[place] = np.empty((len(tokens), vectors_nD.shape[1]), dtype=np.float32)
+                    found[place][rows] = nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy()
+                num_done += len(rows)
+                self.report(num_done, len(tokens))
+        return found
+
+    def share_texts(self) -> AbstractContextManager[object]:
+        """Return a block in which what several contexts have in common is computed once a batch."""
+        return nullcontext()
+
+    def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
+        """Return vectors under a context, None for the one that is set; a model without context knows None alone."""
+        assert context is None, "this model has no context"
+        return self.embed_texts(texts)
 
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the places of the texts of each batch."""

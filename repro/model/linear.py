@@ -4,6 +4,7 @@ Forward and both products of backward go through the same kernel. It serves floa
 types, GPUs, autocast, a torch without oneDNN) is left to `torch.nn.functional.linear`, of which it is equal to but for
 rounding. oneDNN compiles and keeps a kernel for every number of rows it meets, megabytes each, and packed texts have
 another number at every step: rows are filled up with zeros to a multiple of `STEP`; fewer than that are left to torch.
+Callers with several layers in a row fill up once (`fill_rows`): each layer would keep a copy of its own until backward.
 
 Shapes: T rows, R rows when filled up, I numbers in, O numbers out.
 """
@@ -41,9 +42,9 @@ def _product(rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -
     return found_TO
 
 
-def _filled(rows_TI: Tensor) -> Tensor:
-    """Return the rows, and zeros behind them up to a multiple of `STEP`."""
-    missing = -len(rows_TI) % STEP
+def fill_rows(rows_TI: Tensor) -> Tensor:
+    """Return the rows, with zeros appended up to a multiple of `STEP`; fewer than that stay as they are."""
+    missing = -len(rows_TI) % STEP if len(rows_TI) >= STEP else 0
     return nn.functional.pad(rows_TI, (0, 0, 0, missing)) if missing else rows_TI
 
 
@@ -53,7 +54,7 @@ class _OneDnnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
         """Return rows by weights, (T, O)."""
-        filled_RI = _filled(rows_TI)
+        filled_RI = fill_rows(rows_TI)
         ctx.save_for_backward(filled_RI, weight_OI)
         return _product(filled_RI, weight_OI, bias_O)[: len(rows_TI)]
 
@@ -63,7 +64,7 @@ class _OneDnnLinear(torch.autograd.Function):
         """Return the gradients of rows, weights and bias."""
         filled_RI, weight_OI = ctx.saved_tensors
         sent_TO = gradients[0].contiguous()  # that of a sum is one number, repeated by stride
-        sent_RO, wanted = _filled(sent_TO), ctx.needs_input_grad
+        sent_RO, wanted = fill_rows(sent_TO), ctx.needs_input_grad
         return (
             _product(sent_RO, weight_OI.t())[: len(sent_TO)] if wanted[0] else None,
             _product(sent_RO.t(), filled_RI.t()) if wanted[1] else None,

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from repro.planning.pairs import num_pairs_of
 from repro.records.store import Record
-from repro.spec import TRAINED, Run, first_phase_of
+from repro.spec import TRAINED, Run, first_phase_of, is_blind
 from repro.spec.identity import training_id
 from repro.train.chunks import ChunkSizes, chunks_for, kept_bytes
 from repro.train.sharing import are_shared
@@ -31,6 +32,8 @@ GPU_BYTES = 80 * 2**30  # assumed of a GPU, from which follows how many texts ke
 
 ASSUMED_FLOPS_PER_SECOND = {"cpu": 4.0e10, "gpu": 1.0e14}
 """One core, and an 80 GB GPU at a tenth of its bfloat16 peak: used, and said to be assumed, until there are records."""
+HALF_EFFICIENT_WIDTH = 500
+"""From one core at widths 128 (published records) and 384 (MiniLM in both stages, 96 to 105 GFLOPS)."""
 ASSUMED_FLOAT32_FLOPS_PER_SECOND = 1.0e13
 """Of a GPU in float32, without its tensor cores, as FAISS computes distances: half the peak of an A100, 19.5e12."""
 
@@ -96,7 +99,7 @@ def arithmetic_of(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) 
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
     num_texts = 2 + run.num_hard_negatives  # of a pair
     a_pair = num_texts * forward_flops(length, width, run.num_layers)
-    a_batch = run.num_contexts * forward_flops(text, width, run.num_first_stage_layers) if contextual else 0.0
+    a_batch = _documents_of_a_batch(run) * forward_flops(text, width, run.num_first_stage_layers)
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
     num_passes = 3 if sizes.hold(*_texts_of_a_process(run, num_devices)) else 4  # backward takes as long as two
@@ -105,10 +108,15 @@ def arithmetic_of(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) 
     return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)
 
 
+def _documents_of_a_batch(run: Run) -> int:
+    """Return how many documents the first stage reads for a batch."""
+    return run.num_contexts if run.architecture == "contextual" and not is_blind(run) else 0
+
+
 def _texts_of_a_process(run: Run, num_devices: int) -> tuple[int, int]:
     """Return how many texts of a batch, and how many context documents, one of several processes computes."""
     of_a_batch = num_devices if are_shared(run.batches_a_step, num_devices) else 1
-    num_contexts = run.num_contexts if run.architecture == "contextual" else 0
+    num_contexts = _documents_of_a_batch(run)
     return -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch), -(-num_contexts // of_a_batch)
 
 
@@ -140,41 +148,71 @@ class Known:
     def __init__(self, records: Iterable[Record], kind: str) -> None:
         """Keep the records of that kind of machine."""
         self.kind, self._records = kind, [record for record in records if _kind_of(record) == kind]
-        self._speeds: dict[tuple[str, str], Speed] = {}
-        self._evaluations: dict[tuple[str, str, str], float | None] = {}
+        self._speeds: dict[tuple[str, str, int], Speed] = {}
+        self._evaluations: dict[tuple[Any, ...], float | None] = {}
 
     def speed(self, like: Run) -> Speed:
         """Return the speed for runs like this one, from the nearest records there are.
 
-        Nearest: of the same scale and architecture, else of the same architecture, else any that was trained there.
+        Nearest: of the same scale, architecture and width, else of the same scale and architecture, else of the same
+        architecture, else any that was trained there. Speeds of another width are scaled by `efficiency`.
         """
-        asked = like.scale, like.architecture
+        asked = like.scale, like.architecture, like.hidden_size
         if asked not in self._speeds:
             trained = [record for record in self._records if record.provenance["training"].get("seconds")]
             trained = [record for record in trained if arithmetic_of(record.run).is_known]
             same = [record for record in trained if record.run.architecture == like.architecture]
-            groups = ([record for record in same if record.run.scale == like.scale], same, trained)
+            of_scale = [record for record in same if record.run.scale == like.scale]
+            as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
+            groups = (as_wide, of_scale, same, trained)
             assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
-            self._speeds[asked] = next((_speed_of(group) for group in groups if group), assumed)
+            self._speeds[asked] = next((_speed_of(group, like.hidden_size) for group in groups if group), assumed)
         return self._speeds[asked]
 
     def evaluation_seconds(self, run: Run) -> float | None:
         """Return what a run does beside training; None where no record did the same."""
-        asked = run.architecture, run.suite, run.measure
+        like = run.architecture, run.suite, run.measure
+        asked = (*like, _encoding_cost(run))
         if asked not in self._evaluations:
             ran = ((record.run, record.provenance["evaluation_seconds"]) for record in self._records)
             each = [
-                seconds / _num_contexts(one)
+                seconds / _num_contexts(one) * _encoding_ratio(run, one)
                 for one, seconds in ran
-                if (one.architecture, one.suite, one.measure) == asked
+                if (one.architecture, one.suite, one.measure) == like
             ]
             self._evaluations[asked] = median(each) if each else None
         a_context = self._evaluations[asked]
         return None if a_context is None else a_context * _num_contexts(run)
 
 
-def _speed_of(records: Sequence[Record]) -> Speed:
-    rates = sorted(_recorded(record).flops / record.provenance["training"]["seconds"] for record in records)
+def _encoding_cost(run: Run) -> float:
+    """Return what encoding a text costs, in operations at full speed; 0 for a system that is not trained."""
+    if run.architecture not in TRAINED:
+        return 0.0
+    ahead = run.num_contexts * run.tokens_per_document + run.num_soft_prompts if run.architecture == "contextual" else 0
+    length = TEXT_SHARE * run.max_tokens + ahead
+    return forward_flops(length, run.hidden_size, run.num_layers) / efficiency(run.hidden_size)
+
+
+def _encoding_ratio(run: Run, recorded: Run) -> float:
+    """Return by how much an evaluation's encoding costs more than a recorded one's; 1 for equal sizes."""
+    if run.architecture not in TRAINED or run.hidden_size == recorded.hidden_size:
+        return 1.0
+    return _encoding_cost(run) / _encoding_cost(recorded)
+
+
+def efficiency(width: int) -> float:
+    """Return the share of a machine's speed that layers of this width reach: small products wait for memory."""
+    return width / (width + HALF_EFFICIENT_WIDTH)
+
+
+def _speed_of(records: Sequence[Record], width: int) -> Speed:
+    rates = sorted(
+        _recorded(record).flops
+        / record.provenance["training"]["seconds"]
+        * (efficiency(width) / efficiency(record.run.hidden_size))
+        for record in records
+    )
     several = len(rates) > 1
     errors = [abs(rate / _median_without(rates, place) - 1) for place, rate in enumerate(rates) if several]
     return Speed(median(rates), len(records), median(errors) if errors else None)

@@ -34,7 +34,14 @@ from repro.storage.atomic import size_in_words
 GIB = 2**30
 LEAST_PAIRS = 1_000_000
 """Stages of smaller corpora take minutes, and are not worth a table."""
-MICROSECONDS_A_PAIR = {"corpus": 38.0, "selection": 0.06, "embeddings": 42.0, "keys": 3.4, "start": 0.6}
+MICROSECONDS_A_PAIR = {
+    "corpus": 38.0,
+    "selection": 0.06,
+    "embeddings": 42.0,
+    "keys": 3.4,
+    "positives": 3.4,
+    "start": 0.6,
+}
 """Of one core; a test holds them to the record."""
 GENERATED_BYTES = 346
 """Of text in a pair that the rates were measured on; a test holds it to what is generated."""
@@ -46,6 +53,7 @@ PEAK_GIB = {
     "tokens": 0.5,
     "embeddings": 0.5,
     "keys": 0.3,
+    "positives": 0.3,
     "clusters": 1.0,
     "start": 1.6,
 }
@@ -53,6 +61,7 @@ PEAK_GIB = {
 BYTES_A_PAIR = {
     "corpus": 36,
     "selection": 8,
+    "positives": 50,
     "tokens": 8,
     "embeddings": 12,
     "longest first": 28,
@@ -169,6 +178,8 @@ def _costs(chosen: Chosen) -> Iterator[StageCost]:
         yield _tokens(chosen)
     if trains or embeds:
         yield _streamed(chosen, "keys", 8, "disk: 8 bytes a pair")
+        if run.known_positives == "mask":
+            yield _streamed(chosen, "positives", 8, "disk: 8 bytes a pair")
     if embeds:
         for encoder in {surrogate_of(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
             yield _embeddings(chosen, encoder)

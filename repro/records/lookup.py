@@ -71,7 +71,8 @@ def _no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequ
     """Say that there is no run of some words, or none of these seeds: which there are, and how others are run."""
     said = f"{' '.join(what)} has no run at scale {scale!r}"
     if not lacking:
-        return said
+        scales = sorted({at for one in experiments_asked(names) for at in one.scales}, key=ORDER.index)
+        return said if scale in scales else f"{said}; it runs at {', '.join(scales)}"
     there = sorted({run.seed for one in experiments_asked(names) for run in one.runs(scale) if is_random(run)})
     planned = f"repro plan {' '.join(names or what)} --scale {scale} --json > runs.json"
     return (

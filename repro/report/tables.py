@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.records.store import Record
 from repro.report.needed import needed_words
 from repro.report.view import View, format_mean, format_number, format_signed, spread_note
-from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit
-from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit, is_blind
+from repro.spec.artefact import ABSENT, MAIN, MINUTES, PAPERS
 from repro.spec.registry import paper_of
 from repro.spec.values import counted
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for i
 
 INTERVAL_WORDS = "intervals at 95 %, corrected for the number of an artefact's claims"
 WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
+READS_TOKENS = {"max_tokens": ("surrogate",)}
+"""Fields that a reference system, which is not trained, shows too."""
 LEDGER_ORDER = ("DIFFERS", "NO EFFECT", "UNDECIDED", "HOLDS", "WRONG SCALE", "NOT RUN")
 """What does not hold on top, what was not run last."""
 
@@ -33,17 +36,24 @@ def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
 
     A row seen through another context differs only in scores: its other cells stay empty.
     """
-    if row.context != "own" and "{suite}" not in column.value:
-        return ""
     values: list[float] = []
     for record in records:
+        if row.context != "own" and "{suite}" not in column.value and not is_blind(record.run):
+            return ""
+        if column.value == MINUTES:
+            if record.run.architecture not in TRAINED:
+                return ""
+            values.append(record.provenance["training"]["seconds"] / 60)
+            continue
         if column.value in FIELDS:
-            value = getattr(record.run, column.value) if record.run.architecture in TRAINED else None
+            shown = record.run.architecture in (*TRAINED, *READS_TOKENS.get(column.value, ()))
+            value = getattr(record.run, column.value) if shown else None
             return format_number(value, column.decimals)
         path = metric_path(column.value, record.run, row.context).replace("{part}", row.part)
-        if path not in record.metrics:
+        found = [record.metrics.get(one) for one in path.split(" & ")]
+        if None in found:
             return ABSENT
-        values.append(record.metrics[path] * column.factor)
+        values.append(fmean(value for value in found if value is not None) * column.factor)
     return format_mean(values, column.decimals)
 
 

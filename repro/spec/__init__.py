@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro.spec.artefact import Column, Exhibit, Experiment, Figure, Row, Table
+from repro.spec.artefact import MINUTES, Column, Exhibit, Experiment, Figure, Row, Table
 from repro.spec.claim import (
     Claim,
     Correlation,
@@ -28,6 +28,7 @@ from repro.spec.run import (
     check_fields,
     first_phase_of,
     grid,
+    is_blind,
     is_random,
     nested_widths,
     run_of_fields,
@@ -43,6 +44,7 @@ __all__ = [
     "FIELDS",
     "MEASURED_OF",
     "MEASURES",
+    "MINUTES",
     "MTEB_SUITES",
     "SEARCHES_IN_FULL",
     "TRAINED",
@@ -73,6 +75,7 @@ __all__ = [
     "check_fields",
     "first_phase_of",
     "grid",
+    "is_blind",
     "is_random",
     "nested_widths",
     "pick",

@@ -9,6 +9,7 @@ from typing import Any
 
 from repro.spec.claim import Claim
 from repro.spec.run import Run, is_random
+from repro.spec.scales import scale_named
 from repro.spec.term import Pick
 
 PAPERS: Mapping[str, str] = MappingProxyType(
@@ -24,11 +25,16 @@ ABSENT = "–"
 """What stands in a cell for a number that is not there."""
 
 
+MINUTES = "training minutes"
+"""The value of a column that shows how long a training run took."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals.
 
-    In a metric path `{suite}` stands for the run's own evaluation suite, seen through the row's context.
+    In a metric path `{suite}` stands for the run's own evaluation suite, seen through the row's context. Paths joined
+    by " & " give their mean. `MINUTES` is not a path: it is read from the record's provenance.
     """
 
     label: str
@@ -112,9 +118,13 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     local_seeds: tuple[int, ...] = (0,)  # what a reader's own machine runs; published records have more
     paper: str = MAIN  # one of PAPERS
+    scales: tuple[str, ...] = ("smoke", "desk", "lab", "small", "large")  # at any other it has no runs
+    from_records: tuple[Pick, ...] = ()  # runs that a reader's machine shows from published records, and never runs
 
     def __post_init__(self) -> None:
-        """ValueError for a paper that is none of PAPERS."""
+        """ValueError for a paper that is none of PAPERS, or an unknown scale."""
+        for scale in self.scales:
+            scale_named(scale)
         if self.paper not in PAPERS:
             raise ValueError(f"experiment {self.number}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}")
 
@@ -126,9 +136,10 @@ class Experiment:
     def local_runs(self, scale: str) -> tuple[Run, ...]:
         """Return what a reader's own machine runs: the local seeds, or as many others where a scale has none of them.
 
-        Runs that no seed changes are always among them; a setting that has only other seeds never is.
+        Runs that no seed changes are always among them; a setting that has only other seeds never is, nor is one of
+        `from_records`.
         """
-        runs = self.runs(scale)
+        runs = [run for run in self.runs(scale) if not any(pick.matches(run) for pick in self.from_records)]
         seeds = {run.seed for run in runs if is_random(run)}
         wanted = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
         return tuple(run for run in runs if run.seed in wanted or not is_random(run))

@@ -57,7 +57,7 @@ def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
         except OF_A_FILE as error:
             problems.append(f"experiments/{name}.py: {_told(error)}")
         else:
-            found.append(replace(experiment, runs=_naming(name, experiment.runs)))
+            found.append(replace(experiment, runs=_naming(name, experiment)))
     return tuple(found), tuple(problems)
 
 
@@ -71,12 +71,14 @@ def _told(error: Exception) -> str:
     return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
-def _naming(name: str, runs: Callable[[str], tuple[Run, ...]]) -> Callable[[str], tuple[Run, ...]]:
-    """Return the same runs, whose mistakes name the file."""
+def _naming(name: str, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
+    """Return the experiment's runs, none at a scale that it does not have; mistakes name the file."""
 
     def named(scale: str) -> tuple[Run, ...]:
+        if scale not in experiment.scales:
+            return ()
         try:
-            return runs(scale)
+            return experiment.runs(scale)
         except OF_A_FILE as error:
             raise FaultyRunsError(f"experiments/{name}.py: its runs at scale {scale!r}: {_told(error)}") from error
 

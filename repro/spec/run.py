@@ -22,6 +22,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "packing": ("random", "greedy"),
         "filter": ("none", "surrogate"),
         "mined_negatives": ("below", "any"),
+        "known_positives": ("ignore", "mask"),
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
         "heads": ("random", "identity", "both-identity"),
         "backbone": ("nomic", "bert", "modernbert"),
@@ -36,8 +37,11 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
 """Suites that are tasks of the library mteb, which gets their data itself: all 56 of MTEB, or those of one category."""
 
-CONTEXTS = ("own", "wrong", "null")
-"""Contexts that a contextual model is scored under."""
+CONTEXTS = ("own", "wrong", "random", "null")
+"""Contexts that a contextual model is scored under: documents of the searched corpus, of another one, of the training
+pairs, and none."""
+BLIND_MEASURES = ("retrieval", "curve")
+"""Measures of a model that never sees a document, neither in training nor when it is scored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,7 @@ class Run:
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int
     mined_negatives: str  # which documents may be: those that the surrogate puts below the query's own, or any
+    known_positives: str  # the documents of pairs of an equal query: masked and never mined, or treated as any other
     # model (§4.2)
     architecture: str
     backbone: str
@@ -76,7 +81,7 @@ class Run:
     num_contexts: int  # context documents
     tokens_per_document: int  # vectors each context document gives
     num_soft_prompts: int
-    sequence_dropout: float
+    sequence_dropout: float  # 1: context-blind, the model never sees a document
     pooling: str  # of the second stage: the mean over a text's tokens, or weighted by frequency in the context (ours)
     residual: bool
     prompts: str
@@ -105,7 +110,7 @@ class Run:
     rerank_depth: int | None  # candidates a query; only for a protocol that reranks
     context_seed: int
     num_test_contexts: int | None  # context documents when scored; None: as many as in training
-    test_contexts: str  # which contexts a contextual model is scored under, joined by +: own, wrong, null
+    test_contexts: str  # which contexts a contextual model is scored under, joined by +: own, wrong, random, null
     measure: str
 
     def __post_init__(self) -> None:
@@ -135,7 +140,30 @@ class Run:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
         if self.pooling != "mean" and self.architecture != "contextual":
             raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
+        self._check_contexts()
         self._check_evaluation()
+
+    def _check_contexts(self) -> None:
+        if self.measure == "mteb" and "random" in self.test_contexts.split("+"):
+            raise ValueError(
+                f"test_contexts={self.test_contexts!r} with measure='mteb', whose 'wrong' context already is random "
+                "training text: use 'wrong' instead of 'random'"
+            )
+        if not is_blind(self):
+            return
+        required = {
+            "architecture": ("contextual",),
+            "test_contexts": ("null",),
+            "measure": BLIND_MEASURES,
+            "pooling": ("mean",),
+            "num_test_contexts": (None,),
+        }
+        for name, allowed in required.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"sequence_dropout=1.0 with {name}={getattr(self, name)!r}: a model that never sees a document "
+                    f"needs {name} to be {' or '.join(map(repr, allowed))}"
+                )
 
     def _check_evaluation(self) -> None:
         if (self.rerank_depth is None) != (self.protocol == "full"):
@@ -189,9 +217,15 @@ BATCH_FIELDS = (
     *("corpus", "sources", "num_pairs", "domain_column"),
     *("sampler", "mixing_alpha", "batch_size", "cluster_size", "packing"),
     *("surrogate", "filter", "filter_model", "filter_margin", "num_hard_negatives", "mined_negatives"),
+    "known_positives",
     *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate reads as many tokens as the model
 )
 """Fields that can change a batch: runs of one seed that agree in them see the same pairs at each step."""
+
+
+def is_blind(run: Run) -> bool:
+    """Return whether a run's model never sees a document: every context slot always holds the null vector."""
+    return run.sequence_dropout == 1
 
 
 def is_random(run: Run) -> bool:
@@ -206,9 +240,12 @@ def nested_widths(run: Run) -> tuple[int, ...]:
 
 @cache
 def training_of(run: Run) -> Run:
-    """Return the run whose training `run` uses: the same with its scale's own evaluation."""
+    """Return the run whose training `run` uses: the same with its scale's own evaluation, null if it is blind."""
     fixed = scale_named(run.scale).fields
-    return replace(run, **{name: fixed[name] for name in EVALUATION_FIELDS})
+    evaluation = {name: fixed[name] for name in EVALUATION_FIELDS}
+    if is_blind(run):
+        evaluation["test_contexts"] = "null"
+    return replace(run, **evaluation)
 
 
 @cache

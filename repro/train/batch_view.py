@@ -76,7 +76,9 @@ class BatchViewer:
             filtering = self._vectors(self._of_filter, pairs_B, rows_M)
         scores_BM = _scores(seen)
         filtering_BM = scores_BM if filtering is seen else _scores(filtering)
+        known = self.inputs.known_positives
         how: dict[str, Any] = {"margin": run.filter_margin, "num_hard_negatives": run.num_hard_negatives}
+        how["known_BM"] = None if known is None else known.among(pairs_B, keys_M)
         masked_BM = masked = mask_false_negatives(keys_M, filtering_BM, **how)
         if run.loss == "icl":
             query_keys_B = content_keys(self.inputs.pairs.texts("query", pairs_B))

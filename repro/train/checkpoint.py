@@ -6,6 +6,7 @@ Its header carries, as JSON, whose run it is, how many steps are done and where 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -32,6 +33,7 @@ class TrainState:
     sampler: Sequence[int] = ()
     num_processes: int = 1
     log_sha256: str = ""  # of the lines of the log up to this step; "": not known
+    chunks: str = ""  # sizes of the chunks, as REPRO_CHUNKS takes them; "": a checkpoint from before they were stored
     sittings: Sequence[Mapping[str, Any]] = ()  # who did the steps; of trainings made before this was kept: not known
 
 
@@ -73,6 +75,15 @@ def sittings_in(folder: Path) -> list[Mapping[str, Any]]:
         return list(_state(file.metadata() or {}).sittings)
 
 
+def chunks_in(folder: Path) -> str:
+    """Return the chunk sizes of the checkpoint in a folder, "" if there are none; ValueError if it is damaged."""
+    path = folder / CHECKPOINT_FILE
+    if not path.is_file():
+        return ""
+    with _opened(path) as file:
+        return _state(file.metadata() or {}).chunks
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Yield a checkpoint's file; ValueError for whatever is wrong with it as it is read."""
@@ -89,10 +100,12 @@ def _state(header: Mapping[str, str]) -> TrainState:
     told.pop("shares_batches", None)  # of earlier checkpoints, where it always was true
     found = TrainState(**told)
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
-    wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple)}
+    wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple), "chunks": str}
     wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
     if not wrong and not all(isinstance(sitting, dict) for sitting in found.sittings):
         wrong.append("sittings")
+    if found.chunks and not re.fullmatch(r"[1-9]\d{0,8},[1-9]\d{0,8}", found.chunks):
+        wrong.append("chunks")
     if wrong or found.step < 0 or not found.seconds >= 0 or not isinstance(found.log_sha256, str):
         raise ValueError(f"its state is not one: {str(header['state'])[:80]}")
     return found

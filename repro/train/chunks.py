@@ -1,4 +1,4 @@
-"""How many texts keep their graph at once, by stage: on a GPU what a share of its memory holds, on a CPU 4096.
+"""How many texts keep their graph at once, by stage: what a share of a GPU's memory holds, or of a CPU's free memory.
 
     REPRO_CHUNKS="64,128" repro run table1 --scale large     # texts of the second stage, texts of the first
 
@@ -7,13 +7,16 @@
 of its attention mask. 3. Each stage may take `SHARE` of the memory, so many texts, and a few in any case; a step whose
 texts all fit keeps both graphs at once, which leaves the rest for weights, their optimiser and the loss.
 
+On a CPU the budget is half of the memory that is free when a run starts, and at least `LEAST_BUDGET`. A step that fits
+keeps all its graphs. The sizes are stored in checkpoint and record, and a resumed run keeps them: its numbers repeat.
+
 Training, `doctor --gpu` and the planner reckon alike. Nothing here needs torch.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repro.model.config import ModelConfig
@@ -27,6 +30,9 @@ VARIABLE = "REPRO_CHUNKS"
 CPU_PIECE, GPU_PIECE = 64, 1024
 SHARE = 0.3
 LEAST_TEXTS = 4
+FREE_SHARE = 0.5
+LEAST_BUDGET = 2**30
+"""Bytes on a CPU. Libraries and weights take about as much, so chunks for a smaller budget save little."""
 NARROW = {"nomic": 58.2, "bert": 40.2, "modernbert": 56.2}
 """Bytes that autograd keeps a token, layer and unit of width, by backbone, with the stages in bfloat16.
 
@@ -91,16 +97,50 @@ def _bytes(num_tokens: int, num_layers: int, model: Sizes, switches: Switches) -
     return num_tokens * (OUTSIDE * model.hidden_size + layers)
 
 
-def chunks_for(model: Sizes, gpu_bytes: int | None, switches: Switches) -> ChunkSizes:
-    """Return the sizes for a device with so much memory, None for a CPU; REPRO_CHUNKS overrides them.
+def chunks_for(
+    model: Sizes,
+    gpu_bytes: int | None,
+    switches: Switches,
+    *,
+    free: int | None = None,
+    stored: str | None = None,
+    num_texts: int = 0,
+) -> ChunkSizes:
+    """Return the chunk sizes of a run.
 
-    ValueError when that is not two numbers.
+    Args:
+        model: What is trained.
+        gpu_bytes: All memory of the GPU; None for a CPU.
+        switches: How stages are computed.
+        free: Free memory of a machine without GPU; None if it is unknown, which counts as enough.
+        stored: The sizes in the run's checkpoint, which stay as they are.
+        num_texts: Queries and documents of a step, which a CPU keeps together if they fit.
+
+    Raises:
+        ValueError: REPRO_CHUNKS, which overrides everything, is not two numbers.
     """
-    given = chunks_given()
-    if given is not None or gpu_bytes is None:
-        return given or ChunkSizes()
+    if (given := chunks_given()) is not None:
+        return given
+    if stored:
+        return parse_sizes(stored)
+    if gpu_bytes is not None:
+        of_each = (second_stage_bytes(model, switches), first_stage_bytes(model, switches))
+        return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
+    if free is None:
+        return ChunkSizes()
+    switches, usual = replace(switches, autocast=False), ChunkSizes()
+    num_contexts = model.num_contexts if model.architecture == "contextual" else 0
+    budget = max(LEAST_BUDGET, int(FREE_SHARE * free))
+    if kept_bytes(model, usual, switches, num_texts=num_texts, num_contexts=num_contexts) <= budget:
+        return usual
     of_each = (second_stage_bytes(model, switches), first_stage_bytes(model, switches))
-    return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
+    return ChunkSizes(*(max(LEAST_TEXTS, min(4096, int(budget / one))) for one in of_each))
+
+
+def parse_sizes(words: str) -> ChunkSizes:
+    """Return the sizes that a checkpoint or record holds."""
+    texts, contexts = words.split(",")
+    return ChunkSizes(int(texts), int(contexts))
 
 
 def chunks_given() -> ChunkSizes | None:

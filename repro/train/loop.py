@@ -109,6 +109,7 @@ def train(
     optimizer = optimizer_for(model, settings)
     state = _take_up(folder, settings, data, model, optimizer)
     if state.step < settings.num_steps:
+        state = replace(state, chunks=settings.chunks.words)
         state = replace(state, sittings=[*state.sittings, sitting_here(state.step, settings.switches)])
     kept_at = time.monotonic()
     model.train()
@@ -176,7 +177,11 @@ def _take_up(
 def drops_at_random(model: Model) -> bool:
     """Return whether a training step draws what it drops: such numbers depend on processes and chunk sizes."""
     config = model.config
-    return config.architecture == "contextual" and (config.sequence_dropout > 0 or config.pooling == "frequency")
+    return (
+        config.architecture == "contextual"
+        and not config.is_blind
+        and (config.sequence_dropout > 0 or config.pooling == "frequency")
+    )
 
 
 def _advance(
@@ -203,7 +208,8 @@ def _advance(
 
 def _feeds(model: Model, data: TrainData, settings: TrainSettings, first: int) -> Generator[StepFeed, None, None]:
     """Give what this process computes of each step from one on."""
-    count = model.config.num_contexts if isinstance(model, ContextualModel) else 0
+    sees_documents = isinstance(model, ContextualModel) and not model.config.is_blind
+    count = model.config.num_contexts if sees_documents else 0
     steps = range(first, settings.num_steps)
     return feeds_of_steps(data, steps, settings.batches_a_step, num_contexts=count, seed=settings.seed)
 
@@ -223,7 +229,7 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     def second(texts: Texts, contexts_CD: Tensor | None) -> Tensor:
         with narrow():
             if isinstance(model, ContextualModel):
-                assert contexts_CD is not None, "a contextual model is always given context documents"
+                assert (contexts_CD is None) == model.config.is_blind, "only a blind model is given no documents"
                 return _wide(model.second_stage(texts, contexts_CD))
             return _wide(model.embed_texts(texts))
 

@@ -27,9 +27,10 @@ from repro.spec.identity import training_id
 from repro.spec.values import counted
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
+from repro.storage.machine import free_bytes
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import sittings_in
+from repro.train.checkpoint import chunks_in, sittings_in
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, gpu_bytes, train
@@ -42,7 +43,9 @@ from repro.train.switches import switches_here
 
 Progress = Callable[[str], None]
 TAIL_SHARE = 0.1  # of the steps, at the end: what "train loss" means
-REPORT_EVERY = 50
+REPORT_EVERY = 10.0  # seconds
+LEAST_LINES = 4
+"""Per training run, however short it is."""
 MODEL_FIELDS = (
     *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
     *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "pooling", "residual", "prompts", "max_tokens"),
@@ -122,20 +125,25 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
 def teller(
     num_steps: int, num_done: int, progress: Progress, *, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[dict[str, Any]], None]:
-    """Return what tells of a step now and then, and about how long the rest takes; first, say where training goes on.
+    """Return what reports a step every ten seconds and about how long the rest takes; first, report a resumed step.
 
-    The rest is reckoned from the seconds of all steps of this sitting, those between them included. `num_done`: of the
-    checkpoint.
+    Short runs report `LEAST_LINES` steps at least. The rest is estimated from the seconds of all steps of this sitting,
+    those between them included. `num_done`: of the checkpoint.
     """
     started = clock()
+    reported, before, share = started, started, max(1, (num_steps - num_done) // LEAST_LINES)
     if 0 < num_done < num_steps:
         progress(f"  goes on after step {num_done} of {num_steps}")
 
     def tell(line: dict[str, Any]) -> None:
-        step = line["step"]
-        if step % REPORT_EVERY and step != num_steps:
+        nonlocal reported, before
+        step, now = line["step"], clock()
+        is_due = (now - reported) + (now - before) > REPORT_EVERY  # after another step like this one it would be late
+        before = now
+        if not is_due and (step - num_done) % share and step != num_steps:
             return
-        minutes = (clock() - started) / (step - num_done) * (num_steps - step) / 60
+        reported = now
+        minutes = (now - started) / (step - num_done) * (num_steps - step) / 60
         left = f"about {minutes:.0f} min left" if minutes >= 1 else "less than a minute left"
         progress(
             f"  step {step}/{num_steps}: loss {line['loss']:.3f}, accuracy {line['accuracy']:.3f}, "
@@ -159,8 +167,23 @@ def prepared(
         build_filter(inputs),
         negative_rows_NH=inputs.negatives,
     )
-    chunks = chunks_for(model.config, gpu_bytes(model.device), settings.switches)
+    if inputs.known_positives is not None:
+        progress(f"  {inputs.known_positives.describe()}")
+    chunks = chunks_for(
+        model.config,
+        gpu_bytes(model.device),
+        settings.switches,
+        free=_free_share(),
+        stored=chunks_in(run_folder(settings.run_id)),
+        num_texts=run.batch_size * (2 + run.num_hard_negatives),
+    )
     return model, data, replace(settings, chunks=chunks), sampler
+
+
+def _free_share() -> int | None:
+    """Return the free memory of the machine for one of this job's processes; None if it is unknown."""
+    free = free_bytes()
+    return None if free is None else free // num_processes()
 
 
 def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:

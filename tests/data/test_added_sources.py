@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from repro.data.audit import overlap
+from repro.data.beir import load_suite
 from repro.data.mined import wheels
-from repro.data.mined.desk import build_wide
+from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
 from repro.data.mined.mining import ADDED, MINERS
 from repro.data.mined.sources import builds, commands, domains, homes, schemas
@@ -285,3 +286,14 @@ def test_wide_has_desks_training_text_and_more_and_nothing_that_is_evaluated(wid
     assert set(train.source_names) == {*TRAINING_SOURCES, *ADDED_SOURCES}
     sizes = np.bincount(train.source_codes)
     assert sizes.min() >= 2000 and len(train) - len(before) > 30_000
+
+
+@pytest.mark.slow
+def test_other_kinds_for_validation(wide: Path, tmp_path: Path) -> None:
+    """The suite `desk-others` has five families, none of its text in its own training pairs."""
+    build_others(tmp_path / "one")
+    suite = load_suite(tmp_path / "one" / "suites" / "desk-others")
+    assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
+    assert not overlap(read_pairs(tmp_path / "one" / "train.arrow"), [tmp_path / "one" / "suites" / "desk-others"])
+    report = json.loads((tmp_path / "one" / "report.json").read_text())
+    assert report["suites"]["desk-others"]["total"]["num_queries"] > 3000

@@ -104,7 +104,7 @@ def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None
     watched = Watched(["wrong", "null"], 2, 0)
     others = wrong_corpora(texts.suite.datasets)
     for dataset in texts.suite.datasets:
-        watched.look(model, collections[dataset.name], collections[others[dataset.name]].retrieval)
+        watched.look(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
     rows = [{"name": name, "family": "all", "num_queries": 2} for name in DOCUMENTS]
     found, vectors = watched.metrics(rows), {}
     for kind, source in (("own", "home"), ("wrong", "away"), ("null", None)):
@@ -206,5 +206,5 @@ def test_vectors_that_only_fill_places_are_no_context_vectors(texts: Inputs) -> 
     assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
     few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
     watched = Watched([], 2, 0)
-    watched.look(retrieval.WithNulls(model), few, None)
+    watched.look(retrieval.WithNulls(model), few, {})
     assert watched.vectors_CD[0].shape == (2, model.config.hidden_size)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from repro.data.tokens import Tokens
 from repro.model import linear as linear_module
 from repro.model.backbone import Backbone
 from repro.model.linear import has_onednn, linear
@@ -107,3 +109,21 @@ def test_other_types_and_autocast_are_left_to_torch(monkeypatch: pytest.MonkeyPa
         assert linear(rows_TI, layer.float()).dtype == torch.bfloat16
     with pytest.raises(AssertionError, match="kernel"):
         linear(rows_TI, layer)
+
+
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("backbone", PACKED_KINDS)
+def test_contexts_together_equal_each_alone(backbone: str, num_layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own and null vectors are those of transformers' forward, though texts are shared and nulls computed once."""
+    model = small_model(backbone=backbone, num_layers=num_layers, sequence_dropout=0.1).eval()
+    draw = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(draw.integers(1, 10, 160))])
+    tokens = Tokens(draw.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
+    own_CD = model.first_stage(random_texts(6, seed=3)).detach()
+    contexts = [own_CD, model.second_stage_model.null_contexts().detach(), own_CD.flip(0) + 1]
+    found = model.encode_under(tokens, contexts)
+    monkeypatch.setattr(Backbone, "packs", False)
+    for context_CE, vectors_ND in zip(contexts, found, strict=True):
+        model.context_CE = context_CE
+        torch.testing.assert_close(torch.tensor(vectors_ND), torch.tensor(model.encode_tokens(tokens)), **CLOSE)
+    assert abs(found[0] - found[1]).max() > 1e-3

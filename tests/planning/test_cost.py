@@ -64,7 +64,7 @@ def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_reco
 def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     measure = cost._speed_of
-    monkeypatch.setattr(cost, "_speed_of", lambda records: asked.append(len(records)) or measure(records))
+    monkeypatch.setattr(cost, "_speed_of", lambda records, width: asked.append(len(records)) or measure(records, width))
     made = make_plan([base("smoke", seed=seed) for seed in range(900, 920)], [])
     assert len(made.estimates) == 20 and len(asked) == 1
 

@@ -18,8 +18,9 @@ from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.storage.paths import run_folder
-from repro.train import chunks
+from repro.stopping import Interrupted
+from repro.storage.paths import local_records, run_folder
+from repro.train import chunks, trainer
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given, kept_bytes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loop import gpu_bytes, prepare
@@ -178,6 +179,41 @@ def test_sizes_that_are_none_are_refused_before_anything_is_spent(words: str, mo
     with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
         execute(SMOKE, progress=lambda line: None)
     assert not run_folder(run_id(SMOKE)).exists()
+
+
+@pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
+def test_small_steps_keep_the_direct_path(scale: str) -> None:
+    """With nearly no free memory they still fit, so golden numbers do not depend on the machine."""
+    run = base(scale, architecture="contextual")
+    assert chunks_for(run, None, Switches(), free=0, num_texts=2 * run.batch_size) == ChunkSizes()
+
+
+def test_cpu_chunks_keep_within_budget() -> None:
+    """Half of the free memory holds the chunks of a large step, and a small chunk more would not fit."""
+    mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
+    switches, free = Switches(autocast=False), 3 * 2**30
+    found = chunks_for(mini, None, Switches(), free=free, num_texts=256)
+    one = chunks.second_stage_bytes(mini, switches)
+    assert found.texts < 256 and found.texts * one <= free / 2 < (found.texts + 1) * one
+    assert chunks_for(mini, None, Switches(), free=2**34, num_texts=256) == ChunkSizes()
+
+
+def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another reading of free memory a resumed run uses the stored sizes and repeats the losses."""
+    whole, resumed = replace(SMOKE, seed=2, num_steps=6), replace(SMOKE, seed=3, num_steps=6)
+    monkeypatch.setattr(chunks, "LEAST_BUDGET", 0)
+    monkeypatch.setattr(trainer, "free_bytes", lambda: 200_000)
+    expected = execute(whole, progress=lambda line: None).provenance["training"]["chunks"]
+    steps: list[str] = []
+    with pytest.raises(Interrupted):
+        execute(resumed, should_stop=lambda: bool(steps), progress=steps.append)
+    monkeypatch.setattr(trainer, "free_bytes", lambda: 2**40)
+    record = execute(resumed, progress=lambda line: None)
+    assert record.provenance["training"]["chunks"] == expected != ChunkSizes().words
+    monkeypatch.setenv("REPRO_HOME", str(local_records().parent / "again"))
+    monkeypatch.setattr(trainer, "free_bytes", lambda: 200_000)
+    again = execute(resumed, progress=lambda line: None)
+    assert again.metrics["train/loss"] == record.metrics["train/loss"]
 
 
 def test_a_record_names_the_sizes_that_were_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,16 +117,29 @@ def test_train_loss_and_accuracy_are_means_over_the_last_tenth_of_the_steps() ->
 
 
 @pytest.mark.parametrize(("num_done", "left"), [(0, "about 6 min left"), (100, "about 12 min left")])
-def test_a_training_says_where_it_goes_on_and_how_long_the_rest_takes(num_done: int, left: str) -> None:
-    told, now = list[str](), iter((1000.0, 1000.0 + 360.0, 5000.0, 6000.0))
+def test_rest_of_training_is_estimated(num_done: int, left: str) -> None:
+    """The first line names the resumed step, and each estimates the rest from the steps of this sitting."""
+    told, now = list[str](), iter((1000.0, 1000.1, 1000.0 + 360.0, 1000.0 + 361.0, 6000.0))
     tell = teller(400, num_done, told.append, clock=lambda: next(now))
     line = {"loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0}
-    for step in (num_done + 1, 200, 399):  # a line every fifty steps
+    for step in (num_done + 1, 200, 201):
         tell({"step": step, **line})
     assert told[:-1] == ([f"  goes on after step {num_done} of 400"] if num_done else [])
     assert told[-1] == f"  step 200/400: loss 1.000, accuracy 0.500, 100 pairs/s, {left}"
     tell({"step": 400, **line})
     assert told[-1].endswith("100 pairs/s")
+
+
+@pytest.mark.parametrize(("seconds", "num_steps"), [(0.01, 40), (3.0, 40), (7.0, 30), (0.4, 2400)])
+def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
+    """No ten seconds pass without a line, and the shortest run has four."""
+    now, told = [0.0], list[float]()
+    tell = teller(num_steps, 0, lambda line: told.append(now[0]), clock=lambda: now[0])
+    for step in range(1, num_steps + 1):
+        now[0] = step * seconds
+        tell({"step": step, "loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0})
+    assert len(told) >= 4 and np.diff([0.0, *told]).max() <= max(10.0, num_steps * seconds / 4)
+    assert np.diff(told).max() <= 10.0 or seconds * num_steps / 4 <= 10.0
 
 
 def test_a_training_that_is_done_does_not_go_on() -> None:

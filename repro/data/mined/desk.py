@@ -1,4 +1,4 @@
-"""Builds the corpora `desk`, `desk-views` and `wide` from mined text: training pairs, evaluation suites, a report."""
+"""Build the corpora `desk`, `desk-views`, `wide` and `others`: training pairs, evaluation suites and a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
 from repro.data.mined.manifests import WIDE_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_added, mine_all
-from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, Dataset, matches, split_of
+from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, matches, split_of
 from repro.data.mined.views import views
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
@@ -79,18 +79,42 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
     _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
 
 
+def build_others(folder: Path, progress: Progress | None = None) -> None:
+    """Write the suite `desk-others`, on which recipes are chosen, and the other rows of its sources as train.arrow.
+
+    None of its text is trained on at `desk`, so it shows what fine-tuning on `desk` costs elsewhere.
+    ValueError if a wheel cannot be fetched.
+    """
+    report_progress = progress or _say_nothing
+    added = mine_added()
+    verify(added, WIDE_FOLDER)
+    rows = _rows_by_domain(added)
+    suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
+    _write_suites(folder / "suites", suites, report_progress)
+    removed: Counter[str] = Counter()
+    unused = map(_cut, _training_rows(added))
+    kept = list(one_row_per_document(without_evaluated(unused, _evaluated(suites), removed), removed))
+    write_pairs(folder / "train.arrow", kept)
+    _write_report(folder, added, _report_pairs(kept, removed), suites)
+
+
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
 
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
     """Return the collections of the suites; no document or query of the test suite is in the validation suite."""
+    rows = _rows_by_domain(mined)
+    test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
+    seen = EvaluatedTexts(collection.retrieval for _, collection in test)
+    return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
+
+
+def _rows_by_domain(mined: Sequence[Mined]) -> Mapping[str, Mapping[str, Sequence[Row]]]:
     rows: dict[str, dict[str, list[Row]]] = {source.source: defaultdict(list) for source in mined}
     for source in mined:
         for row in source.rows:
             rows[source.source][row.domain].append(row)
-    test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
-    seen = EvaluatedTexts(collection.retrieval for _, collection in test)
-    return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
+    return rows
 
 
 def _build_suite(

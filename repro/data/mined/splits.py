@@ -127,6 +127,19 @@ VALIDATION_DATASETS = (
     Dataset("openmanage", "collections", "modules", ("dellemc.openmanage",)),
 )
 
+VALIDATION_OTHERS = (
+    Dataset("stripe-accounts", "payments", "payments", ("payments.account",)),
+    Dataset("stripe-invoices", "payments", "payments", ("payments.invoice",)),
+    Dataset("fhir-records", "health", "health", ("health.[a-c]*",)),
+    Dataset("fhir-others", "health", "health", ("health.others",)),
+    Dataset("home-config", "homes", "homes", ("homes.config",)),
+    Dataset("home-services", "homes", "homes", ("homes.services",)),
+    Dataset("cmake-variables", "builds", "builds", ("builds.variable",)),
+    Dataset("cmake-properties", "builds", "builds", ("builds.prop_tgt",)),
+    Dataset("kubernetes", "containers", "containers", ("containers.v1",)),
+)
+"""Validation collections unlike the training text of `desk`: other vendors and other kinds of text."""
+
 
 @cache
 def split_of(source: str, domain: str) -> Split:

@@ -162,6 +162,7 @@ def plan_runs(
         "batch_size": fitting[0],
         "cluster_size": fitting[0],
         "filter": "surrogate",
+        "known_positives": "mask",
         **column,
     }
     return tuple({**shared, "architecture": architecture} for architecture in ("biencoder", "contextual"))

@@ -1,0 +1,78 @@
+"""What documents add to the contextual architecture: the same model trained without any; not in the paper.
+
+A context-blind model reads learned null vectors and soft prompts in front of every text. What the searched corpus adds
+is the score of the contextual model under it less that of the context-blind model.
+"""
+
+from typing import Any
+
+from experiments import fresh
+from experiments.e01_table1 import (
+    ARCHITECTURE,
+    ARCHITECTURE_DOMAIN,
+    BLIND,
+    FAMILY_COLUMNS,
+    NEITHER,
+    NEITHER_DOMAIN,
+    PLAIN_BATCH,
+)
+from repro.spec import Column, Experiment, Row, Run, Table, base, pick
+
+SCALES = ("smoke", "desk")
+SEEDS = {"smoke": (0,), "desk": fresh.TABLE1}
+CHANGES: dict[str, dict[str, Any]] = {"smoke": {"known_positives": "mask", "backbone": "bert"}, "desk": {}}
+"""At smoke, where nothing is compared, the settings of mini that no other run there has."""
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one domain a batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
+    "one source a batch": (NEITHER, ARCHITECTURE),
+}
+"""The biencoder and the contextual model of Table 1 on each kind of batch."""
+RANDOM = {"test_contexts": "own+random"}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """All rows of the first kind of batches come first: biencoder, contextual, the same under random text, blind."""
+    same = CHANGES[scale] | {"batch_size": PLAIN_BATCH[scale]}
+    return tuple(
+        base(scale, **row | same, seed=seed)
+        for biencoder, contextual in KINDS.values()
+        for row in (biencoder, contextual, contextual | RANDOM, contextual | BLIND)
+        for seed in SEEDS[scale]
+    )
+
+
+def rows() -> tuple[Row, ...]:
+    """Return the rows of the table; of own less random, both are of the same trained weights."""
+    found: list[Row] = []
+    for kind, (biencoder, contextual) in KINDS.items():
+        whole = contextual | {"test_contexts": base("desk").test_contexts}
+        found += [
+            Row(label=f"{kind}: biencoder", of=pick(**biencoder)),
+            Row(label=f"{kind}: contextual, own corpus", of=pick(**whole)),
+            Row(label="· wrong corpus as context", of=pick(**whole), context="wrong"),
+            Row(label="· null context", of=pick(**whole), context="null"),
+            Row(label="· own corpus, again", of=pick(**contextual | RANDOM)),
+            Row(label="· random training text as context", of=pick(**contextual | RANDOM), context="random"),
+            Row(label=f"{kind}: context-blind", of=pick(**contextual | BLIND), context="null"),
+        ]
+    return tuple(found)
+
+
+TABLE = Table(
+    name="context_blind",
+    caption=(
+        "NDCG@10 of the contextual architecture with documents of the searched corpus, of another one and of the "
+        "training text, and trained without any document (context-blind), on the same batches."
+    ),
+    columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)),
+    rows=rows(),
+)
+
+EXPERIMENT = Experiment(
+    number=47,
+    title="What documents add to the architecture",
+    runs=runs,
+    shows=(TABLE,),
+    local_seeds=(0,),
+    scales=SCALES,
+)

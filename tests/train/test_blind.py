@@ -1,0 +1,118 @@
+"""Context-blind training: equal to dropping every context slot, without a first stage, scored under null alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from repro.execute import execute
+from repro.model.contextual import ContextualModel
+from repro.spec import base, training_of
+from repro.spec.identity import training_id
+from repro.train.chunks import ChunkSizes
+from repro.train.feed import Batch, feed_batch
+from repro.train.gradcache import Stages, add_gradients
+from repro.train.loop import stages_for, train
+from repro.train.loss import info_nce
+from tests.model.samples import small_model
+from tests.train.fixtures import settings, small_data
+
+BLIND: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
+
+
+def gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
+    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    model.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
+@pytest.mark.parametrize("sizes", [ChunkSizes(), ChunkSizes(3, 2)])
+def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
+    """Loss and gradients of a step without documents are those of sequence dropout 1 over real documents."""
+    model = small_model(backbone=kind, sequence_dropout=1.0).double().train()
+    assert isinstance(model, ContextualModel)
+    data, batch = small_data(), Batch(0, np.arange(8))
+    blind = feed_batch(data, batch, seed=0, num_contexts=0, is_shared=False)
+    seeing = feed_batch(data, batch, seed=0, num_contexts=6, is_shared=False)
+    assert blind.texts.contexts is None and seeing.texts.contexts is not None
+    found = add_gradients(stages_for(model, blind, settings()), blind.texts, sizes)
+    without = gradients(model)
+
+    def loss(queries_QD: torch.Tensor, documents_MD: torch.Tensor) -> Any:
+        return info_nce(queries_QD, documents_MD, masked_QM=seeing.masked)
+
+    expected = add_gradients(Stages(model.second_stage, loss, model.first_stage), seeing.texts)
+    dropped = gradients(model)
+    torch.testing.assert_close(found.loss, expected.loss, rtol=1e-9, atol=0)
+    assert {name.partition(".")[0] for name in without} == {"second_stage_model"}
+    assert without.keys() == dropped.keys(), "no document reaches the loss"
+    for name, gradient in dropped.items():
+        torch.testing.assert_close(without[name], gradient, rtol=1e-7, atol=1e-11, msg=name)
+    null = without["second_stage_model.sequence_dropout_null_embedding"]
+    assert null.abs().max() > 0
+
+
+def test_training_never_runs_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model(sequence_dropout=1.0)
+    assert isinstance(model, ContextualModel)
+    monkeypatch.setattr(model.first_stage_model, "forward", lambda *_: pytest.fail("the first stage was computed"))
+    monkeypatch.setattr(model.first_stage_model, "segments", lambda *_: pytest.fail("the first stage was computed"))
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    train(model, small_data(), settings(num_steps=4), folder=tmp_path)
+    moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert moved == {name for name in before if name.startswith("second_stage_model")}
+
+
+def test_a_blind_model_takes_no_documents() -> None:
+    model = small_model(sequence_dropout=1.0)
+    model.set_context(None)
+    with pytest.raises(ValueError, match="trained without documents"):
+        model.set_context(["a document"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("test_contexts", "own+null"),
+        ("architecture", "biencoder"),
+        ("pooling", "frequency"),
+        ("measure", "cross"),
+        ("num_test_contexts", 2),
+    ],
+)
+def test_blind_runs_refuse_documents(field: str, value: Any) -> None:
+    assert base("smoke", **BLIND).sequence_dropout == 1
+    with pytest.raises(ValueError, match=f"sequence_dropout=1.0 with {field}="):
+        base("smoke", **BLIND | {field: value})
+
+
+def test_a_blind_run_is_scored_under_null() -> None:
+    """End to end; the run is its own training, so every suite that scores it shares one."""
+    run = base("smoke", **BLIND, num_steps=4)
+    assert training_of(run) == run
+    assert training_id(base("smoke", **BLIND, num_steps=4, suite="planted-validation")) == training_id(run)
+    metrics = execute(run).metrics
+    assert 0 < metrics["planted+null/mean/ndcg_at_10"] <= 1
+    assert not [path for path in metrics if path.startswith(("planted/", "context_effect/"))]
+
+
+def test_random_context_is_training_text() -> None:
+    """As many documents as the own context has, the same for every collection, drawn by `context_seed`."""
+    run = base("smoke", architecture="contextual", num_steps=4, test_contexts="own+wrong+random+null")
+    record = execute(run)
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for row in record.provenance["suite"]["contexts"]:
+        by_kind.setdefault(row["kind"], []).append(row)
+    (hashed,) = {row["ids_sha256"] for row in by_kind["random"]}
+    assert {row["num_documents"] for row in by_kind["random"] + by_kind["own"]} == {run.num_contexts}
+    assert {row["corpus"] for row in by_kind["random"]} == {"training documents of planted-tiny"}
+    assert "context_effect/own_minus_random/mean/difference" in record.metrics
+    gap = record.metrics["planted/mean/ndcg_at_10"] - record.metrics["planted+random/mean/ndcg_at_10"]
+    assert record.metrics["context_effect/own_minus_random/mean/difference"] == pytest.approx(gap, abs=1e-6)
+    again = execute(base("smoke", architecture="contextual", num_steps=4, test_contexts="random", context_seed=1))
+    assert {row["ids_sha256"] for row in again.provenance["suite"]["contexts"]} != {hashed}
+    with pytest.raises(ValueError, match="use 'wrong' instead of 'random'"):
+        base("smoke", architecture="contextual", measure="mteb", test_contexts="random")
