@@ -336,8 +336,8 @@ def _score_all(
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
     told: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
-    if ties := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
-        told["ties"] = ties
+    if tied := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
+        told["ties"] = tied
     return Evaluation(metrics, per_query, told), found
 
 
