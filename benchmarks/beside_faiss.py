@@ -29,7 +29,7 @@ from benchmarks.kept_rows import keep_rows
 from repro.batches.cluster import best_attempt
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
 from repro.batches.negatives import mine_negatives
-from repro.evaluate.retrieval import DECIMALS, ranked, search
+from repro.evaluate.retrieval import ranked, search
 from repro.measures.neighbours import nearest_rows
 from repro.seeds import derive
 
@@ -71,7 +71,7 @@ def searches(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
         runs = [
             dict(zip((names[1][n] for n in each), own, strict=True)) for each, own in zip(rows, scores, strict=True)
         ]
-        hits = [ranked(run, DECIMALS) for run in runs]
+        hits = [ranked(run) for run in runs]
         return np.array([[int(name) for name, _ in each] for each in hits]), np.array([[s for _, s in e] for e in hits])
 
     return {"ours": ours, "faiss": theirs}

@@ -151,10 +151,52 @@ def told_of_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
 
 
 def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
-    """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`."""
-    quirks = quirks_of(dataset.name) if dataset.quirks is None else dataset.quirks
-    found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
+    """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`.
+
+    Quirks that its name is known for hold only if the content fits them.
+    """
+    if dataset.quirks is None:
+        found, quirks = load_named(dataset.path, dataset.name, quirks_of(dataset.name))
+    else:
+        quirks = dataset.quirks
+        found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
     return replace(found, name=dataset.name), told_of_unjudged(quirks, found)
+
+
+def load_named(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
+    """Read a folder that is called like a known collection, and those of its quirks that fit the content."""
+    found = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
+    fitting = fitting_quirks(quirks, replace(found, name=name))
+    if quirks.lacks_documents and not fitting.lacks_documents:
+        found = load_beir(folder, fitting.split)
+    return found, fitting
+
+
+def fitting_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
+    """Return the quirks of a known collection if the content shows them, else those of any collection, with a note.
+
+    The sign of a collection whose queries are documents: most queries with the id of a document have its text, and no
+    query judges the document of its own id.
+    """
+    if not quirks.removes_self_hits:
+        return quirks
+    texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    asked = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
+    alike = [query for query in asked if query in texts]
+    judged = sum(query in retrieval.judgements.get(query, ()) for query in alike)
+    same = sum(_plain(asked[query]) in _plain(texts[query]) for query in alike)
+    if alike and not judged and 2 * same > len(alike):
+        return quirks
+    why = (
+        f"{judged} queries judge the document of their own id"
+        if judged
+        else f"of {len(alike)} queries with the id of a document, {same} have its text"
+    )
+    return Quirks(says=f"called {retrieval.name}, but {why}: read as any other collection, nothing is taken out")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def beir_folders(folder: Path) -> list[tuple[str, Path]]:

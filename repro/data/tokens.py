@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,9 @@ UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TEXTS_PER_CALL = 8_192
 LEAST_TEXTS_BY_WORDS = 1_024
 """Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
+
+SETTING = RLock()
+"""Held while a tokenizer is set and used."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,13 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
     """Tokenise `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=max_tokens)
-    by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
-    blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
-    ids, lengths = zip(*blocks, strict=True)
+    # models share a tokenizer: no thread may set its length while another one uses it
+    with SETTING:
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length=max_tokens)
+        by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
+        blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
+        ids, lengths = zip(*blocks, strict=True)
     return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
 
 

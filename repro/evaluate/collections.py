@@ -89,4 +89,4 @@ def headline(run: Hits, collection: Collection) -> np.ndarray:
 
 def without_quirky_hits(run: Hits, collection: Collection, k: int) -> Hits:
     """Return the k best of every query, less what the collection's table takes out."""
-    return without_self_hits(run, k) if collection.quirks.removes_self_hits else run
+    return without_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run

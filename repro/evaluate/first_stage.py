@@ -15,8 +15,9 @@ import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
 from repro.data.beir import Suite
+from repro.data.own.imported import imported_corpora
 from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
-from repro.evaluate.retrieval import Hits, bm25_search, write_run
+from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, bm25_search, write_run
 from repro.spec import Run
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
@@ -25,6 +26,11 @@ RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
 def system_of(run: Run) -> str:
     """Return the name of what finds the candidates of a run that reranks."""
     return "bm25" if run.protocol == "rerank-bm25" else run.surrogate
+
+
+def tokenizer_of_run(run: Run) -> str:
+    """Return BM25's tokenizer for a run: "english", as published rows have it, unless its suite was imported."""
+    return UNICODE if run.suite in imported_corpora() else ENGLISH
 
 
 def recall_of(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
@@ -40,7 +46,11 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     """Write the `rerank_depth` best documents of every query and their recall."""
     depth, recall = run.rerank_depth, {}
     assert depth is not None, "a Run that reranks has a depth"
-    find = _bm25 if run.protocol == "rerank-bm25" else partial(_by_encoder, surrogate_of(run))
+    find = (
+        partial(_bm25, tokenizer_of_run(run))
+        if run.protocol == "rerank-bm25"
+        else partial(_by_encoder, surrogate_of(run))
+    )
     for name, collection in read_collections(suite).items():
         hits = find(collection, depth)
         write_run(folder / f"{name}{RUN_ENDING}", hits, tag=system_of(run).replace(" ", "-"))
@@ -48,8 +58,8 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
-def _bm25(collection: Collection, k: int) -> Hits:
-    hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits)
+def _bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
+    hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
     return without_quirky_hits(hits, collection, k)
 
 

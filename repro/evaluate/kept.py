@@ -24,7 +24,7 @@ from repro.evaluate.collections import Collection
 from repro.storage.digests import sha256_of
 from repro.storage.memo import Memo, are_numbers, digest_key
 
-RECIPE = 1
+RECIPE = 2
 """Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
 FOLDER = "kept"
 """Where a run's results lie in its folder until it has a record."""
@@ -39,6 +39,7 @@ class Found:
 
     values: Mapping[str, np.ndarray]
     provenance: Mapping[str, Any]  # of the context or of the parameters; empty where there is neither
+    ties: str = ""  # a line on ties that decide scores
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,14 @@ class Kept:
             if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in told["values"].values()):
                 return None
             values = {name: np.array(one, dtype=np.float32) for name, one in told["values"].items()}
-            return Found(values, told["provenance"])
+            return Found(values, told["provenance"], told.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None
+            return None  # not ours or damaged: it is made again
 
     def write(self, path: Path, run: Path, found: Found) -> None:
         """Keep a result whose TREC run was just written."""
         content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
+        content |= {"ties": found.ties} if found.ties else {}
         Memo(path, path.stem).write(content)
 
 

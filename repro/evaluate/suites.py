@@ -21,7 +21,7 @@ from repro.evaluate.collections import Collection, read_collections, rows_of, wi
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import OWN, parse_view, prefix, turned_views_of, views_of
-from repro.evaluate.retrieval import Hits, bm25_search, score, search, write_run
+from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:
     from repro.model.encoding import TextEncoder
@@ -86,11 +86,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ended:
-    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before."""
+    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before.
+
+    `ties`: a line for each context in which ties decide scores.
+    """
 
     dataset: str
     scores: Mapping[str, float]
     was_kept: bool
+    ties: Mapping[str, str] = field(default_factory=dict)
 
 
 def silent(ended: Ended) -> None:
@@ -147,10 +151,13 @@ def evaluate_bm25(
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
+    tokenizer: str = UNICODE,
 ) -> Evaluation:
     """Score BM25 on the same suite, or on a first stage's candidates; its parameters are in the provenance."""
     read = read_collections(suite) if collections is None else collections
-    evaluation, found = _score_all(suite, read, ("own",), Bm25System(candidates), keeping or Keeping(runs=folder))
+    evaluation, found = _score_all(
+        suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or Keeping(runs=folder)
+    )
     told = {"bm25": dict(next(iter(found.values())).provenance)} | (
         {} if candidates is None else {"protocol": RERANKED}
     )
@@ -317,6 +324,7 @@ class Bm25System:
     """BM25, which has no context; with candidates, by dataset, it ranks only those."""
 
     candidates: Mapping[str, Hits] | None = None
+    tokenizer: str = UNICODE
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return no corpus."""
@@ -327,7 +335,7 @@ class Bm25System:
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return BM25's run and its parameters."""
         own = None if self.candidates is None else self.candidates[collection.retrieval.name]
-        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own)
+        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own, tokenizer=self.tokenizer)
 
 
 def _score_all(
@@ -349,7 +357,8 @@ def _score_all(
         ]
         done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
         scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
-        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept)))
+        ties = {kind: note for kind in contexts if (note := done[kind, dataset.name].ties)}
+        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept), ties))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
     rows = rows_of(suite, collections)
@@ -362,7 +371,10 @@ def _score_all(
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
-    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": rows, "top_k": TOP_K}), found
+    told: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
+    if tied := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
+        told["ties"] = tied
+    return Evaluation(metrics, per_query, told), found
 
 
 def _paths(
@@ -391,7 +403,12 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
         write_run(run_path, run, tag=path_name(suite, kind))
-    found = Found(score(run, collection.retrieval.judgements), provenance)
+    judgements = collection.retrieval.judgements
+    values = score(run, judgements)
+    is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
+    ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
+    told = {name: value for name, value in provenance.items() if name != "note"}
+    found = Found(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
     if keeping.kept is not None and run_path is not None and kept_path is not None:
         keeping.kept.write(kept_path, run_path, found)
     return found

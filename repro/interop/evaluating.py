@@ -17,8 +17,9 @@ from typing import Any
 from repro.data.beir import Retrieval
 from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.kept import Kept
-from repro.evaluate.retrieval import BM25_PARAMETERS
+from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.beside import (
     BM25,
@@ -292,8 +293,10 @@ class _Bench:
                 raise ValueError(f"--whiten {' '.join(asked.whiten)}: bm25 has no vectors; leave it out")
             if asked.widths is not None:
                 raise ValueError(f"--width {short(asked.widths)}: bm25 has no vectors; leave it out")
-        keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)
-        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections)
+        named = bm25_run(source)
+        tokenizer = UNICODE if named is None else tokenizer_of_run(named)
+        keeping = self._keeping(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
+        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections, tokenizer=tokenizer)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
 
     def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> Keeping:
@@ -337,6 +340,8 @@ class Teller:
             left = self._seconds * sum(self._left.values()) / self._texts_done
             when += f"; about {format_seconds(left)} left"
         self._progress(f"{self._name}: {number} of {self._num_all}, {ended.dataset}: NDCG@10 {scores}{when}")
+        for kind, note in ended.ties.items():
+            self._progress(f"  {ended.dataset}{f' ({kind})' if len(ended.scores) > 1 else ''}: {note}")
 
 
 def described(opened: Opened) -> dict[str, Any]:

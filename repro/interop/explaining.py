@@ -141,7 +141,12 @@ class Ranking:
         query_1D = self._model.encode([self._query.text], "query")
         ids, k = collection.retrieval.document_ids, NUM_RANKED + collection.num_extra_hits
         run = search(query_1D, self._embed(kind), [identifier], ids, k)
-        return without_quirky_hits(run, collection, NUM_RANKED)[identifier]
+        if not (hits := without_quirky_hits(run, collection, NUM_RANKED)[identifier]):
+            raise ValueError(
+                f"under the {kind} context every document of {collection.retrieval.name} scores the same for "
+                f"{short(repr(self._query.text))}: there is no ranking to explain; choose another query or model"
+            )
+        return hits
 
     def _embed(self, kind: str) -> np.ndarray:
         """Return the vectors of the documents, (N, D), with a line every few seconds."""

@@ -19,6 +19,7 @@ import numpy as np
 from repro.batches.fixed_encoder import surrogate_of
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
+from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.kept import Kept
 from repro.evaluate.mteb.texts import texts_of_task
 from repro.evaluate.suites import evaluate_bm25
@@ -91,7 +92,8 @@ def tasks_of(inputs: Inputs) -> list[Any]:
     """Return MTEB's own tasks for a suite that is some of them, the offline ones for every other suite."""
     if inputs.run.suite in MTEB_SUITES:
         return tasks_of_mteb(inputs.run.suite)
-    from repro.evaluate.mteb.suite import offline_tasks
+    from repro.evaluate.mteb.suite import RERANKED_ENDING, offline_tasks
+    from repro.evaluate.mteb.task import BOTH_SIDES
 
     families: dict[str, list[Retrieval]] = {}
     collections = read_collections(inputs.suite)
@@ -99,8 +101,10 @@ def tasks_of(inputs: Inputs) -> list[Any]:
         families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
     tasks: list[Any] = offline_tasks(families)
     for task in tasks:
-        if one := collections.get(task.metadata.name):
+        if one := collections.get(task.metadata.name.removesuffix(RERANKED_ENDING)):
             task.ignore_identical_ids = one.quirks.removes_self_hits
+            if one.quirks.asks_on_both_sides:
+                BOTH_SIDES.add(task.metadata.name)
     return tasks
 
 
@@ -200,5 +204,5 @@ def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))
-    metrics = evaluate_bm25(suite).metrics
+    metrics = evaluate_bm25(suite, tokenizer=tokenizer_of_run(inputs.run)).metrics
     return {one.name: metrics[f"{suite.name}/{one.name}/{HEADLINE}"] for one in suite.datasets}

@@ -43,11 +43,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     }
     arrays: dict[str, np.ndarray] = {}
     for kind, rows_AK in rows_by_kind.items():
-        positive_A1, others_AKD = (queries_AD * documents_AD).sum(1)[:, None], vectors_of(documents_ND, rows_AK)
+        others_AKD = vectors_of(documents_ND, rows_AK)
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = _mean_of_counted(as_near(scores_AK, positive_A1), counts_AK)
+        arrays[f"{kind}/plausible"] = _mean_of_counted(
+            as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), counts_AK
+        )
         arrays[f"{kind}/similarity"] = _mean_of_counted(alike_AK, counts_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
             arrays[f"{kind}/{column}"] = _mean_of_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
@@ -113,7 +115,6 @@ def _shown(
 ) -> list[Mapping[str, str | float]]:
     """Return what is to be read of a pair, whose row comes first, and of its neighbours."""
     own_D = documents_SD[0]
-    positive = query_D @ own_D
     domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
     texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
     return [
@@ -122,7 +123,7 @@ def _shown(
             "document": document,
             "domain": domain,
             "similarity": round(float(own_D @ vector_D), 3),
-            "may be a positive": "it is" if place == 0 else _yes(bool(as_near(query_D @ vector_D, positive))),
+            "may be a positive": "it is" if place == 0 else _yes(bool(as_near(query_D @ vector_D, query_D, own_D))),
         }
         for place, (query, document, domain, vector_D) in enumerate(texts)
     ]

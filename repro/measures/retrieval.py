@@ -12,6 +12,7 @@ import numpy as np
 from repro.batches.fixed_encoder import surrogate_of
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.retrieval import Hits
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.inputs.inputs import Inputs, draw_training_rows
@@ -63,7 +64,8 @@ def _evaluate(
 ) -> Evaluation:
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
-        return evaluate_bm25(suite, keeping=keeping, collections=collections, candidates=candidates)
+        how: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
+        return evaluate_bm25(suite, keeping=keeping, collections=collections, **how)
     reference = surrogate_of(run) if model is None else model
     encoder = contextual_encoder(run, model) if run.architecture == "contextual" else reference
     return evaluate_setting(encoder, suite, setting_of(inputs, candidates=candidates), keeping, collections)

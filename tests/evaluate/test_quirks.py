@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
+from repro.data.paper.quirks import Quirks
 from repro.evaluate import first_stage
 from repro.evaluate.collections import read_collections
 from repro.evaluate.retrieval import bm25_search, read_run, score
@@ -74,7 +75,7 @@ def test_bm25_does_not_find_the_query_itself_among_the_tasks_of_mteb_and_neither
     suite = Suite("desk", odd.datasets + usual.datasets)
     inputs = inputs_of(base("desk", architecture="bm25", measure="mteb"), suite=suite)
     found = mteb.measure(inputs, None, tmp_path).metrics
-    whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS))[0]
+    whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
     others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
     assert found["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
     assert found["desk/tasks/arguana/score"] > found["desk/tasks/debates/score"]
@@ -91,7 +92,8 @@ def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> Non
 
     class Even(Mirror):
         def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-            return np.ones((len(texts), 2), dtype=np.float32)
+            numbers = np.array([float(text.split()[-1]) for text in texts], dtype=np.float32)
+            return np.stack([np.ones(len(texts), dtype=np.float32), numbers], axis=1)
 
     evaluate_suite(Even(), suite, folder=tmp_path / "out")
     evaluate_bm25(suite, folder=tmp_path / "bm25")
@@ -164,3 +166,29 @@ def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path
     assert any(note.startswith(f"{name}: ") and words in note for note in notes_of(found.provenance))
     others = notes_of(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance)
     assert ["have the id of a document" in note for note in others] == [True], "that, and no oddity"
+
+
+@pytest.mark.parametrize("name", ["arguana", "quora", "QuoraRetrieval"])
+def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
+    """A folder that is only called like a known collection: each query's right document has its own id."""
+    suite = suite_of(tmp_path, name, {i: {i: 1} for i in IDS})
+    (read,) = read_collections(suite).values()
+    assert not read.quirks.removes_self_hits and read.document_role == "document"
+    assert sum("8 queries judge the document of their own id" in note for note in read.notes) == 1
+    assert evaluate_suite(Mirror(), suite).metrics[f"odd/{name}/ndcg_at_10"] == 1
+
+
+def test_numbered_ids_are_no_sign_of_quora(tmp_path: Path) -> None:
+    """Queries and documents are numbered alike, but a query is not the text of its number's document."""
+    data = Retrieval("quora", IDS, DOCUMENTS, IDS, DOCUMENTS[::-1], {i: {IDS[n - 1]: 1} for n, i in enumerate(IDS)})
+    write_beir_folder(tmp_path / "quora", data)
+    (read,) = read_collections(Suite("odd", (SuiteDataset("quora", "family", tmp_path / "quora"),))).values()
+    assert read.num_extra_hits == 0 and read.document_role == "document"
+
+
+def test_asked_quirks_never_remove_judged_documents(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
+    asked = SuiteDataset("mine", "family", tmp_path / "mine", Quirks(removes_self_hits=True))
+    evaluate_suite(Mirror(), Suite(suite.name, (asked,)), folder=tmp_path / "out")
+    run = read_run(tmp_path / "out" / "odd" / "mine.trec.gz")
+    assert "pro0" in run["pro0"] and "pro1" not in run["pro1"]

@@ -252,9 +252,9 @@ def test_on_a_gpu_batches_are_counted_in_tokens_and_stages_are_as_narrow_as_in_t
     model.set_context(texts)
     wide, shapes, kinds, real = model.encode(texts), [], set(), type(model).embed_texts
 
-    def embed_texts(self: Any, given: Texts) -> torch.Tensor:
+    def embed_texts(self: Any, given: Texts, *context: Any) -> torch.Tensor:
         shapes.append(tuple(given.ids_NS.shape))
-        found = real(self, given)
+        found = real(self, given, *context)
         kinds.add(found.dtype)
         return found
 

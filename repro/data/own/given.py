@@ -17,7 +17,7 @@ from repro.data.beir import (
     beir_folders,
     check_groups,
     find_collections,
-    load_beir,
+    load_named,
     told_of_unjudged,
     write_beir_folder,
     write_suite,
@@ -101,6 +101,6 @@ def _read(name: str, folder: Path) -> Given:
     there = [split for split in (quirks.split, *TEST_SPLITS) if split in splits]
     if not there:
         raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    found = load_beir(folder, there[0], lacks_documents=quirks.lacks_documents)
-    says = quirks.says if there[0] == quirks.split else ""
+    found, quirks = load_named(folder, name, replace(quirks, split=there[0]))
+    says = quirks.says if there[0] == quirks_of(name).split else ""
     return replace(found, name=name), told_of_unjudged(replace(quirks, split=Quirks().split, says=says), found)

@@ -30,7 +30,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.task import split_data
 from repro.evaluate.polarity import film_reviews, gensim_texts
-from repro.evaluate.retrieval import bm25_search
+from repro.evaluate.retrieval import ENGLISH, bm25_search
 from repro.seeds import generator_for
 
 CATEGORIES = ("Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS", "Summarization")
@@ -46,6 +46,7 @@ RERANKED = 20
 TEXTS_PER_LABEL = 60
 NEWS_STRIDE = 4  # of the 1225 pairs of 50 news texts: each text is embedded once a pair
 SPLIT = "test"
+RERANKED_ENDING = "-reranked"
 Labelled = tuple[list[str], list[str]]
 
 
@@ -80,10 +81,10 @@ def _retrieval_task(collection: Retrieval) -> AbsTask:
 
 def _reranking_task(collection: Retrieval) -> AbsTask:
     """BM25's best documents of each query, its right ones added where they are missing."""
-    run, _ = bm25_search(collection, RERANKED)
+    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)  # as published records have it
     candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
     data = split_data(collection) | {"top_ranked": candidates}
-    return _made(AbsTaskRetrieval, f"{collection.name}-reranked", "Reranking", {SPLIT: data})
+    return _made(AbsTaskRetrieval, f"{collection.name}{RERANKED_ENDING}", "Reranking", {SPLIT: data})
 
 
 def _pair_task(name: str, collection: Retrieval) -> AbsTask:

@@ -32,7 +32,7 @@ RELEASES = {
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
 """Hub ids and the revisions that are meant when none is named."""
-FILES = ("config.json", WEIGHTS_FILE, TOKENIZER_FILE)
+FILES = ("config.json", WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "model-*.safetensors", TOKENIZER_FILE)
 INSTRUCTION_END = ": "  # its first token ends an instruction
 
 
