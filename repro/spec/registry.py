@@ -97,11 +97,10 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
         raise ValueError(f"{what} is declared by more than one experiment: choose another")
 
 
-def declared_notes(name: str) -> tuple[Any, ...]:
-    """Return what `experiments` lists under a name, NOT_JUDGED, ERRATA, DEVIATIONS or HEADLINES, as dataclasses."""
-    module = name.lower() if name in ("DEVIATIONS", "HEADLINES") else "unjudged"
-    found: tuple[Any, ...] = getattr(importlib.import_module(f"experiments.{module}"), name)
-    return found
+def declared_notes(name: str) -> Any:
+    """Return the notes that `experiments` declares under a name: NOT_JUDGED, ERRATA, DEVIATIONS, HEADLINES, FINDINGS."""
+    module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
+    return getattr(importlib.import_module(f"experiments.{module}"), name)
 
 
 @cache
