@@ -124,9 +124,8 @@ def scored(row: dict[str, Any], context: str = "") -> Term:
 SAID: dict[str, Any] = {
     "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
     "stated": "2026-11-24",
-    "seen_seeds": SEEDS,
     "scales": ("desk", "lab"),
-}
+} | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
 OWN = scored(ARCHITECTURE_DOMAIN)
 SAYS: tuple[tuple[str, str, Term], ...] = (
     (

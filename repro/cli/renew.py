@@ -9,13 +9,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.claims.judge import Judgement
 from repro.records.golden import SCALE, golden_path, golden_runs, without_golden, write_golden
 from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
 from repro.spec.values import counted
+from repro.statistics.judge import Judgement
 from repro.storage.atomic import whole_file
 from repro.storage.paths import CHECKOUT
 
