@@ -96,6 +96,7 @@ CLAIMS = (
         "own.b",
         "on the planted corpus a contextual model with the right context beats a biencoder",
         pairs=[(term(NDCG, **CONTEXTUAL, **END), term(NDCG, **BIENCODER, **END))],
+        **fresh.blind(CONTEXTUAL | END),
         source=QUESTION,
         because=BEYOND_CHANCE,
         seeds=fresh.PLANTED,

@@ -71,6 +71,7 @@ CLAIMS = (
         delta=0.01,
         source="§9.10",
         because="one point of training accuracy, the axis of the figure; at desk and lab four times the depth",
+        **fresh.MET_BY_BLIND,
         **fresh.RESTATED | fresh.declare(fresh.DEPTHS),
     ),
 )

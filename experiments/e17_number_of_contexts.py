@@ -135,7 +135,7 @@ CLAIMS = (
         sign=1,
         source="Figure 16 and §9.5",
         because="a slope beyond chance",
-        **fresh.RESTATED | fresh.declare(fresh.SCORED),
+        **fresh.RESTATED | fresh.MET_BY_BLIND | fresh.declare(fresh.SCORED),
     ),
     Claim.order(
         "F16.b",
@@ -158,7 +158,7 @@ CLAIMS = (
         because="any difference beyond chance; a model blind to its context has none, or less than half a point",
         scales=("desk", "small", "large"),  # at lab E.e judges the same models
         version=2,
-        **fresh.STATED | fresh.declare(fresh.SCORED),
+        **fresh.STATED | fresh.declare(fresh.SCORED) | fresh.blind(AS_TRAINED),
     ),
 )
 

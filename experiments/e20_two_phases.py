@@ -6,7 +6,7 @@ from typing import Any
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, FAMILY_COLUMNS, NEITHER, PLAIN_BATCH, seeds_at
 from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import CORPUS, LENGTH
-from experiments.fresh import FIRST_SEEDS, RESTATED, STATED
+from experiments.fresh import CONTEXT_BLIND, FIRST_SEEDS, NDCG_OF_BLIND, RESTATED, STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 NUM_HARD_NEGATIVES = {"smoke": 1, "desk": 1, "lab": 1, "small": 1, "large": 1}  # §6: the best model has one
@@ -176,6 +176,7 @@ CLAIMS = (
         pairs=[gain(MEAN, of) for of in PHASES.values()],
         source="Table 7",
         because="any difference beyond chance; a plain batch is of one source, as in T1.b",
+        blind=term(NDCG_OF_BLIND, **CONTEXTUAL | CONTEXT_BLIND, pretraining_corpus=next(iter(PHASES.values()))),
         **RESTATED | FIRST_SEEDS,
     ),
     Claim.identity(

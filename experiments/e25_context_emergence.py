@@ -241,7 +241,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB,
+        **SAID | MORE_AT_LAB | fresh.blind(PAPERS | END),
     ),
     Claim.interaction(
         "E.f",
@@ -250,7 +250,7 @@ CLAIMS = (
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB,
+        **SAID | MORE_AT_LAB | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.g",
@@ -258,7 +258,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB | {"scales": ("lab",)},
+        **SAID | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.h",
@@ -266,7 +266,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB | {"scales": ("lab",)},
+        **SAID | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "EL.a",
@@ -274,7 +274,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
         margin=0.005,
         because="half a point, what a reader would call an effect",
-        **LONG_SAID | fresh.FIRST_SEEDS,
+        **LONG_SAID | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.order(
         "EL.b",
@@ -282,7 +282,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
         delta=0.005,
         because=HALF_A_POINT,
-        **LONG_SAID | fresh.FIRST_SEEDS,
+        **LONG_SAID | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(
         "EL.c",
@@ -291,7 +291,7 @@ CLAIMS = (
         above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         delta=0.005,
         because=HALF_A_POINT,
-        **LONG_SAID | fresh.FIRST_SEEDS,
+        **LONG_SAID | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
 )
 

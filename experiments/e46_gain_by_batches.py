@@ -121,11 +121,15 @@ def scored(row: dict[str, Any], context: str = "") -> Term:
     return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
 
 
-SAID: dict[str, Any] = {
-    "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
-    "stated": "2026-11-24",
-    "scales": ("desk", "lab"),
-} | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
+SAID: dict[str, Any] = (
+    {
+        "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
+        "stated": "2026-11-24",
+        "scales": ("desk", "lab"),
+    }
+    | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
+    | fresh.blind(ARCHITECTURE_DOMAIN)
+)
 OWN = scored(ARCHITECTURE_DOMAIN)
 SAYS: tuple[tuple[str, str, Term], ...] = (
     (

@@ -6,7 +6,7 @@ A claim that was worded after some records existed is judged by records that wer
 from collections.abc import Sequence
 from typing import Any
 
-from repro.spec import by_scale
+from repro.spec import by_scale, term
 
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
 """What a claim says of itself that was worded on that day; `RESTATED` if its wording changed then."""
@@ -16,6 +16,18 @@ HALF_A_POINT = 0.005
 """The δ of an order: the smallest gain that the paper's Table 1 counts as one is 0.7 points (62.4 to 63.1)."""
 A_TENTH_A_DOUBLING = 0.001
 """The δ of a slope: over the four to six doublings of an axis at desk about half a point."""
+
+MET_BY_BLIND: dict[str, Any] = {"caveat": "a context-blind model would meet it"}
+"""What a claim says of itself if a model that ignores its context meets it."""
+CONTEXT_BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
+"""The context-blind model of a contextual one: trained without documents, scored with null vectors."""
+NDCG_OF_BLIND = "{suite}+null/mean/ndcg_at_10"
+
+
+def blind(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the context-blind comparison of a claim about a contextual model."""
+    return {"blind": term(NDCG_OF_BLIND, **row | CONTEXT_BLIND)}
+
 
 # ---- seeds that are trained beside the first three
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from repro.report.artefacts import judgements
+from repro.report.names import artefact_of
 from repro.report.tables import format_interval, format_seeds, in_unit, is_arithmetic, list_remarks
 from repro.spec import (
     Claim,
@@ -41,7 +42,7 @@ WORDS = {
     "other scale": "this scale cannot judge it",
 }
 OF_ARITHMETIC = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
-USUAL_METRIC = re.compile(r"\{suite\}(\+\w+)?/(mean|\*)/ndcg_at_10")
+USUAL_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
 CONTEXTS = {"": "", "+wrong": " (another corpus as context)", "+null": " (null context)"}
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
@@ -67,40 +68,33 @@ def explain_claim(id: str, scale: str) -> list[str]:
     unit = judged.unit.name or claim.unit.name
     lines = [
         f"{claim.id} at {scale}: {judged.verdict}: {words}",
-        f"  {asked:<12}{claim.says} ({claim.source})",
+        f"  {asked:<14}{claim.says} ({claim.source})",
     ]
     if not is_arithmetic(judged):
-        lines.append(f"  {'threshold':<12}{claim.threshold} {unit}: {claim.because}".rstrip())
+        lines.append(f"  {'threshold':<14}{claim.threshold} {unit}: {claim.because}".rstrip())
     names = name_comparisons(claim, experiment, scale)
     for name, one in zip(names, judged.comparisons, strict=False):
         lines += _explain_comparison(name, one, judged)
     if judged.comparisons:
-        lines.append(f"  {'judged on':<12}{_describe_evidence(judged)}")
-    lines += [f"  {'also':<12}{remark}" for remark in list_remarks(judged)]
-    lines += [f"  {'note':<12}{note}" for note in (claim.caveat, judged.note) if note]
+        lines.append(f"  {'judged on':<14}{_describe_evidence(judged)}")
+    lines += [f"  {'also':<14}{remark}" for remark in list_remarks(judged)]
+    lines += [f"  {'note':<14}{note}" for note in (claim.caveat, judged.note) if note]
     if judged.yours:
-        lines.append(f"  {'yours':<12}{', '.join(in_unit(effect, judged.unit) for effect in judged.yours)} {unit}")
+        lines.append(f"  {'yours':<14}{', '.join(in_unit(effect, judged.unit) for effect in judged.yours)} {unit}")
     lines += _explain_power(judged)
     picture = next((one.name for one in experiment.shows if isinstance(one, Figure)), experiment.artefacts[0])
-    shown = dict.fromkeys((find_artefact(claim, experiment), picture))
-    lines.append(f"  {'picture':<12}python -m repro show {' '.join(shown)} --scale {scale}")
+    shown = dict.fromkeys((artefact_of(claim.id, experiment.artefacts), picture))
+    lines.append(f"  {'picture':<14}python -m repro show {' '.join(shown)} --scale {scale}")
     return lines
-
-
-def find_artefact(claim: Claim, experiment: Experiment) -> str:
-    """Return the artefact that a claim belongs to."""
-    from repro.report.sections import artefact_of
-
-    return artefact_of(claim.id, experiment.artefacts)
 
 
 def _explain_comparison(name: str, one: Comparison, judged: Judgement) -> list[str]:
     unit = judged.unit
     interval = format_interval(one, unit) if one.low is not None else "without an interval"
-    lines = [f"  {'effect':<12}{name}: {in_unit(one.effect, unit)} {interval} {unit.name}".rstrip()]
+    lines = [f"  {'effect':<14}{name}: {in_unit(one.effect, unit)} {interval} {unit.name}".rstrip()]
     if len(one.by_seed) == len(judged.seeds) > 0:
         each = (f"{seed}: {in_unit(value, unit)}" for seed, value in zip(judged.seeds, one.by_seed, strict=True))
-        lines.append(f"  {'per seed':<12}{', '.join(each)}")
+        lines.append(f"  {'per seed':<14}{', '.join(each)}")
     return lines
 
 
@@ -121,7 +115,7 @@ def _explain_power(judged: Judgement) -> list[str]:
         return []
     needed = judged.seeds_needed()
     seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
-    return [f"  {'to decide':<12}{seeds}, at today's effect, for a power of 80 %"]
+    return [f"  {'to decide':<14}{seeds}, at today's effect, for a power of 80 %"]
 
 
 def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[str]:
@@ -170,9 +164,10 @@ class RowNamer:
         """Return the name of a term, with its metric unless that is the mean NDCG@10."""
         usual = USUAL_METRIC.fullmatch(term.metric)
         runs = self.rows.get(self._picked(term.of.matches)) or describe_fields(term, self.scale)
-        return (
-            f"{runs}{CONTEXTS.get(usual[1] or '', f' ({usual[1]})')}" if usual else f"{describe_metric(term)} of {runs}"
-        )
+        if usual is None:
+            return f"{describe_metric(term)} of {runs}"
+        context = usual[1] or ""
+        return runs + CONTEXTS.get(context, f" ({context[1:]})")
 
     def subtract(self, pair: tuple[Term, Term]) -> str:
         """Return the name of a difference; a metric that both sides share is named once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, records_of, view_of
 from repro.report.figure_data import figure_rows, view_of_rows
-from repro.report.names import COMPANION, heading_of, split_name, title_of
+from repro.report.names import COMPANION, artefact_of, heading_of, split_name, title_of
 from repro.report.tables import claim_row, exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
@@ -40,8 +39,6 @@ ForestPainter = Callable[[Rows, str], Drawing]
 """Begins to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
-LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
-"""What the id of a claim begins with, and the name of its artefact."""
 TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
 """What rows of text that records carry are called."""
 
@@ -213,13 +210,6 @@ def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
         Line(one, *claim_row(one)[2:], artefact_of(one.claim.id, experiment.artefacts))
         for one in judgements(experiment, scale)
     ]
-
-
-def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
-    """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
-    found = re.match(r"([A-Z]+)(\d+)\.", claim)
-    name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
-    return name if name in artefacts else artefacts[0]
 
 
 def deviations(scale: str) -> View:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from repro.records.store import Record
+from repro.report.names import format_spans
 from repro.report.view import View, format_mean, format_number, format_signed, spread_note
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
@@ -142,7 +143,7 @@ def claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width
     rows = [claim_row(one, is_brief=is_brief) for one in shown]
     if width is not None:
         columns = list(zip(LEDGER_HEADER, *rows, strict=True))[:-1]
-        room = width - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
+        room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
         rows = [(*row[:-1], claim_text(one, room)) for row, one in zip(rows, shown, strict=True)]
     notes = tuple(_list_others(judgements, shown))
     return View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
@@ -181,14 +182,7 @@ def format_interval(one: Comparison, unit: Unit) -> str:
 
 def format_seeds(judged: Judgement) -> str:
     """Return the seeds of a judgement, e.g. "3–7, 9"; "queries" if nothing depends on a seed."""
-    spans: list[list[int]] = []
-    for seed in sorted(judged.seeds):
-        if spans and seed == spans[-1][-1] + 1:
-            spans[-1].append(seed)
-        else:
-            spans.append([seed])
-    words = (str(one[0]) if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in spans)
-    return ", ".join(words) or "queries"
+    return format_spans(judged.seeds) or "queries"
 
 
 def claim_text(judged: Judgement, room: int | None = None) -> str:

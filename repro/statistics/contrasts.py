@@ -169,7 +169,9 @@ def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Ask
     """Return the runs that terms of a claim pick. Raises MissingRunsError if a term picks none."""
     wanted, runs, systems = list(wanted), {}, {}
     for term in terms:
-        picked = [run for run in wanted if term.of.matches(run) and claim.needs(run)]
+        is_blind = "sequence_dropout" in dict(term.of.wanted)
+        runs_of_kind = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
+        picked = [run for run in runs_of_kind if term.of.matches(run) and claim.needs(run)]
         if not picked:
             raise MissingRunsError(f"no run with {term.of}")
         for run in picked:
