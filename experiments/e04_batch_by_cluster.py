@@ -188,11 +188,11 @@ ANY = "any difference beyond chance"
 SMALLER, LARGER = ("cluster_size", -1), ("cluster_size", 1)
 MUCH = 0.01
 WAITING = fresh.FIRST_SEEDS | {"stated": "2026-11-25", "version": 4}
-WAITING |= {"descriptive": "waits for the new grid; batches of 128 and larger"}
-LESS_THAN_TABLE_1 = "within half a point there is no effect: less than any gain that Table 1 counts"
+WAITING |= {"descriptive": "not judged before the new grid"}
+LESS_THAN_TABLE_1 = "within half a point an effect is small: less than any gain that Table 1 counts"
 NOT_MUCH = "is a point: less than what Table 1 is about"
 NO_BETTER = "larger batches do not clearly improve the contextual model"
-NO_CONTRAST = "at equal pairs larger batches take fewer steps, and unfiltered ones lose as much: no contrast"
+NO_CONTRAST = "no contrast: unfiltered batches lose as much"
 IN_RANGE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
 

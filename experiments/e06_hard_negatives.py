@@ -124,7 +124,7 @@ def falls_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Cl
         axis="num_hard_negatives",
         sign=-1,
         source="Figure 11 and §9.5",
-        because="a slope beyond chance; where a δ is given, within it there is no effect",
+        because="a slope beyond chance; where a δ is given, within it an effect is small",
         **said,
     )
 
@@ -149,7 +149,7 @@ CLAIMS = (
         "the most difficult clusters, the smallest, give the best scores",
         pairs=[(term(NDCG, **ONE_NEGATIVE, **HARDEST), term(NDCG, **ONE_NEGATIVE, **EASIEST))],
         source="§9.5",
-        because="the smallest beat the largest beyond chance; within half a point there is no effect",
+        because="the smallest beat the largest beyond chance; within half a point an effect is small",
         delta=fresh.HALF_A_POINT,
         version=2,
         **fresh.STATED | LATER,

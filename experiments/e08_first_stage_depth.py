@@ -60,7 +60,7 @@ CLAIMS = (
         axis="num_first_stage_layers",
         sign=1,
         source="Figure 17 and §9.10",
-        because="a slope beyond chance; below a tenth of a point a doubling there is no effect",
+        because="a slope beyond chance; below a tenth of a point a doubling an effect is small",
         delta=0.001,
         **fresh.RESTATED | {"version": 3} | fresh.declare(fresh.DEPTHS),
     ),

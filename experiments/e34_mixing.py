@@ -58,7 +58,7 @@ TABLE = Table(
 )
 
 SAID = STATED | COMPANION
-A_POINT = "any difference beyond chance; within one point there is no effect"
+A_POINT = "any difference beyond chance; within one point an effect is small"
 CLAIMS = (
     Claim.order(
         "G10.c",

@@ -113,7 +113,7 @@ SAID: dict[str, Any] = {"source": "our question, not a paper's", "stated": "2026
     (*fresh.FIRST, *fresh.WIDTHS), fresh.FIRST
 )
 BEYOND = "any difference beyond chance"
-HALF_A_POINT = f"{BEYOND}; within half a point there is no effect"
+HALF_A_POINT = f"{BEYOND}; within half a point an effect is small"
 
 
 def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:

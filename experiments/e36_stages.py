@@ -76,7 +76,7 @@ def after(part: str) -> Term:
 
 
 SAID = STATED | COMPANION
-A_POINT = "any difference beyond chance; within one point there is no effect"
+A_POINT = "any difference beyond chance; within one point an effect is small"
 CLAIMS = (
     Claim.order(
         "G9.a",

@@ -76,7 +76,7 @@ CLAIMS = (
         ],
         delta=0.01,
         source="§5.1 and Figure 3a",
-        because="any difference beyond chance; within one point there is no effect",
+        because="any difference beyond chance; within one point an effect is small",
         **STATED | COMPANION,
     ),
 )

@@ -43,7 +43,7 @@ WORDS = {
 }
 OF_ARITHMETIC = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
 USUAL_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
-CONTEXTS = {"": "", "+wrong": " (another corpus as context)", "+null": " (null context)"}
+CONTEXTS = {"own": "in-corpus context", "wrong": "another corpus as context", "null": "null context"}
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
 """The id of a claim: T1.b, own.a. No artefact and no run has such a name."""
@@ -151,23 +151,24 @@ class RowNamer:
         self.scale = scale
         self.runs = experiment.runs(scale)
         others = [shown for _, shown in artefacts().values() if shown not in experiment.shows]
-        self.rows: dict[frozenset[Run], str] = {}
+        self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for shown in (*experiment.shows, *others):
             for row in _rows_of(shown):
-                if row.context == "own" and (found := self._picked(row.of.matches)):
-                    self.rows.setdefault(found, row.label)
+                # A label that begins with a dot goes on from the row above.
+                if not row.label.startswith("·") and (found := self._picked(row.of.matches)):
+                    self.rows.setdefault((found, row.context), row.label)
 
     def _picked(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
         return frozenset(filter(matches, self.runs))
 
     def name(self, term: Term) -> str:
         """Return the name of a term, with its metric unless that is the mean NDCG@10."""
-        usual = USUAL_METRIC.fullmatch(term.metric)
-        runs = self.rows.get(self._picked(term.of.matches)) or describe_fields(term, self.scale)
+        usual, picked = USUAL_METRIC.fullmatch(term.metric), self._picked(term.of.matches)
+        runs = self.rows.get((picked, "own")) or describe_fields(term, self.scale)
         if usual is None:
             return f"{describe_metric(term)} of {runs}"
-        context = usual[1] or ""
-        return runs + CONTEXTS.get(context, f" ({context[1:]})")
+        context = (usual[1] or "+own")[1:]
+        return self.rows.get((picked, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
 
     def subtract(self, pair: tuple[Term, Term]) -> str:
         """Return the name of a difference; a metric that both sides share is named once."""

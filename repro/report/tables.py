@@ -21,7 +21,7 @@ INTERVAL_WORDS = "plain 95 % intervals: of twenty words, one may be chance"
 WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
 """What does not hold first, claims without a word last."""
-LEAST_SENTENCE = 40
+LEAST_SENTENCE = 30
 """Letters that are left of a claim's sentence if it is cut to fit on a line."""
 
 

@@ -343,7 +343,7 @@ def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison
     each = [pearson(points) for points in groups]
     effect = float(np.mean(each)) if each else 0.0
     if len(groups) != 1 or claim.blocks:
-        return (Comparison(effect),), "datasets of a family vary together" if claim.blocks else "a mean over groups"
+        return (Comparison(effect),), "over datasets" if claim.blocks else "a mean over groups"
     if len(groups[0]) < FEWEST_SETTINGS:
         return (Comparison(effect),), f"{len(groups[0])} settings; a correlation needs {FEWEST_SETTINGS}"
     from scipy.stats import pearsonr
