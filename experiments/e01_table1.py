@@ -233,6 +233,7 @@ WHERE = (
             source="§6",
             because="any difference beyond chance; the paper says 'largest', which one other that gains as much undoes",
             scales=("small",),
+            stated=fresh.BEGUN,
             **ROWS,
         )
         for id, word, name in (("T1.g", "ArguAna", "arguana"), ("T1.h", "SciFact", "scifact"))

@@ -110,6 +110,7 @@ CLAIMS = (
         source=QUESTION,
         because="one point: what a context gives without being the right one",
         seeds=(*fresh.FIRST, *fresh.PLANTED),
+        stated=fresh.BEGUN,
     ),
 )
 

@@ -176,6 +176,7 @@ JUDGED = (
         pairs=[(term(SCORE, **CDE), term(RANDOM, **CDE))],
         source="Table 2",
         because="any difference beyond chance; tasks and seeds are drawn again (the paper: 1.2 points)",
+        stated=fresh.BEGUN,
         **fresh.declare((*fresh.FIRST, *fresh.TASKS)),
     ),
     Claim.order(
@@ -184,6 +185,7 @@ JUDGED = (
         pairs=[(term("moved/others", **CDE), term("moved/sts", **CDE))],
         source="Table 2 and §6",
         because="any difference beyond chance, in points moved either way; that it moves least is T2.g, as printed",
+        stated=fresh.BEGUN,
         **fresh.declare((*fresh.FIRST, *fresh.TASKS)),
     ),
     Claim.equivalence(

@@ -101,7 +101,13 @@ def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -
     """Claims that the first system and weights of each pair score above the second."""
     terms = [tuple(term(score(*side), **of_system(side[0])) for side in pair) for pair in pairs]
     return Claim.order(
-        id, says, pairs=[(first, second) for first, second in terms], source=OURS, because=BEYOND_CHANCE, **FIRST_SEEDS
+        id,
+        says,
+        pairs=[(first, second) for first, second in terms],
+        source=OURS,
+        because=BEYOND_CHANCE,
+        stated=STATED,
+        **FIRST_SEEDS,
     )
 
 

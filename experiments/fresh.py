@@ -8,6 +8,8 @@ from typing import Any
 
 from repro.spec import by_scale, term
 
+BEGUN = "2026-11-21"
+"""The day of the first claims, before any record."""
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
 """What a claim says of itself that was worded on that day; `RESTATED` if its wording changed then."""
 RESTATED: dict[str, Any] = STATED | {"version": 2}

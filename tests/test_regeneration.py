@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-
 from repro.claims.judge import Judgement
+
 from repro.cli.check import check
 from repro.cli.main import app
 from repro.records import lookup

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from repro.claims.judge import Judgement
+
 from repro.records.store import Record, write_record
 from repro.report.figure_data import figure_view
 from repro.report.formats import as_csv, as_markdown, render
