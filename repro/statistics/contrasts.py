@@ -159,15 +159,17 @@ class Asked:
         for system, runs in self.runs.items():
             for seed in seeds or (0,):
                 run = runs.get(seed) if is_random(system) else next(iter(runs.values()))
-                if run not in records:
-                    raise MissingRunsError("no record" if run is None else f"no record of {run.architecture}")
+                if run is None or run not in records:
+                    raise MissingRunsError(f"no record of {system.architecture}, seed {seed}")
                 found[system, seed] = records[run]
         return Evidence(self.systems, found, seeds)
 
 
 def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Asked:
     """Return the runs that terms of a claim pick. Raises MissingRunsError if a term picks none."""
-    wanted, runs, systems = list(wanted), {}, {}
+    wanted = list(wanted)
+    runs: dict[Run, dict[int, Run]] = {}
+    systems: dict[Term, tuple[Run, ...]] = {}
     for term in terms:
         is_blind = "sequence_dropout" in dict(term.of.wanted)
         runs_of_kind = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
