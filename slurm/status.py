@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.looked import Looked
+from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import difference_in_words, training_id
 from repro.storage.lease import Owner, look, owners
-from repro.storage.paths import local_records, run_folder, stage_folder
+from repro.storage.paths import local_records, published_records, run_folder, stage_folder
 from repro.storage.shards import part_named, whole_of
 from slurm.scheduler import Queued, fate, queue
 from slurm.states import JobState, WorkItem, item_of_run
