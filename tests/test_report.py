@@ -255,6 +255,6 @@ def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     (line,) = (line for line in text.splitlines() if "T1.b" in line)
-    assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 1 points +3–7", line)
+    assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 0.01 points +3–7", line)
     assert ("long words" in line) == (width == 200)
     assert " ".join(text.split()).count("long words") == 12
