@@ -21,6 +21,8 @@ INTERVAL_WORDS = "plain 95 % intervals: of twenty words, one may be chance"
 WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
 """What does not hold first, claims without a word last."""
+NARROW = 110
+"""Letters of a terminal below which the ledger has no room for thresholds."""
 LEAST_SENTENCE = 30
 """Letters that are left of a claim's sentence if it is cut to fit on a line."""
 
@@ -146,7 +148,9 @@ def claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width
         room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
         rows = [(*row[:-1], claim_text(one, room)) for row, one in zip(rows, shown, strict=True)]
     notes = tuple(_list_others(judgements, shown))
-    return View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
+    view = View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
+    is_narrow = width is not None and width < NARROW  # `why` has the threshold
+    return view.with_columns([0, 1, 2, 3, 5, 6, 7], notes) if is_narrow else view
 
 
 GAP = 3
