@@ -26,12 +26,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from repro.claims.variance import system_of
 from repro.records.digests import renew_digests
 from repro.records.store import Record, read_records, write_record
 from repro.spec import Run, first_phase_of, is_random
 from repro.spec.identity import run_id, training_id
 from repro.spec.registry import experiments
+from repro.statistics.contrasts import drop_seed
 from repro.storage.paths import home, local_records, published_records
 from slurm.states import JobState, item_of_run
 from slurm.sweep import Submission
@@ -161,10 +161,10 @@ def extend_experiments(folder: Path) -> None:
     seeds: defaultdict[Run, list[Run]] = defaultdict(list)
     for values in json.loads(folder.with_name(RECORDED).read_text()):
         run = Run(**values)
-        seeds[system_of(run)].append(run)
+        seeds[drop_seed(run)].append(run)
     for experiment in experiments():
         declared = experiment.runs(SCALE)
-        found = [run for one in declared for run in seeds[system_of(one)]]
+        found = [run for one in declared for run in seeds[drop_seed(one)]]
         object.__setattr__(experiment, "runs", lambda scale, found=(*declared, *found): tuple(dict.fromkeys(found)))
 
 

@@ -101,7 +101,7 @@ CLAIMS = (
         pairs=[(term(NDCG, num_epochs=4, **SECOND), term(NDCG, num_epochs=other, **SECOND)) for other in (1, 2, 8)],
         source="Figure 5",
         because="any difference beyond chance, of second phases that go on from the same first one",
-        **fresh.RESTATED,
+        **fresh.RESTATED | fresh.declare(fresh.SUPERVISED),
     ),
     Claim.order(
         "F5.b",
@@ -110,7 +110,7 @@ CLAIMS = (
         source="§6",
         because="any difference beyond chance; sources of mined text say nothing of which set is better",
         scales=PAPERS,
-        **fresh.STATED,
+        **fresh.STATED | fresh.FIRST_SEEDS,
     ),
 )
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, pretrained
+from experiments.fresh import COMPANION, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 
 Size = dict[str, Any]
@@ -84,7 +85,7 @@ FIGURE_4 = Figure(
     series=(Row(label="width", of=pick(**CURVES)),),
 )
 
-SAID: dict[str, Any] = {"stated": "2026-11-22"}
+SAID = STATED | COMPANION
 CLAIMS = (
     Claim.trend(
         "GF3.d",

@@ -3,6 +3,7 @@
 from experiments.e01_table1 import BM25
 from experiments.e31_prefixes import IN_FULL
 from experiments.e33_improved_loss import IMPROVED, SEEDS, pretrained
+from experiments.fresh import COMPANION, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 RECALL = "{suite}/mean/recall_at_100"
@@ -37,7 +38,7 @@ CLAIMS = (
         pairs=[(term(RECALL, **IMPROVED), term(RECALL, **BM25))],
         source="§1 and Figure 2",
         because="any difference beyond chance; the picture has no readable number",
-        stated="2026-11-22",
+        **STATED | COMPANION,
     ),
 )
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from experiments.e01_table1 import BM25, SURROGATE
 from experiments.e33_improved_loss import IMPROVED, SEEDS, pretrained
+from experiments.fresh import COMPANION, STATED
 from experiments.gte_printed import CODE, CODE_ALL, PYTHON
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
@@ -85,7 +86,7 @@ def behind_cpt_code() -> tuple[bool, str]:
     return own < min(others), f"{own}, and {' and '.join(map(str, others))}"
 
 
-SAID: dict[str, Any] = {"stated": "2026-11-22"}
+SAID = STATED | COMPANION
 CLAIMS = (
     Claim.identity(
         "G7.a",

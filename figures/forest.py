@@ -1,4 +1,4 @@
-"""Forest plots: a row an effect, with its interval, the bar it is held against, and the word for what came out.
+"""Forest plots: a row an effect, with its interval, the threshold it is held against, and the word for what came out.
 
 A panel for each unit, one below the other, since points, doublings and correlations cannot share an axis. A whole
 panel has one axis; where effects of very different size meet, it is linear near zero and logarithmic beyond.
@@ -26,7 +26,7 @@ UNEVEN = 12.0
 LOOKS: Mapping[str, tuple[str, str]] = {
     "HOLDS": ("#17692f", "o"),
     "DIFFERS": ("#a8201a", "X"),
-    "NO EFFECT": ("#3b5b92", "s"),
+    "SMALL": ("#3b5b92", "s"),
 }
 OPEN_LOOK = ("#7a5300", "D")
 """Colour and marker of a verdict; of any other."""
@@ -47,7 +47,7 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     )
     for unit, axes in zip(units, panels, strict=True):
         _draw_panel(frame[frame["unit"] == unit].reset_index(drop=True), axes, str(unit))
-    words = "mark: effect; whiskers: interval; upright stroke: bar; shaded: where it holds; open mark: undecided"
+    words = "mark: effect; whiskers: interval; upright stroke: threshold; shaded: where it holds; open mark: no word"
     is_log = any(axes.get_xscale() == "symlog" for axes in panels)
     return figure, words + ("; axes in powers of ten are logarithmic beyond the marks next to 0" if is_log else "")
 

@@ -13,6 +13,7 @@ from repro.evaluate.kept import FOLDER
 from repro.inputs.corpora import check_available
 from repro.inputs.inputs import Inputs
 from repro.measures import measure_run
+from repro.records.made import MADE, now_utc
 from repro.records.provenance import code_identity, machine, versions
 from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run, is_blind
@@ -72,6 +73,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         exhibits=measured.exhibits,
         provenance={
             **code,
+            MADE: now_utc(),
             "versions": versions(),
             "machine": machine(narrow=getattr(trained.model, "is_narrow", False)),
             "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},

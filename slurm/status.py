@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.looked import Looked
+from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import difference_in_words, training_id
 from repro.storage.lease import Owner, look, owners
-from repro.storage.paths import local_records, run_folder, stage_folder
+from repro.storage.paths import local_records, published_records, run_folder, stage_folder
 from repro.storage.shards import part_named, whole_of
 from slurm.scheduler import Queued, fate, queue
 from slurm.states import JobState, WorkItem, item_of_run
@@ -242,7 +243,9 @@ def why(run: Run) -> dict[str, Any]:
     item = item_of_run(run)
     last = item.read()
     status = Snapshot().status_of(run)
+    is_published = has_record(published_records(), run) and not has_record(local_records(), run)
     return {
+        "published": "its record is published; it was not run here" if is_published else "",
         "run": f"scale={run.scale}, {difference_in_words(run)}",
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",

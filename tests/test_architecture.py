@@ -13,7 +13,7 @@ FOLDERS = ("repro", "experiments", "figures", "slurm")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "new", "v2", "final"}
 ROOMS = (
-    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "claims", "evaluate"),
+    *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "statistics", "evaluate"),
     *("inputs", "train", "measures", "report", "planning", "interop", "execute", "cli", "doors"),
 )
 """The rooms of `repro` from the ground up: a room imports itself and what stands before it here, nothing above."""

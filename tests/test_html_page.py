@@ -16,8 +16,9 @@ from repro.records.spent import seconds_of
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.html import write_report
-from repro.report.known import bar_of, known_sentence
-from repro.report.sections import Painter, Rows, Section, artefact_of, deviations, sections_of
+from repro.report.known import known_sentence, thresholds_of
+from repro.report.names import artefact_of
+from repro.report.sections import Painter, Rows, Section, deviations, sections_of
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import scale_named
 from tests.browser import CHROMIUM, Browser, browser
@@ -49,7 +50,7 @@ TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), of=pick(
 
 def order(id: str, better: str, worse: str) -> Claim:
     pairs = [(term(NDCG, sampler=better), term(NDCG, sampler=worse))]
-    return Claim.order(id, f"{better} above {worse}", pairs=pairs, source="here", because="a test")
+    return Claim.order(id, f"{better} above {worse}", pairs=pairs, seeds=(0, 1), source="here", because="a test")
 
 
 EXPERIMENT = Experiment(
@@ -174,7 +175,7 @@ def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
 
     sections = sections_of(EXPERIMENT, "desk", broken)
     assert sections[0].view.rows[1][1:] == ("published", "3/4", "–")
-    assert [line.judged.verdict for line in sections[0].lines] == ["NOT RUN", "NOT RUN"]
+    assert [line.judged.verdict for line in sections[0].lines] == ["tentative", "tentative"]
     text = write_report("desk", tmp_path / "r.html", broken, [EXPERIMENT]).read_text()
     assert "Not drawn: published records: no pen; yours records: no pen" in text and "plan table1" in text
 
@@ -218,7 +219,7 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
     known = main.split("</section>")[0]
     assert "Of 3 claims that are measured, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
     assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
-    shown = [line for line in sections_of(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.low]
+    shown = [line for line in sections_of(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.effect]
     assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]
     assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in drawn)
     without = write_report("desk", tmp_path / "w.html", painter(tmp_path / "drawn"), [EXPERIMENT]).read_text()
@@ -228,10 +229,10 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
 def test_each_kind_of_claim_has_its_bar_in_the_forest() -> None:
     two = (term(NDCG, sampler="domain"), term(NDCG, sampler="random"))
     said = {"source": "here", "because": "a test"}
-    assert bar_of(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
-    assert bar_of(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
-    assert bar_of(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
-    assert bar_of(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
+    assert thresholds_of(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
+    assert thresholds_of(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
+    assert thresholds_of(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
+    assert thresholds_of(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
     assert known_sentence([]) == ""
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.claims.units import parts_of, stratified_mean
 from repro.records.store import read_record, write_record
 from repro.report.formats import MOST_FOLDED_ROWS, plain_lines, render
 from repro.report.view import View
 from repro.spec import base
 from repro.spec.identity import run_id, setting_id
+from repro.statistics.units import parts_of, stratified_mean
 from repro.storage.paths import CHECKOUT, home
 
 SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 4}], "contexts": [{"seed": 0}]}

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.claims.judge import Judgement
 from repro.records.store import Record, write_record
 from repro.report.figure_data import figure_view
 from repro.report.formats import as_csv, as_markdown, render
@@ -26,6 +25,7 @@ from repro.report.tables import (
 )
 from repro.report.view import NO_ROWS, SPREAD, View, format_mean, format_number, format_seconds
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.statistics.judge import Comparison, Judgement
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(
@@ -203,16 +203,16 @@ def judged(verdict: str) -> Judgement:
 
 
 def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() -> None:
-    ordered = sort_judgements(map(judged, ("NOT RUN", "HOLDS", "WRONG SCALE", "UNDECIDED", "DIFFERS", "HOLDS")))
+    ordered = sort_judgements(map(judged, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
     found = [one.verdict for one in ordered]
-    assert found == ["DIFFERS", "UNDECIDED", "HOLDS", "HOLDS", "WRONG SCALE", "NOT RUN"]
-    assert summary_line(ordered) == "6 claims: 1 DIFFERS, 1 UNDECIDED, 2 HOLDS, 1 WRONG SCALE, 1 NOT RUN"
+    assert found == ["DIFFERS", "OPEN", "HOLDS", "HOLDS", "not run", "other scale"]
+    assert summary_line(ordered) == "6 claims: 1 DIFFERS, 1 OPEN, 2 HOLDS, 1 not run, 1 other scale"
 
 
 def test_effects_carry_their_sign_and_next_to_nothing_is_never_minus_nothing() -> None:
-    tiny = replace(judged("UNDECIDED"), effect=-1e-5, low=-0.012, high=0.5, unit=Unit("points", 100.0))
+    tiny = replace(judged("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
     (row,) = claims_view([tiny]).rows
-    assert row[2:4] == ("+0.00", "[-1.20, +50.00]")
+    assert row[2:4] == ("+0.00", "(-1.20 to +50.00)")
 
 
 def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
@@ -249,11 +249,12 @@ def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
     pairs = [(term("train/loss", seed=1), term("train/loss", seed=0))]
     claim = Claim.order("T1.b", "long words " * 12, pairs=pairs, margin=0.01, source="s", because="b")
-    judged = Judgement(claim, "HOLDS", "desk", 0.0146, 0.0073, 0.0219, unit=Unit("points", 100.0), num_seeds=5)
+    found = (Comparison(0.0146, 0.0073, 0.0219),)
+    judged = Judgement(claim, "HOLDS", "desk", found, Unit("points", 100.0), (3, 4, 5, 6, 7))
     render(claims_view([judged], "Claims"))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     (line,) = (line for line in text.splitlines() if "T1.b" in line)
-    assert re.findall(r"T1.b +HOLDS +\+1.46 +\[\+0.73, \+2.19\] +> 0.01 points +5", line)
+    assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 0.01 points +3–7", line)
     assert ("long words" in line) == (width == 200)
     assert " ".join(text.split()).count("long words") == 12

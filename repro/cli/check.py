@@ -19,7 +19,7 @@ from repro.spec.values import suggestion
 from repro.storage.json_files import short
 
 if TYPE_CHECKING:
-    from repro.claims.judge import Judgement
+    from repro.statistics.judge import Judgement
 
 
 def check(
@@ -36,7 +36,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids; what fails comes first."""
-    from repro.report.formats import render, render_line
+    from repro.report.formats import console_here, render, render_line
     from repro.report.tables import by_paper, claims_view, summary_line
 
     scale_named(scale)
@@ -52,29 +52,28 @@ def check(
     for paper, those in {} if as_json or format == "csv" else by_paper(judged).items():
         if those or len(judged) == 0:
             if not write:  # then the ledger is in the page
-                render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), format)
+                width = console_here().width if format == "text" else None
+                render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
             render_line(f"{PAPERS[paper]}: {summary_line(those)}" if write else summary_line(those))
     if write:
         from repro.cli.renew import renew
 
         if renew(judged, scale, dry_run=dry_run) and dry_run:
             raise typer.Exit(EXIT_DIFFERS)
-    verdicts = {one.verdict for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
-    if strict and verdicts & {"DIFFERS", "NOT RUN"}:
-        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
+    words = {one.word for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
+    if strict and words & {"DIFFERS", "not run"}:
+        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in words else EXIT_NOT_RUN)
 
 
 def judged_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
     """Return the claims that are asked for, judged; what does not hold first."""
     from repro.report.artefacts import judgements
     from repro.report.tables import sort_judgements
-    from repro.report.verdicts import looking_once
 
     chosen = in_turn(claims_asked(what), lambda one: f"judging {one[0].artefacts[0]}")
-    with looking_once():
-        return sort_judgements(
-            one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
-        )
+    return sort_judgements(
+        one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
+    )
 
 
 def claims_asked(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]]]:
@@ -89,21 +88,6 @@ def claims_asked(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]]
     for experiment, claim in named:
         found.setdefault(experiment.number, (experiment, set()))[1].add(claim.id)
     return list(found.values())
-
-
-def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
-    """Print how many seeds and hours each undecided claim still needs, judged from the published records."""
-    from repro.planning.power import needs_as_dict, power_view, undecided
-    from repro.report.artefacts import judgements
-    from repro.report.formats import render
-
-    scale_named(scale)
-    needs = []
-    for experiment in in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}"):
-        needs += undecided(judgements(experiment, scale))
-    if as_json:
-        return print_json([needs_as_dict(need) for need in needs])
-    render(power_view(needs, scale))
 
 
 def explain_batch(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from repro.cli.check import VERBS_THAT_READ, plan_power
+from repro.cli.check import VERBS_THAT_READ
 from repro.cli.data import data
 from repro.cli.explain import VERBS as VERBS_THAT_EXPLAIN
 from repro.cli.fields import VERBS as VERBS_OF_FIELDS
@@ -144,17 +144,9 @@ def plan(
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
     profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
-    power: Annotated[bool, typer.Option("--power", help="say instead what would decide each undecided claim")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
-    if power:
-        if seed or all_seeds or unpublished or profile != "here":
-            raise ValueError(
-                "--power judges the published records, of all their seeds, and reckons with this machine: leave out "
-                "--seed, --all-seeds, --unpublished and --profile"
-            )
-        return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
     from slurm.limits import beyond
     from slurm.profiles import profile_named
@@ -247,7 +239,7 @@ def show(
     if pivot or any(map(is_axis, what or ())):
         return _show_grid(runs_asked(what, scale), pivot, format, as_json)
     from repro.cli.pictures import painted
-    from repro.report.artefacts import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
+    from repro.report.artefacts import artefact_views, judgements
     from repro.report.formats import render
     from repro.report.scores import scores_of, scores_view
     from repro.report.tables import claims_view
@@ -260,16 +252,15 @@ def show(
     if single and not as_json:
         render(scores_view(runs_asked(single, scale)), format)
     for experiment in sound(experiments_asked(names), (scale_named(scale).name,)) if names or not single else ():
-        judged = {whose: judgements(experiment, scale, whose) for whose in RECORDS}
+        judged = judgements(experiment, scale)
         views = artefact_views(experiment, scale).items()
         shown = {name: view for name, view in views if (name in names if one_table else _is_asked(name, what))}
         if as_json:
-            plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
-            as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
+            claims = [one.as_dict() for one in judged]
+            as_values.append({"claims": claims, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
-        there = [whose for whose in judged if records_of(experiment.runs(scale), whose)] or ["published"]
-        ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {RECORD_WORDS[whose]}") for whose in there]
-        for view in [*shown.values(), *(ledgers if experiment.claims and not one_table else [])]:
+        ledger = [claims_view(judged, f"Claims at scale {scale}")] if experiment.claims and not one_table else []
+        for view in [*shown.values(), *ledger]:
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
         for line in painted(drawable, scale):

@@ -135,7 +135,7 @@ def paint(
 
 def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> Begun:
     """Begin to draw the forest plot of all claims from its rows, as vectors for a page."""
-    title = "What was found, and the bar each claim is held against"
+    title = "What was found, and the threshold of each claim"
     picture = {"kind": "forest", "x": "effect", "y": "name", "x_label": "", "y_label": "", "title": title}
     picture |= {"subtitle": f"scale {scale}, {RECORD_WORDS['published']}"}
     return drawn_once(rows, f"claims-{scale}-published", picture, executor, with_png=False)

@@ -9,13 +9,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.claims.judge import Judgement
 from repro.records.golden import SCALE, golden_path, golden_runs, without_golden, write_golden
 from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
 from repro.spec.values import counted
+from repro.statistics.judge import Judgement
 from repro.storage.atomic import whole_file
 from repro.storage.paths import CHECKOUT
 
@@ -56,15 +56,18 @@ def front_pictures() -> dict[Path, str]:
     from figures.gains import THEMES, gains_svg
     from repro.report.artefacts import records_of
     from repro.report.gains import gain_rows
+    from repro.report.names import format_spans
 
     experiment, table = artefacts()[PICTURED]
     assert isinstance(table, Table), f"{PICTURED} is a table"
     runs = experiment.runs(PICTURED_SCALE)
-    first, rows = gain_rows(table, PICTURED_COLUMN, runs, records_of(runs, "published"))
+    judging = next(claim for claim in experiment.claims if PICTURED_SCALE in claim.headlines)
+    seeds = judging.declared_seeds(PICTURED_SCALE)
+    first, rows = gain_rows(table, PICTURED_COLUMN, runs, records_of(runs, "published"), seeds)
     if not rows:
         return {}
     folder, title = CHECKOUT / "experiments" / "pictures", f"Table 1 at scale {PICTURED_SCALE}: what each row gains"
-    words = f"points of {PICTURED_COLUMN} gained over “{first}”"
+    words = f"points of {PICTURED_COLUMN} gained over “{first}”, seeds {format_spans(seeds)}"
     return {
         folder / f"{PICTURED}-{theme}.svg": gains_svg(rows, title=title, x_label=words, theme=theme) for theme in THEMES
     }

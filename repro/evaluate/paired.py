@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
 from repro.data.beir import MEAN, groups_of
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
 @dataclass(frozen=True)

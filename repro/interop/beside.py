@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.units import stratified_mean
 from repro.evaluate.paired import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.report.scores import POINTS, contexts_of, notes_of
 from repro.report.view import View, format_number, format_signed
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"

@@ -7,8 +7,6 @@ from itertools import chain
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.units import stratified_mean
 from repro.evaluate.digests import model_digest
 from repro.evaluate.paired import mean_weights
 from repro.interop.opening import Opened
@@ -18,6 +16,8 @@ from repro.report.scores import POINTS, contexts_of, notes_of, records_of_runs, 
 from repro.report.view import View
 from repro.spec import Run, first_phase_of
 from repro.spec.identity import difference, run_id
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
 OF_CONTEXTS = "Scores depend on the context documents: compare only scores that were made with the same ones."

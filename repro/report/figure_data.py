@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from repro.records.store import Record
-from repro.report.names import heading_of
+from repro.report.names import artefact_of, format_spans, heading_of
 from repro.report.tables import metric_path, no_records_note
 from repro.report.view import View, format_mean, spread_note
-from repro.spec import FIELDS, Figure, Pick, Row, Run
+from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.identity import setting_id
+from repro.spec.registry import artefacts
 from repro.spec.values import counted, suggestion
 
 REFERENCES = ("bm25", "surrogate")
@@ -250,7 +251,19 @@ def subtitle_of(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[s
         seeds_of.setdefault(row["series"], set()).add(row["seed"])
     count = max(map(len, seeds_of.values()), default=0)
     seeds = counted(count, "seed") if count else ""
-    return ", ".join(filter(None, (heading_of(figure.name), f"scale {scale}", whose, seeds)))
+    used = _describe_seeds_of_claims(figure, scale, set().union(*seeds_of.values()))
+    return ", ".join(filter(None, (heading_of(figure.name), f"scale {scale}", whose, seeds, used)))
+
+
+def _describe_seeds_of_claims(figure: Figure, scale: str, drawn: set[int]) -> str:
+    """Return which seeds the figure's claims use, if these are not the seeds that are drawn."""
+    if figure.name not in artefacts() or not drawn:
+        return ""
+    experiment, _ = artefacts()[figure.name]
+    claims = [one for one in experiment.claims if artefact_of(one.id, experiment.artefacts) == figure.name]
+    used = {one.declared_seeds(scale) for one in claims if not isinstance(one, Identity)}
+    others = sorted(seeds for seeds in used if set(seeds) != drawn)
+    return f"claims use seeds {' and '.join(map(format_spans, others))}" if others else ""
 
 
 def _labels(figure: Figure) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ FEWEST_SEEDS = 3
 
 
 def gain_rows(
-    table: Table, label: str, wanted: Sequence[Run], records: Sequence[Record]
+    table: Table, label: str, wanted: Sequence[Run], records: Sequence[Record], seeds: Sequence[int]
 ) -> tuple[str, list[dict[str, Any]]]:
     """Return the first row's label, and a line for every other trained row and seed.
 
     A line has "row", "seed", "gain" (of the column named `label`, less the first row's value at the same seed, in the
     column's unit) and "paper", the same difference as printed, None where the paper prints none. The first row is the
     first that the paper prints too. Rows seen through another context, rows that lack a record, and rows of our own
-    that share too few seeds with the first for an interval, are left out.
+    that share too few seeds with the first for an interval, are left out. `seeds` are those of the claims about it.
     ValueError when the table has no such column, or prints no row.
     """
     column = next((one for one in table.columns if one.label == label), None)
@@ -34,7 +34,7 @@ def gain_rows(
     for row in (row for row in table.rows if row is not first and row.context == "own"):
         paper = row.paper[label] - first.paper[label] if label in row.paper else None
         found = _by_seed(column, row, wanted, have)
-        shared = sorted(found.keys() & reference.keys())
+        shared = sorted(found.keys() & reference.keys() & set(seeds))
         if paper is None and len(shared) < FEWEST_SEEDS:
             continue
         lines += [

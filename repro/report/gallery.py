@@ -100,6 +100,7 @@ def add_digest(svg: str, digest: str) -> str:
 def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a figure as SVG text; the same rows give the same text."""
     import matplotlib.pyplot as plt
+
     from figures.draw import Picture, plot
 
     needs_no_record = figure.draw is not None and not figure.series

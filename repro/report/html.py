@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from repro.claims.contrasts import WHAT_IS_RANDOM
 from repro.records.spent import seconds_of
 from repro.report.artefacts import RECORD_WORDS
 from repro.report.known import forest_rows, known_sentence
@@ -30,7 +29,6 @@ from repro.report.sections import (
     sections_of,
 )
 from repro.report.tables import INTERVAL_WORDS, ledger_place, summary_line
-from repro.report.verdicts import looking_once
 from repro.report.view import format_seconds
 from repro.spec import Experiment
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
@@ -50,11 +48,11 @@ DRAWING = {
 """Elements that draw; all others go, `style` and `metadata` among them."""
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "NO EFFECT": "=", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
+SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
 PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK = 4 / 3, 1.15, 0.85
-UNJUDGED = {"WRONG SCALE": "cannot be judged", "NOT RUN": "not run"}
-"""Verdicts that say nothing of the paper, folded away below the others; and how the fold is called."""
+UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
+"""States of claims without a number, folded away below the others; and how the fold is called."""
 
 
 def write_report(
@@ -71,8 +69,7 @@ def write_report(
     """
     check_replaceable(out)  # before minutes of drawing
     chosen = experiments() if shown is None else shown
-    with looking_once():
-        sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
+    sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
     own = (section for section in sections if section.paper == MAIN)
     rows = forest_rows(line.judged for section in own for line in section.lines)
@@ -92,7 +89,7 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
     )
     environment.filters |= {
         "anchor": lambda verdict: verdict.lower().replace(" ", "-"),
-        "sign": SIGNS.__getitem__,
+        "sign": lambda word: SIGNS.get(word, "·"),
         "svg": lambda picture, name, label: inline_svg(picture.svg, f"{name}-{picture.whose}-", label),
         "csv_link": csv_link,
         "whose": RECORD_WORDS.__getitem__,
@@ -112,7 +109,6 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         ledgers=[own, *companions],
         forest=forest,
         intervals=INTERVAL_WORDS,
-        random=WHAT_IS_RANDOM,
         sections=sections,
         deviations=deviations(scale),
         records=sorted(records.items()),
@@ -145,12 +141,12 @@ class Ledger:
     @property
     def judged(self) -> list[Line]:
         """Those that the scale says something of."""
-        return [line for line in self.lines if line.judged.verdict not in UNJUDGED]
+        return [line for line in self.lines if line.judged.word not in UNJUDGED]
 
     @property
     def unjudged(self) -> dict[str, list[Line]]:
         """The others, by why it does not."""
-        return {words: [one for one in self.lines if one.judged.verdict == name] for name, words in UNJUDGED.items()}
+        return {words: [one for one in self.lines if one.judged.word == name] for name, words in UNJUDGED.items()}
 
 
 def _ledgers(lines: Sequence[Line]) -> list[Ledger]:

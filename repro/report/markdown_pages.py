@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from repro.claims.judge import Judgement
 from repro.report.artefacts import artefact_views, judgements
 from repro.report.contents import artefact_table, file_map, folder_table, notes_table
 from repro.report.formats import as_markdown
@@ -15,6 +14,7 @@ from repro.report.tables import by_paper, claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec.artefact import MAIN
 from repro.spec.registry import experiment_of, experiments
+from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
 
 LEDGER = ("claims", "RESULTS.md")

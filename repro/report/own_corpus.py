@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.units import stratified_mean
 from repro.records.store import Record
 from repro.report.scores import POINTS, records_of_runs, suite_rows
 from repro.report.view import format_number
 from repro.spec import TRAINED, Run
 from repro.spec.values import counted
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 FEW_QUERIES = 50
 LEARNED_BY_HEART = 0.05

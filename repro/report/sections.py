@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from repro.claims.judge import Judgement
-from repro.claims.variance import system_of
 from repro.measures.batch_text import BATCH_EXHIBIT
 from repro.measures.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, records_of, view_of
 from repro.report.figure_data import figure_rows, view_of_rows
-from repro.report.names import COMPANION, heading_of, split_name, title_of
-from repro.report.tables import claims_view, exhibit_rows
+from repro.report.names import COMPANION, artefact_of, heading_of, split_name, title_of
+from repro.report.tables import claim_row, exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
 from repro.spec.scales import scale_named
+from repro.statistics.contrasts import drop_seed
+from repro.statistics.judge import Judgement
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -40,8 +39,6 @@ ForestPainter = Callable[[Rows, str], Drawing]
 """Begins to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
-LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
-"""What the id of a claim begins with, and the name of its artefact."""
 TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
 """What rows of text that records carry are called."""
 
@@ -53,8 +50,9 @@ class Line:
     judged: Judgement
     effect: str
     interval: str
-    bar: str
+    threshold: str
     seeds: str
+    yours: str
     text: str
     artefact: str
 
@@ -190,7 +188,7 @@ def _texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared:
     """Return the rows of text that records carry and that are no artefact, of one seed of each system."""
     of_systems: dict[Run, Record] = {}
     for record in sorted(records, key=lambda record: record.run.seed):
-        of_systems.setdefault(system_of(record.run), record)
+        of_systems.setdefault(drop_seed(record.run), record)
     found = []
     for record in of_systems.values():
         label = next((f"{row.label}, " for row in _rows_of(shown) if row.of.matches(record.run)), "")
@@ -207,21 +205,11 @@ def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
-    """Return the verdict on each claim of an experiment, from the published records."""
-    judged = judgements(experiment, scale)
-    rows = claims_view(judged).rows
-    artefacts = [artefact_of(one.claim.id, experiment.artefacts) for one in judged]
+    """Return the word for each claim of an experiment, from the published records."""
     return [
-        Line(one, *(row[2], row[3], row[4], row[5], row[6]), artefact)
-        for one, row, artefact in zip(judged, rows, artefacts, strict=True)
+        Line(one, *claim_row(one)[2:], artefact_of(one.claim.id, experiment.artefacts))
+        for one in judgements(experiment, scale)
     ]
-
-
-def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
-    """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
-    found = re.match(r"([A-Z]+)(\d+)\.", claim)
-    name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
-    return name if name in artefacts else artefacts[0]
 
 
 def deviations(scale: str) -> View:

@@ -10,7 +10,6 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -98,7 +97,7 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
 
 
 def declared_notes(name: str) -> Any:
-    """Return the notes that `experiments` declares under a name: NOT_JUDGED, ERRATA, DEVIATIONS, HEADLINES, FINDINGS."""
+    """Return the notes that `experiments` declares under a name such as NOT_JUDGED or FINDINGS."""
     module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
     return getattr(importlib.import_module(f"experiments.{module}"), name)
 
@@ -119,16 +118,6 @@ def _papers() -> dict[str, str]:
 def paper_of(claim: str) -> str:
     """Return the paper whose claim an id is of; that of this suite for one that no experiment declares."""
     return _papers().get(claim, MAIN)
-
-
-@cache
-def runs_of_companions(scale: str) -> frozenset[Run]:
-    """Return the runs that only experiments of companion papers ask for, less those of files that cannot tell them."""
-    asked: dict[bool, set[Run]] = {True: set(), False: set()}
-    for experiment in experiments():
-        with suppress(FaultyRunsError):
-            asked[experiment.paper == MAIN].update(experiment.runs(scale))
-    return frozenset(asked[False] - asked[True])
 
 
 def folded(word: str) -> str:

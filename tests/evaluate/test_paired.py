@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
 from repro.data.beir import groups_of
 from repro.evaluate.paired import paired_gaps
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 ROWS = [
     {"name": "ants", "family": "insects", "num_queries": 120},

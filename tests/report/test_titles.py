@@ -23,7 +23,7 @@ FIGURES = [shown for experiment in experiments() for shown in experiment.shows i
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_a_figure_has_a_title_of_its_own_and_a_caption_that_says_what_is_drawn(figure: Figure) -> None:
     assert figure.title and figure.name != figure.title and not re.search(r"(figure|table)\d", figure.title)
-    has_interval = figure.kind in ("lines", "bars", "dots", "crossed") and figure.name != "calibration"
+    has_interval = figure.kind in ("lines", "bars", "dots", "crossed")
     told = "95 %" in figure.caption and " n " in figure.caption
     assert not has_interval or told, "a caption says what the band is ('95 %'), and of how many seeds it is (' n ')"
 
@@ -33,7 +33,6 @@ def test_no_two_artefacts_are_listed_under_the_same_words(capsys: pytest.Capture
     titles = {row["artefact"]: row["title"] for row in json.loads(capsys.readouterr().out)}
     assert len(set(titles.values())) == len(titles) == len(artefacts())
     assert titles["figure4"] == "Score with and without the filter, training by training"
-    assert titles["calibration_covered"] == "Intervals that cover the truth, per cent of trials"
     assert titles["table7"] == "Two phases"
 
 

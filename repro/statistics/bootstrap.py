@@ -1,4 +1,4 @@
-"""The interval of a score over its queries: a paired bootstrap, for the card of one model.
+"""Intervals over queries: a paired bootstrap that resamples within each dataset.
 
 A metric is the mean over strata (datasets) of the mean over units (queries). A resample draws units with replacement
 inside every stratum; both systems get the same draw, so what they share cancels. The draw is kept as counts, so a

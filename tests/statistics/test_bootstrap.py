@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.levels import holm_levels
-from repro.claims.units import stratified_mean
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 
 def test_one_stratum_and_one_seed_is_the_bootstrap_of_scipy() -> None:
@@ -52,18 +50,6 @@ def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
         low, high = percentile_interval(paired_bootstrap(better, worse, strata, num_samples=300, seed=trial))
         hits += low <= truth <= high
     assert 0.90 <= hits / 300 <= 0.98
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_holm_decides_as_statsmodels(seed: int) -> None:
-    p_values = np.random.default_rng(seed).beta(0.3, 3, size=6)
-    rejected = multipletests(p_values, alpha=0.05, method="holm")[0]
-    np.testing.assert_array_equal(p_values <= np.array(holm_levels(p_values.tolist())), rejected)
-
-
-def test_holm_levels_are_those_of_a_hand() -> None:
-    assert holm_levels([0.04, 0.001, 0.03]) == pytest.approx([0.025, 0.05 / 3, 0.025])
-    assert holm_levels([]) == []
 
 
 def test_bad_input_is_one_clear_line() -> None:
