@@ -129,7 +129,9 @@ COLUMNS = (
 )
 
 
-def printed(loss: float, accuracy: float, ndcg: float, batch: int, cluster: int | None = None) -> dict[str, float]:
+def make_printed_row(
+    loss: float, accuracy: float, ndcg: float, batch: int, cluster: int | None = None
+) -> dict[str, float]:
     """What the paper prints in one row."""
     row = {"batch": batch, "train loss": loss, "train acc.": accuracy, "NDCG@10": ndcg}
     return row if cluster is None else row | {"cluster": cluster}
@@ -159,7 +161,7 @@ TABLE = Table(
     ),
     columns=COLUMNS,
     rows=(
-        Row(label="neither (one source a batch)", of=pick(**NEITHER), paper=printed(0.39, 90.3, 59.9, 16384)),
+        Row(label="neither (one source a batch)", of=pick(**NEITHER), paper=make_printed_row(0.39, 90.3, 59.9, 16384)),
         Row(label="neither (random batches)", of=pick(**NEITHER_RANDOM), scales=NOT_MINI),
         Row(label="neither (one domain a batch)", of=pick(**NEITHER_DOMAIN), scales=(*WITH_DOMAINS, *MINI)),
         Row(
@@ -168,8 +170,8 @@ TABLE = Table(
             context="whitened",
             scales=tuple(WHITENED_SEEDS),
         ),
-        Row(label="contextual batches", of=pick(**BATCHES), paper=printed(0.81, 77.7, 61.7, 512, 512)),
-        Row(label="contextual architecture", of=pick(**ARCHITECTURE), paper=printed(0.37, 90.7, 62.4, 16384)),
+        Row(label="contextual batches", of=pick(**BATCHES), paper=make_printed_row(0.81, 77.7, 61.7, 512, 512)),
+        Row(label="contextual architecture", of=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)),
         *other_contexts(ARCHITECTURE, NOT_MINI),
         random_context(SEEING_SOURCE),
         Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
@@ -189,7 +191,7 @@ TABLE = Table(
             context="null",
             scales=MINI,
         ),
-        Row(label="both", of=pick(**BOTH), paper=printed(0.68, 80.9, 63.1, 512, 512)),
+        Row(label="both", of=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
         random_context(SEEING_BOTH),
         *other_contexts(BOTH),
         Row(label="BM25 (reference)", of=pick(**BM25)),

@@ -22,13 +22,13 @@ BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": 
 FILTERED, UNFILTERED = {"filter": "surrogate"}, {"filter": "none"}
 
 
-def end_of(sizes: Mapping[str, tuple[int, ...]], place: float) -> ByScale:
+def get_size_at(sizes: Mapping[str, tuple[int, ...]], place: float) -> ByScale:
     """Return the size at each scale that is so far along its sizes: 0 the smallest, 0.5 the middle, 1 the largest."""
     return by_scale({scale: each[round(place * (len(each) - 1))] for scale, each in sizes.items()})
 
 
-SMALL, MEDIUM, LARGE = ({"cluster_size": end_of(CLUSTERS, place)} for place in (0, 0.5, 1))
-FEW, SOME, MANY = ({"batch_size": end_of(BATCHES, place)} for place in (0, 0.5, 1))
+SMALL, MEDIUM, LARGE = ({"cluster_size": get_size_at(CLUSTERS, place)} for place in (0, 0.5, 1))
+FEW, SOME, MANY = ({"batch_size": get_size_at(BATCHES, place)} for place in (0, 0.5, 1))
 # Batches of 32 are below the range that figure 13 calls best, where none of the paper's is: a sentence about large
 # batches compares them with the smallest of 100 or more.
 IN_THE_RANGE = {scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCHES.items()}

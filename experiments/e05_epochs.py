@@ -56,11 +56,11 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(
         run
         for place in (FIRST_SET, SECOND_SET)
-        for run in grid(supervised(scale, place[scale], 1), num_epochs=EPOCHS[scale], seed=seeds)
+        for run in grid(make_second_phase(scale, place[scale], 1), num_epochs=EPOCHS[scale], seed=seeds)
     )
 
 
-def supervised(scale: str, training_set: tuple[str, str | None], num_epochs: int) -> Run:
+def make_second_phase(scale: str, training_set: tuple[str, str | None], num_epochs: int) -> Run:
     """Return the second phase of the contextual model on a set, a corpus and its sources."""
     phase: dict[str, Any] = BOTH | PRETRAINING[scale] | SUPERVISED[scale]
     phase |= {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale], "num_pairs": NUM_PAIRS[scale]}

@@ -5,7 +5,7 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from experiments.e04_batch_by_cluster import BATCHES as GRID_BATCHES
-from experiments.e04_batch_by_cluster import PAPER_CLUSTERS, end_of
+from experiments.e04_batch_by_cluster import PAPER_CLUSTERS, get_size_at
 from experiments.e05_epochs import PRETRAINING
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
@@ -32,7 +32,7 @@ LENGTH: dict[str, dict[str, Any]] = {
 PAPERS = ("small", "large")
 
 
-def supervised(scale: str) -> Run:
+def make_second_phase(scale: str) -> Run:
     """The second phase of a biencoder on contextual batches, whose first phase Table 1 trains as well."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return base(scale, **{**BATCHES, **sizes, **PRETRAINING[scale], **LENGTH[scale], "corpus": CORPUS[scale]})
@@ -47,7 +47,7 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
     axes |= {"pretraining_cluster_size": CLUSTER[scale]}
     if scale in PAPERS:
         axes |= {"batch_size": GRID_BATCHES[scale], "pretraining_batch_size": CONTEXTUAL_BATCH[scale]}
-    return grid(supervised(scale), **axes, seed=fresh.BY_CLUSTER if scale == "desk" else seeds_at(scale))
+    return grid(make_second_phase(scale), **axes, seed=fresh.BY_CLUSTER if scale == "desk" else seeds_at(scale))
 
 
 def by_number(scale: str) -> tuple[Run, ...]:
@@ -55,8 +55,8 @@ def by_number(scale: str) -> tuple[Run, ...]:
     own = seeds_at(scale, fresh.SUPERVISED)
     of_any = fresh.SUPERVISED if scale == "desk" else own
     numbers = NUMBERS[scale][1:]  # none of any is none
-    below = grid(supervised(scale), num_hard_negatives=NUMBERS[scale], seed=own)
-    return below + grid(supervised(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)
+    below = grid(make_second_phase(scale), num_hard_negatives=NUMBERS[scale], seed=own)
+    return below + grid(make_second_phase(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -78,7 +78,7 @@ ONE_NEGATIVE = {
     "mined_negatives": "below",
     "domain_column": "source",
 }
-EASIEST, HARDEST = ({"cluster_size": end_of(CLUSTERS, place)} for place in (1, 0))
+EASIEST, HARDEST = ({"cluster_size": get_size_at(CLUSTERS, place)} for place in (1, 0))
 POINTS: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
 FIGURES = (
     Figure(

@@ -42,11 +42,13 @@ def runs(scale: str) -> tuple[Run, ...]:
     one = base(scale, **MEASURED, cluster_size=CLUSTERS[scale][0])
     seeds = SEEDS + (REPACKED if scale == "desk" else ())
     whole = grid(one, seed=seeds, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
-    sizes = grid(one, seed=seeds, num_pairs=SIZES[scale], cluster_size=fitting(scale), batch_size=COMPARED[scale])
+    sizes = grid(
+        one, seed=seeds, num_pairs=SIZES[scale], cluster_size=list_fitting_sizes(scale), batch_size=COMPARED[scale]
+    )
     return whole + sizes
 
 
-def fitting(scale: str) -> tuple[int, ...]:
+def list_fitting_sizes(scale: str) -> tuple[int, ...]:
     """Return the cluster sizes that the largest source holds at each number of pairs."""
     return tuple(size for size in CLUSTERS[scale] if 8 * size <= min(SIZES[scale]))
 
@@ -81,7 +83,7 @@ BY_SIZE = Figure(
     series=tuple(
         Row(
             label="batches",
-            of=pick(**MEASURED, num_pairs=sizes, batch_size=COMPARED[scale], cluster_size=fitting(scale)),
+            of=pick(**MEASURED, num_pairs=sizes, batch_size=COMPARED[scale], cluster_size=list_fitting_sizes(scale)),
             scales=(scale,),
         )
         for scale, sizes in SIZES.items()

@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import BM25, BOTH, CLUSTER, CONTEXTUAL_BATCH, SURROGATE, seeds_at
-from experiments.e05_epochs import OURS, PAPERS, SECOND_SET, supervised
+from experiments.e05_epochs import OURS, PAPERS, SECOND_SET, make_second_phase
 from experiments.fresh import STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
 
@@ -25,7 +25,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     """
     seeds = seeds_at(scale, fresh.TASKS)
     if scale in PAPERS:
-        final = grid(supervised(scale, SECOND_SET[scale], FINAL_EPOCHS), **MEASURED, **WHOLE_MTEB, seed=seeds)
+        final = grid(make_second_phase(scale, SECOND_SET[scale], FINAL_EPOCHS), **MEASURED, **WHOLE_MTEB, seed=seeds)
         return base(scale, **MINILM, **WHOLE_MTEB, surrogate="minilm"), *final
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     untrained = base(scale, **MINILM, surrogate=ENCODER.get(scale, "minilm"))

@@ -18,18 +18,20 @@ PLAIN, IMPROVED = ({**NEITHER, "temperature": TEMPERATURE, "loss": loss} for los
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Both losses in the first phase, and in both; a batch is of one source, as GTE has it (§3.4)."""
-    second = base(scale, **{**PLAIN, "batch_size": PLAIN_BATCH[scale], **fine_tuning(scale)})
-    return tuple(run for phase in (pretrained(scale), second) for run in grid(phase, loss=LOSSES_HERE, seed=SEEDS))
+    second = base(scale, **{**PLAIN, "batch_size": PLAIN_BATCH[scale], **make_second_phase(scale)})
+    return tuple(
+        run for phase in (make_first_phase(scale), second) for run in grid(phase, loss=LOSSES_HERE, seed=SEEDS)
+    )
 
 
-def pretrained(scale: str, **changes: Any) -> Run:
+def make_first_phase(scale: str, **changes: Any) -> Run:
     """Return GTE's first phase under the improved loss, which all of its artefacts share."""
     steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
     return base(scale, **{**IMPROVED, "batch_size": PLAIN_BATCH[scale], **steps, **changes})
 
 
-def fine_tuning(scale: str) -> dict[str, Any]:
-    """Return what makes a run a second phase behind `pretrained`."""
+def make_second_phase(scale: str) -> dict[str, Any]:
+    """Return what makes a run a second phase behind `make_first_phase`."""
     first = {"num_pretraining_steps": STEPS[scale]} if scale in STEPS else {}
     return second_phase(scale, PLAIN_BATCH[scale]) | first
 

@@ -2,7 +2,7 @@
 
 from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, fine_tuning, pretrained
+from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase, make_second_phase
 from experiments.fresh import COMPANION, STATED
 from experiments.gte_printed import STAGES
 from experiments.gte_printed import STEPS as PRINTED_STEPS
@@ -21,12 +21,12 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     Alone, fine-tuning learns at the scale's own rate: that of a second phase would leave it where it starts.
     """
-    later = fine_tuning(scale)
+    later = make_second_phase(scale)
     alone = {name: value for name, value in later.items() if "pretraining" not in name and name != "learning_rate"}
     size = {"batch_size": PLAIN_BATCH[scale]}
     second, fine_tuned = (base(scale, **{**IMPROVED, **size, **phase}) for phase in (later, alone))
     return (
-        *grid(pretrained(scale), measure=("retrieval", "steps"), seed=SEEDS),
+        *grid(make_first_phase(scale), measure=("retrieval", "steps"), seed=SEEDS),
         *grid(second, seed=SEEDS),
         *grid(fine_tuned, seed=SEEDS),
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.e01_table1 import SURROGATE
 from experiments.e33_improved_loss import IMPROVED, SEEDS
-from experiments.e34_mixing import mixed
+from experiments.e34_mixing import make_mixed_run
 from experiments.e37_number_of_sources import ALPHA
 from experiments.fresh import COMPANION, STATED
 from experiments.gte_printed import POLARITY
@@ -22,7 +22,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     asked: dict[str, Any] = {"measure": "polarity"}
     names = dict.fromkeys((READY.get(scale, "minilm"), UNTRAINED))
     references = tuple(base(scale, **SURROGATE, surrogate=name, **asked) for name in names)
-    return (*references, *grid(mixed(scale), mixing_alpha=ALPHA, **asked, seed=SEEDS))
+    return (*references, *grid(make_mixed_run(scale), mixing_alpha=ALPHA, **asked, seed=SEEDS))
 
 
 def accuracy(verbaliser: str) -> str:

@@ -116,7 +116,7 @@ TABLE = Table(
 )
 
 
-def scored(row: dict[str, Any], context: str = "") -> Term:
+def make_term(row: dict[str, Any], context: str = "") -> Term:
     """A model under a context ("" is its own corpus)."""
     return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
 
@@ -126,28 +126,28 @@ SAID: dict[str, Any] = {
     "stated": "2026-11-24",
     "scales": ("desk", "lab"),
 } | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
-OWN = scored(ARCHITECTURE_DOMAIN)
+OWN = make_term(ARCHITECTURE_DOMAIN)
 SAYS: tuple[tuple[str, str, Term], ...] = (
     (
         "D.a",
         "on batches of one domain the paper's architecture finds more than a biencoder on the same batches",
-        scored(NEITHER_DOMAIN),
+        make_term(NEITHER_DOMAIN),
     ),
     (
         "D.b",
         "the paper's architecture finds more if it is trained on batches of one domain than of one source",
-        scored(ARCHITECTURE),
+        make_term(ARCHITECTURE),
     ),
     (
         "D.c",
         "trained on batches of one domain, the paper's architecture finds more with its own corpus than with none",
-        scored(ARCHITECTURE_DOMAIN, "null"),
+        make_term(ARCHITECTURE_DOMAIN, "null"),
     ),
     (
         "D.d",
         "trained on batches of one domain, the paper's architecture finds more with its own corpus than with a wrong "
         "one",
-        scored(ARCHITECTURE_DOMAIN, "wrong"),
+        make_term(ARCHITECTURE_DOMAIN, "wrong"),
     ),
 )
 """Id, what is claimed, and what the architecture on such batches, with its own corpus, is compared with."""

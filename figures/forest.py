@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
-from figures.style import GREY, new_axes
+from figures.style import GREY, make_axes
 
 INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.0
 """Narrow enough for a telephone: words stand over their row, not beside it."""
@@ -42,7 +42,7 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     units = list(dict.fromkeys(frame["unit"]))
     sizes = frame["words"].map(_height).groupby(frame["unit"]).sum()
     heights = [INCHES_A_PANEL + INCHES_A_ROW * sizes[unit] for unit in units]
-    figure, panels = new_axes(
+    figure, panels = make_axes(
         WIDTH, sum(heights) / len(units), num_panels=len(units), num_columns=1, sharey=False, height_ratios=heights
     )
     for unit, axes in zip(units, panels, strict=True):
@@ -63,7 +63,7 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
     ends = rows["words"].map(_height).cumsum()
     places = ends - 1  # the first row of one line is at 0
     for place, (_, row) in zip(places, rows.iterrows(), strict=True):
-        _shade(axes, place, row, low, high)
+        _draw_regions(axes, place, row, low, high)
         _draw_row(axes, place, row)
     middles = places + MARK_AT
     axes.vlines([0] * len(rows), middles - HALF, middles + HALF, color=GREY, linewidth=0.8, zorder=0)
@@ -99,7 +99,7 @@ def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
     axes.minorticks_off()
 
 
-def _shade(axes: Axes, place: float, row: pd.Series, low: float, high: float) -> None:
+def _draw_regions(axes: Axes, place: float, row: pd.Series, low: float, high: float) -> None:
     """Shade where the claim holds, and draw its bars."""
     start, end = (np.nanmax([low, row["bar_low"]]), np.nanmin([high, row["bar_high"]]))
     if start < end:

@@ -7,8 +7,8 @@ import pytest
 
 from repro.cli.main import app
 from repro.records.golden import without_golden
-from repro.report.contents import first_sentence
-from repro.report.markdown_pages import CONTENTS, begun_rows, replace_block
+from repro.report.contents import extract_first_sentence
+from repro.report.markdown_pages import CONTENTS, list_begun_rows, replace_block
 from repro.report.view import View
 from repro.spec.artefact import PAPERS
 from repro.spec.registry import artefacts, experiments
@@ -122,10 +122,10 @@ def test_every_claim_that_the_errata_name_is_declared() -> None:
     ],
 )
 def test_a_first_sentence_is_whole(docstring: str, sentence: str) -> None:
-    assert first_sentence(f'"""{docstring}"""\n') == sentence
+    assert extract_first_sentence(f'"""{docstring}"""\n') == sentence
 
 
 def test_a_dear_table_leaves_out_rows_that_no_seed_has_begun() -> None:
     rows = (("a", "published", "0/3", "–"), ("b", "published", "2/3", "–"), ("c", "published", "3/3", "1.0 ± 0.1"))
     view = View(title="t", header=("", "whose", "seeds", "score"), rows=rows)
-    assert [row[0] for row in begun_rows(view).rows] == ["b", "c"]
+    assert [row[0] for row in list_begun_rows(view).rows] == ["b", "c"]

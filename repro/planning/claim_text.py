@@ -26,8 +26,8 @@ from repro.spec import (
     Varies,
 )
 from repro.spec.registry import artefacts, experiments
-from repro.spec.term import unit_of
-from repro.spec.values import counted, suggestion
+from repro.spec.term import get_display_unit
+from repro.spec.values import count_noun, suggestion
 from repro.statistics.judge import Comparison, Judgement
 
 WORDS = {
@@ -49,7 +49,7 @@ CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
 """The id of a claim: T1.b, own.a. No artefact and no run has such a name."""
 
 
-def claim_named(id: str) -> tuple[Experiment, Claim]:
+def find_claim(id: str) -> tuple[Experiment, Claim]:
     """Return a claim, in capitals or not, and its experiment. Raises ValueError with ids that are spelled alike."""
     found = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
     if id.casefold() not in found:
@@ -61,7 +61,7 @@ def claim_named(id: str) -> tuple[Experiment, Claim]:
 
 def explain_claim(id: str, scale: str) -> list[str]:
     """Return the lines that explain a claim at a scale, from the published records."""
-    experiment, claim = claim_named(id)
+    experiment, claim = find_claim(id)
     judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
     words = {**WORDS, **(OF_ARITHMETIC if is_arithmetic(judged) else {})}[judged.verdict]
     asked = "our question" if claim.is_ours else "the paper"
@@ -99,7 +99,7 @@ def _explain_comparison(name: str, one: Comparison, judged: Judgement) -> list[s
 
 
 def _describe_evidence(judged: Judgement) -> str:
-    runs, claim = counted(judged.num_runs, "run"), judged.claim
+    runs, claim = count_noun(judged.num_runs, "run"), judged.claim
     dated = f", stated on {claim.stated}" if claim.stated else ""
     if isinstance(claim, Correlation):
         return f"means over seeds {format_seeds(judged)}, {runs}; the interval is Pearson's{dated}"
@@ -134,7 +134,7 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
         points = "datasets" if claim.points == "datasets" else "settings"
         return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{less}, over {points}{within}"]
     if isinstance(claim, Value):
-        units = ((one, value, unit_of(one.metric)) for one, value in claim.expected.items())
+        units = ((one, value, get_display_unit(one.metric)) for one, value in claim.expected.items())
         return [f"{namer.name(one)} − {value * unit.factor:g} {unit.name} as printed" for one, value, unit in units]
     return [namer.name(claim.over)] if isinstance(claim, Varies) else []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from repro.report.formats import as_markdown_table
 from repro.spec import Experiment
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
-from repro.spec.registry import declared_notes, experiments
+from repro.spec.registry import experiments, format_declared_notes
 from repro.storage.paths import CHECKOUT
 
 FOLDERS = ("experiments", "figures", "slurm")
@@ -20,7 +20,7 @@ ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
 """What may stand before a full stop that ends no sentence."""
 
 
-def first_sentence(source: str) -> str:
+def extract_first_sentence(source: str) -> str:
     """Return the first sentence of a module's docstring, whole and without its full stop; "" when there is none.
 
     A full stop inside brackets, or behind an abbreviation, ends no sentence.
@@ -34,24 +34,24 @@ def first_sentence(source: str) -> str:
     return paragraph
 
 
-def artefact_table(folder: Path = CHECKOUT) -> str:
+def make_artefact_table(folder: Path = CHECKOUT) -> str:
     """Return every experiment as a line of Markdown: its artefacts, its first sentence, its claims, its file.
 
     Those of companion papers come last, under a line with the paper's title.
     """
     lines: list[tuple[str, ...]] = []
     for paper, title in PAPERS.items():
-        own = [_artefact_line(experiment, folder) for experiment in experiments() if experiment.paper == paper]
+        own = [_format_artefact_line(experiment, folder) for experiment in experiments() if experiment.paper == paper]
         heading = [(f"**{title}**", "", "", "")] if own and paper != MAIN else []
         lines += heading + own
     return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
 
 
-def _artefact_line(experiment: Experiment, folder: Path) -> tuple[str, ...]:
+def _format_artefact_line(experiment: Experiment, folder: Path) -> tuple[str, ...]:
     (path,) = (folder / "experiments").glob(f"e{experiment.number:02d}_*.py")
     names = ", ".join(f"`{name}`" for name in experiment.artefacts)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return names, first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](experiments/{path.name})"
+    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](experiments/{path.name})"
 
 
 NOTES = {
@@ -62,16 +62,16 @@ NOTES = {
 """Lists of experiments/unjudged.py and deviations.py by the block that shows them."""
 
 
-def notes_table(block: str) -> str:
+def make_notes_table(block: str) -> str:
     """Return one of the lists of sentences that no claim judges, or that contradict each other, as Markdown."""
     name, header = NOTES[block]
-    lines = [tuple(value or ABSENT for value in astuple(note)) for note in declared_notes(name)]
+    lines = [tuple(value or ABSENT for value in astuple(note)) for note in format_declared_notes(name)]
     return as_markdown_table(header, lines)
 
 
-def folder_table(folder: Path = CHECKOUT) -> str:
+def make_folder_table(folder: Path = CHECKOUT) -> str:
     """Return the packages as Markdown with one sentence each; the map by file has the rooms of `repro`, too."""
-    lines = [(f"`{name}/`", sentence_of(folder / name / "__init__.py")) for name in ("repro", *FOLDERS)]
+    lines = [(f"`{name}/`", read_first_sentence(folder / name / "__init__.py")) for name in ("repro", *FOLDERS)]
     return as_markdown_table(("folder", "what is in it"), lines)
 
 
@@ -87,7 +87,7 @@ def rooms_from_the_ground_up(folder: Path = CHECKOUT) -> list[str]:
     below: dict[str, set[str]] = {}
     for path in sorted((folder / "repro").rglob("*.py")):
         room = path.relative_to(folder / "repro").parts[0].removesuffix(".py")
-        below.setdefault(room, set()).update(_rooms_imported(path))
+        below.setdefault(room, set()).update(_list_imported_packages(path))
     del below["__main__"], below["__init__"]  # they open the house, and stand in no room
     sorter, order = TopologicalSorter({room: used - {room} for room, used in below.items()}), []
     sorter.prepare()
@@ -97,15 +97,15 @@ def rooms_from_the_ground_up(folder: Path = CHECKOUT) -> list[str]:
     return order
 
 
-def _rooms_imported(path: Path) -> set[str]:
+def _list_imported_packages(path: Path) -> set[str]:
     found = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
     modules = [(node.module or "").split(".") for node in found]
     return {parts[1] for parts in modules if parts[0] == "repro" and len(parts) > 1}
 
 
-def sentence_of(path: Path) -> str:
+def read_first_sentence(path: Path) -> str:
     """Return the first sentence of a file's docstring."""
-    return first_sentence(path.read_text(encoding="utf-8"))
+    return extract_first_sentence(path.read_text(encoding="utf-8"))
 
 
 def file_map(folder: Path = CHECKOUT) -> str:
@@ -116,6 +116,6 @@ def file_map(folder: Path = CHECKOUT) -> str:
         for place in (folder / package, *nested):
             name = place.relative_to(folder).as_posix()
             files = [path for path in sorted(place.glob("*.py")) if path.name != "__init__.py"]
-            lines = [f"- [`{path.name}`]({name}/{path.name}) {sentence_of(path)}" for path in files]
-            parts.append("\n".join([f"**`{name}/`** {sentence_of(place / '__init__.py')}", "", *lines, ""]))
+            lines = [f"- [`{path.name}`]({name}/{path.name}) {read_first_sentence(path)}" for path in files]
+            parts.append("\n".join([f"**`{name}/`** {read_first_sentence(place / '__init__.py')}", "", *lines, ""]))
     return "\n".join(parts)

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.report.artefacts import artefact_views, records_of
-from repro.report.figure_data import column_label, figure_rows, number_of, subtitle_of
+from repro.report.artefacts import load_records, make_artefact_views
+from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
 from repro.report.formats import as_markdown
-from repro.report.names import heading_of, title_of
+from repro.report.names import format_heading, format_title
 from repro.spec import Exhibit, Experiment, Figure, Table
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import declared_notes, experiments
+from repro.spec.registry import experiments, format_declared_notes
 from repro.storage.paths import CHECKOUT
 
 PICTURES = Path("docs") / "pictures"
@@ -51,7 +51,7 @@ def list_rows(experiment: Experiment, figure: Figure, scale: str) -> list[dict[s
     runs = experiment.runs(scale) if scale in experiment.scales else ()
     if not runs or runs[0].scale != scale:
         return []
-    return figure_rows(figure, runs, records_of(runs, "published"))
+    return list_figure_rows(figure, runs, load_records(runs, "published"))
 
 
 def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -107,8 +107,8 @@ def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> s
     picture = Picture(
         **{name: getattr(figure, name) for name in FIELDS},
         title=figure.title,
-        subtitle=subtitle_of(figure, scale, "" if needs_no_record else "published records", list(rows)),
-        cell_label=column_label(figure, number_of(figure)) if figure.cell else "",
+        subtitle=format_subtitle(figure, scale, "" if needs_no_record else "published records", list(rows)),
+        cell_label=format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         own=figure.draw,
     )
     drawn, _ = plot(rows, picture, name=figure.name)
@@ -120,7 +120,7 @@ def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> s
 
 def make_gallery() -> str:
     """Return the results page's sections as Markdown."""
-    findings: Mapping[int, str] = declared_notes("FINDINGS")
+    findings: Mapping[int, str] = format_declared_notes("FINDINGS")
     scales = {figure.name: scale for _, figure, scale, _ in shown_figures()}
     parts: list[str] = []
     for paper, title in PAPERS.items():
@@ -133,12 +133,12 @@ def make_gallery() -> str:
 
 def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Mapping[str, str]) -> Iterator[str]:
     """Yield the paragraphs of one experiment."""
-    yield f"### {', '.join(heading_of(shown.name) for shown in experiment.shows)}: {experiment.title}"
+    yield f"### {', '.join(format_heading(shown.name) for shown in experiment.shows)}: {experiment.title}"
     if experiment.number in findings:
         yield findings[experiment.number]
     for shown in experiment.shows:
         if isinstance(shown, Figure) and shown.name in scales:
-            yield make_picture(shown, title_of(experiment, shown), scales[shown.name])
+            yield make_picture(shown, format_title(experiment, shown), scales[shown.name])
     if not any(isinstance(shown, Figure) for shown in experiment.shows):
         yield from make_first_table(experiment)
     claims = ", ".join(f"[{claim.id}](CLAIMS.md)" for claim in experiment.claims)
@@ -158,9 +158,9 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
     """Yield the first table of an experiment that is short enough for the page."""
     for scale in SCALES:
         runs = experiment.runs(scale) if scale in experiment.scales else ()
-        if not runs or runs[0].scale != scale or not records_of(runs, "published"):
+        if not runs or runs[0].scale != scale or not load_records(runs, "published"):
             continue
-        views = artefact_views(experiment, scale, with_yours=False)
+        views = make_artefact_views(experiment, scale, with_yours=False)
         for shown in experiment.shows:
             if isinstance(shown, Table | Exhibit) and len(views[shown.name].rows) <= MOST_ROWS:
                 yield as_markdown(views[shown.name])

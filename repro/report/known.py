@@ -27,7 +27,7 @@ SAID = {
 """Each word as a predicate, for one claim and for several, in the order of the sentence."""
 
 
-def known_sentence(judgements: Sequence[Judgement]) -> str:
+def format_known_sentence(judgements: Sequence[Judgement]) -> str:
     """Return the number of claims of each verdict, in words: of a paper's, of its arithmetic, and of our questions.
 
     "" for no claims.
@@ -37,18 +37,18 @@ def known_sentence(judgements: Sequence[Judgement]) -> str:
     for judged in judgements:
         is_arithmetic = isinstance(judged.claim, Identity)
         (arithmetic if is_arithmetic else ours if judged.claim.is_ours else measured).append(judged)
-    told = [f"of {len(those)} {what}, {_counted(those)}" for what, those in groups.items() if those]
+    told = [f"of {len(those)} {what}, {_count_records(those)}" for what, those in groups.items() if those]
     sentence = "; ".join(told)
     return f"{sentence[:1].upper()}{sentence[1:]}." if told else ""
 
 
-def _counted(judgements: Sequence[Judgement]) -> str:
+def _count_records(judgements: Sequence[Judgement]) -> str:
     counts = Counter(judged.word for judged in judgements)
     told = [f"{counts[verdict]} {words[counts[verdict] > 1]}" for verdict, words in SAID.items() if counts[verdict]]
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
-def forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
+def list_forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
     """Return a row for each comparison: name, words, unit, effect, low, high, bar_low, bar_high, verdict.
 
     Numbers are in the unit they are printed in; one that is not there is nan. Claims of one unit stand together, the

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from repro.report.artefacts import artefact_views, judgements
-from repro.report.contents import artefact_table, file_map, folder_table, notes_table
+from repro.report.artefacts import judgements, make_artefact_views
+from repro.report.contents import file_map, make_artefact_table, make_folder_table, make_notes_table
 from repro.report.formats import as_markdown
-from repro.report.headlines import headlines_view
-from repro.report.tables import by_paper, claims_view, sort_judgements
+from repro.report.headlines import make_headlines_view
+from repro.report.tables import by_paper, make_claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec.artefact import MAIN
-from repro.spec.registry import experiment_of, experiments
+from repro.spec.registry import experiments, find_experiment
 from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
 
@@ -36,12 +36,12 @@ TABLES = {
 }
 """Of each block that shows a table whole: which table, at which scale, on which page."""
 CONTENTS = {
-    ("artefacts", "README.md"): artefact_table,
-    ("folders", "README.md"): folder_table,
+    ("artefacts", "README.md"): make_artefact_table,
+    ("folders", "README.md"): make_folder_table,
     ("files", "ARCHITECTURE.md"): file_map,
-    ("not_judged", "RESULTS.md"): lambda folder: notes_table("not_judged"),
-    ("contradictions", "ERRATA.md"): lambda folder: notes_table("contradictions"),
-    ("deviations", "REPRODUCING.md"): lambda folder: notes_table("deviations"),
+    ("not_judged", "RESULTS.md"): lambda folder: make_notes_table("not_judged"),
+    ("contradictions", "ERRATA.md"): lambda folder: make_notes_table("contradictions"),
+    ("deviations", "REPRODUCING.md"): lambda folder: make_notes_table("deviations"),
 }
 """What is read from the source alone."""
 
@@ -56,16 +56,16 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
     apart = by_paper(judged)
     title = f"Claims at scale `{scale}`, from the published records"
     blocks = {
-        (name, LEDGER[1]): as_markdown(claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
+        (name, LEDGER[1]): as_markdown(make_claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
     }
     blocks |= {place: write(folder) for place, write in CONTENTS.items()}
     if scale == DESK:
-        at_lab = measured(LAB)
-        blocks[DEARER, LEDGER[1]] = as_markdown(claims_view(at_lab, f"Claims that records at `{LAB}` judge"))
-        blocks["headlines", LEDGER[1]] = as_markdown(headlines_view({DESK: judged, LAB: at_lab}))
+        at_lab = judge_measured(LAB)
+        blocks[DEARER, LEDGER[1]] = as_markdown(make_claims_view(at_lab, f"Claims that records at `{LAB}` judge"))
+        blocks["headlines", LEDGER[1]] = as_markdown(make_headlines_view({DESK: judged, LAB: at_lab}))
         for block, (name, at, page) in TABLES.items():
-            view = artefact_views(experiment_of(name), at, with_yours=False)[name]
-            blocks[block, page] = as_markdown(view if at == DESK else begun_rows(view))
+            view = make_artefact_views(find_experiment(name), at, with_yours=False)[name]
+            blocks[block, page] = as_markdown(view if at == DESK else list_begun_rows(view))
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = folder / page
@@ -73,13 +73,13 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
     return pages
 
 
-def begun_rows(view: View) -> View:
+def list_begun_rows(view: View) -> View:
     """Return a table of runs without the rows of which no seed has a record: dear ones come in one by one."""
     seeds = view.header.index("seeds")
     return replace(view, rows=tuple(row for row in view.rows if not row[seeds].startswith("0/")))
 
 
-def measured(scale: str) -> list[Judgement]:
+def judge_measured(scale: str) -> list[Judgement]:
     """Return what the published records of a scale say of claims, without those that have none or are arithmetic.
 
     Experiments whose runs are those of another scale are left out: they are judged there.

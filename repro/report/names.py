@@ -26,7 +26,7 @@ def split_name(name: str) -> tuple[str, int, str]:
     return (found[1].title(), int(found[2]), words) if found else ("", 0, words)
 
 
-def heading_of(name: str) -> str:
+def format_heading(name: str) -> str:
     """Return the artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
     companion = COMPANION.match(name)
     kind, number, rest = split_name(COMPANION.sub("", name))
@@ -38,7 +38,7 @@ def heading_of(name: str) -> str:
     return words if main == name else f"{words} ({name.removeprefix(main).replace('_', ' ').strip()})"
 
 
-def title_of(experiment: Experiment, shown: Table | Figure | Exhibit) -> str:
+def format_title(experiment: Experiment, shown: Table | Figure | Exhibit) -> str:
     """Return what one artefact shows, in words that no other artefact of its experiment has.
 
     Its own title; else the experiment's, where that shows nothing else; else the first clause of its caption.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from repro.records.store import Record
 from repro.report.names import format_spans
-from repro.report.view import View, format_mean, format_number, format_signed, spread_note
+from repro.report.view import View, format_mean, format_number, format_signed, format_spread_note
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
 from repro.spec.artefact import ABSENT, MAIN, MINUTES, PAPERS
-from repro.spec.registry import paper_of
-from repro.spec.values import counted
+from repro.spec.registry import find_paper
+from repro.spec.values import count_noun
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
     from repro.statistics.judge import Comparison, Judgement
@@ -30,7 +30,7 @@ LEAST_SENTENCE = 30
 """Letters that are left of a claim's sentence if it is cut to fit on a line."""
 
 
-def metric_path(pattern: str, run: Run, context: str = "own") -> str:
+def get_metric_path(pattern: str, run: Run, context: str = "own") -> str:
     """Return the path under which a record keeps a metric: `{suite}` becomes the run's suite, seen through a context"""
     return pattern.replace("{suite}", run.suite if context == "own" else f"{run.suite}+{context}")
 
@@ -53,7 +53,7 @@ def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
             shown = record.run.architecture in (*TRAINED, *READS_TOKENS.get(column.value, ()))
             value = getattr(record.run, column.value) if shown else None
             return format_number(value, column.decimals)
-        path = metric_path(column.value, record.run, row.context).replace("{part}", row.part)
+        path = get_metric_path(column.value, record.run, row.context).replace("{part}", row.part)
         found = [record.metrics.get(one) for one in path.split(" & ")]
         if None in found:
             return ABSENT
@@ -61,7 +61,7 @@ def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
     return format_mean(values, column.decimals)
 
 
-def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
+def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
     """Return a table of the paper with up to three lines a row: paper, published records, this machine's records.
 
     A published row that lacks one of its records has dashes: what is published is whole or not there. Of your own
@@ -90,29 +90,29 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
     header = ("", "whose", "seeds", *(column.label for column in columns))
     notes = (WITHOUT.format(num=num_without, name=table.name, scale=scale),) if num_without else ()
     if not notes and all(whose == "paper" for _, whose, *_ in lines):
-        notes = (no_records_note(table.name, scale),)
+        notes = (format_no_records_note(table.name, scale),)
     title = f"{table.name} at scale {scale}: {table.caption}"
-    return View(title, header, _blank_repeated(lines), (*spread_note(lines), *notes))
+    return View(title, header, _blank_repeats(lines), (*format_spread_note(lines), *notes))
 
 
-def exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:
+def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:
     """Return the rows of text of the first record, in the order of the runs, that carries them."""
     title = f"{exhibit.name} at scale {wanted[0].scale if wanted else ABSENT}: {exhibit.caption}"
     name = exhibit.rows or exhibit.name
     have = {record.run: record for record in reversed(records) if name in record.exhibits}
     for run in (run for run in wanted if exhibit.of.matches(run) and run in have):
         note = f"from record {have[run].id}"
-        return exhibit_rows(title, have[run].exhibits[name], columns=exhibit.columns, notes=(note,))
-    notes = (no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
+        return list_exhibit_rows(title, have[run].exhibits[name], columns=exhibit.columns, notes=(note,))
+    notes = (format_no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
     return View(title, tuple(exhibit.columns), (), notes, "l" * len(exhibit.columns))
 
 
-def no_records_note(name: str, scale: str) -> str:
+def format_no_records_note(name: str, scale: str) -> str:
     """Return what stands for the rows of an artefact of which no record has one yet, and what to type next."""
     return f"No record has a row of it yet; `repro plan {name} --scale {scale}` says what its runs would take."
 
 
-def exhibit_rows(
+def list_exhibit_rows(
     title: str,
     rows: Sequence[Mapping[str, str | float]],
     *,
@@ -131,7 +131,7 @@ def _text(value: str | float | None) -> str:
     return format_number(value, 3) if isinstance(value, float) else str(value)
 
 
-def _blank_repeated(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _blank_repeats(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     shown, previous = [], None
     for line in lines:
         shown.append(("", *line[1:]) if line[0] == previous else line)
@@ -142,7 +142,7 @@ def _blank_repeated(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], 
 LEDGER_HEADER = ("claim", "word", "effect", "interval", "threshold", "seeds", "yours", "what is claimed")
 
 
-def claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
+def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
     """Return the ledger: a row per claim that has an effect, and one line for the others of each kind.
 
     With `width` a row fits on a line of so many letters if possible: sentences are cut, a claim of several comparisons
@@ -229,18 +229,18 @@ def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) ->
     for words, does_hold in (("hold", True), ("do not hold", False)):
         ids = [one.claim.id for one in others if is_arithmetic(one) and (one.word == "HOLDS") == does_hold]
         if ids:
-            yield f"{counted(len(ids), 'claim')} about printed numbers {words}: {', '.join(ids)}"
+            yield f"{count_noun(len(ids), 'claim')} about printed numbers {words}: {', '.join(ids)}"
     for one in others:
         if one.word == "descriptive":
             yield f"{one.claim.id}, descriptive: {one.claim.says} ({one.note})"
     if waiting := [one.claim.id for one in others if one.word == "not run"]:
-        yield f"{counted(len(waiting), 'claim')} without records: {', '.join(waiting)}"
+        yield f"{count_noun(len(waiting), 'claim')} without records: {', '.join(waiting)}"
     elsewhere: dict[str, list[str]] = {}
     for one in others:
         if one.word == "other scale":
             elsewhere.setdefault(one.note, []).append(one.claim.id)
     if elsewhere:
-        number = counted(sum(map(len, elsewhere.values())), "claim")
+        number = count_noun(sum(map(len, elsewhere.values())), "claim")
         needs = "; ".join(f"{scale}: {', '.join(ids)}" for scale, ids in elsewhere.items())
         yield f"{number} need another scale: {needs}"
 
@@ -264,12 +264,12 @@ def by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
     """Return the judgements by the paper whose claims they are, that of this suite first, sorted as a ledger."""
     found: dict[str, list[Judgement]] = {paper: [] for paper in PAPERS}
     for judged in sort_judgements(judgements):
-        found[paper_of(judged.claim.id)].append(judged)
+        found[find_paper(judged.claim.id)].append(judged)
     return {paper: those for paper, those in found.items() if those or paper == MAIN}
 
 
-def summary_line(judgements: Sequence[Judgement]) -> str:
+def format_summary_line(judgements: Sequence[Judgement]) -> str:
     """Return the number of claims with each word, as one line."""
     counts = Counter(judged.word for judged in judgements)
     words = ", ".join(f"{counts[word]} {word}" for word in LEDGER_ORDER if counts[word])
-    return f"{counted(len(judgements), 'claim')}: {words or 'none judged'}"
+    return f"{count_noun(len(judgements), 'claim')}: {words or 'none judged'}"

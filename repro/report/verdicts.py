@@ -24,7 +24,7 @@ from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.atomic import whole_file
-from repro.storage.digests import source_digest
+from repro.storage.digests import compute_source_digest
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
@@ -66,8 +66,8 @@ def compute_key(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, fold
     """Return the digest of everything that decides the verdicts on claims at a scale."""
     names = [f"{run_id(run)}{suffix}" for run in wanted for suffix in (".json", ".npz")] + [FIRST_COMMITS_FILE]
     decides = {
-        "code": source_digest(DECIDING_FOLDERS),
-        "versions": versions_of(DECIDING_PACKAGES),
+        "code": compute_source_digest(DECIDING_FOLDERS),
+        "versions": get_versions(DECIDING_PACKAGES),
         "scale": scale,
         "claims": ADDRESS.sub("", repr(claims)),
         "records": [(name, _stamp(folder / name)) for folder in folders for name in names],
@@ -84,7 +84,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 @cache
-def versions_of(packages: Sequence[str]) -> dict[str, str]:
+def get_versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of Python and of some installed packages."""
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 

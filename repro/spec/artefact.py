@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.spec.claim import Claim
 from repro.spec.run import Run, is_random
-from repro.spec.scales import scale_named
+from repro.spec.scales import get_scale
 from repro.spec.term import Pick
 
 PAPERS: Mapping[str, str] = MappingProxyType(
@@ -124,7 +124,7 @@ class Experiment:
     def __post_init__(self) -> None:
         """ValueError for a paper that is none of PAPERS, or an unknown scale."""
         for scale in self.scales:
-            scale_named(scale)
+            get_scale(scale)
         if self.paper not in PAPERS:
             raise ValueError(f"experiment {self.number}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}")
 

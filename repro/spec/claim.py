@@ -8,7 +8,7 @@ from datetime import date
 from typing import ClassVar
 
 from repro.spec.run import Run, check_fields
-from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, unit_of
+from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, get_display_unit
 
 Pair = tuple[Term, Term]
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
@@ -70,7 +70,7 @@ class Claim:
     @property
     def unit(self) -> Unit:
         """What its effect is printed in."""
-        return unit_of(self.terms[0].metric) if self.terms else Unit("")
+        return get_display_unit(self.terms[0].metric) if self.terms else Unit("")
 
     @property
     def threshold(self) -> str:
@@ -183,7 +183,7 @@ class Trend(Directed):
     @property
     def unit(self) -> Unit:
         """The metric's unit, a doubling."""
-        of = unit_of(self.over.metric)
+        of = get_display_unit(self.over.metric)
         return Unit(f"{of.name}/doubling", of.factor, of.decimals)
 
     def needs(self, run: Run) -> bool:

@@ -27,7 +27,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
     }
 )
-"""What a run can measure; each is a module of `repro.measures`."""
+"""What a run can measure; each is a module of `repro.analyses`."""
 
 TRAINED = ("biencoder", "contextual")
 """Architectures that are trained; the others are references that take their place in a table."""

@@ -24,7 +24,7 @@ import numpy as np
 from repro.records.made import made_day
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Term, Unit, Value, Varies
-from repro.spec.scales import scale_named
+from repro.spec.scales import get_scale
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.contrasts import (
     MEAN,
@@ -173,9 +173,9 @@ def find_other_scale(claim: Claim, scale: str) -> str:
     """Return which scales can judge a claim if this one cannot, else an empty text."""
     if claim.scales and scale not in claim.scales:
         return " or ".join(claim.scales)
-    if isinstance(claim, Value) and not scale_named(scale).judges_values:
+    if isinstance(claim, Value) and not get_scale(scale).judges_values:
         return "small or large"
-    return "" if scale_named(scale).judges_orders else "desk or larger"
+    return "" if get_scale(scale).judges_orders else "desk or larger"
 
 
 def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapping[Run, Record]) -> Judgement:

@@ -9,13 +9,13 @@ from repro.planning.claim_text import explain_claim, name_comparisons
 from repro.report.artefacts import judgements
 from repro.report.tables import format_interval, in_unit
 from repro.spec import Identity, Varies
-from repro.spec.registry import experiment_of, experiments
+from repro.spec.registry import experiments, find_experiment
 
 
 @pytest.mark.parametrize("artefact", ["table1", "figure10", "context_emergence"])
 def test_explanation_agrees_with_ledger(artefact: str) -> None:
     """Word, threshold, and effect and interval of every comparison are those of the judgement."""
-    for judged in judgements(experiment_of(artefact), "desk"):
+    for judged in judgements(find_experiment(artefact), "desk"):
         first, *lines = explain_claim(judged.claim.id, "desk")
         assert first.startswith(f"{judged.claim.id} at desk: {judged.verdict}")
         assert any(judged.claim.says in line and judged.claim.source in line for line in lines)
@@ -28,8 +28,8 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
 
 def test_comparisons_are_named_by_rows() -> None:
     """T1.d compares "both" with each row alone, as the table calls them."""
-    (claim,) = (one for one in experiment_of("table1").claims if one.id == "T1.d")
-    names = name_comparisons(claim, experiment_of("table1"), "desk")
+    (claim,) = (one for one in find_experiment("table1").claims if one.id == "T1.d")
+    names = name_comparisons(claim, find_experiment("table1"), "desk")
     assert names == ["both − contextual batches", "both − contextual architecture"]
 
 
@@ -42,7 +42,7 @@ def test_every_comparison_has_name_of_its_own() -> None:
 
 
 def test_open_claim_names_seeds_needed() -> None:
-    found = {one.claim.id: one for one in judgements(experiment_of("figure14"), "desk")}["F14.a"]
+    found = {one.claim.id: one for one in judgements(find_experiment("figure14"), "desk")}["F14.a"]
     (line,) = (line for line in explain_claim("F14.a", "desk") if "80 %" in line)
     assert found.word == "OPEN" and str(found.seeds_needed()) in line
 

@@ -3,8 +3,8 @@
 import pytest
 
 from experiments.headlines import HEADLINES
-from repro.report.headlines import headlines_view
-from repro.report.tables import claims_view
+from repro.report.headlines import make_headlines_view
+from repro.report.tables import make_claims_view
 from repro.spec import Claim, Unit
 from repro.spec.registry import experiments
 from repro.statistics.judge import Comparison, Judgement
@@ -25,22 +25,22 @@ EVERY = [judged(one.claim, "other scale") for one in HEADLINES]
 
 def test_each_sentence_has_its_claims_verdict_effect_and_interval_at_each_scale() -> None:
     at_desk = [judged("T1.b", "HOLDS", 0.0146), judged("T1.e", "DIFFERS", -0.25, NATS), *EVERY[2:]]
-    view = headlines_view({"desk": at_desk, "lab": EVERY})
+    view = make_headlines_view({"desk": at_desk, "lab": EVERY})
     rows = {row[1]: row for row in view.rows}
     assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
     assert rows["T1.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
     assert [one.claim for one in HEADLINES] == list(rows)
-    [ledger] = claims_view([judged("T1.b", "HOLDS", 0.0146)]).rows
+    [ledger] = make_claims_view([judged("T1.b", "HOLDS", 0.0146)]).rows
     assert ledger[2] in rows["T1.b"][3], "the same number as in the ledger"
 
 
 def test_another_unit_than_points_is_named_and_a_verdict_without_a_number_stands_alone() -> None:
     others = [one for one in EVERY if one.claim.id not in ("T1.e", "F2.a")]
-    view = headlines_view({"desk": [*others, judged("T1.e", "HOLDS", 0.34, NATS), judged("F2.a", "not run")]})
+    view = make_headlines_view({"desk": [*others, judged("T1.e", "HOLDS", 0.34, NATS), judged("F2.a", "not run")]})
     rows = {row[1]: row[3] for row in view.rows}
     assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F2.a"] == "–"
 
 
 def test_a_sentence_of_a_claim_that_nobody_judges_is_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match=r"headlines.py names T1.b, which is judged at none of \['desk', 'lab'\]"):
-        headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})
+        make_headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})

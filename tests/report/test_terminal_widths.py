@@ -8,8 +8,8 @@ import pytest
 from repro.cli.main import app
 from repro.report.artefacts import judgements
 from repro.report.formats import render, render_line
-from repro.report.names import title_of
-from repro.report.tables import claims_view, sort_judgements, summary_line
+from repro.report.names import format_title
+from repro.report.tables import format_summary_line, make_claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec.registry import artefacts, experiments
 from repro.statistics.judge import Judgement
@@ -28,7 +28,7 @@ def test_the_ledger_and_what_claims_need_fit_and_no_number_is_broken(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
-    for view in (claims_view(ledger(), width=width),):
+    for view in (make_claims_view(ledger(), width=width),):
         render(view)
         printed = capsys.readouterr().out
         assert max(map(len, printed.splitlines())) <= width
@@ -36,7 +36,7 @@ def test_the_ledger_and_what_claims_need_fit_and_no_number_is_broken(
             (line,) = (line for line in printed.splitlines() if line.split()[:1] == [row[0]])
             assert NUMBER.findall(line) == [number for cell in row[:-1] for number in NUMBER.findall(cell)]
             assert " ".join(row[-1].split()) in " ".join(printed.split())
-    render_line(summary_line(ledger()))
+    render_line(format_summary_line(ledger()))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= width
 
 
@@ -44,7 +44,7 @@ def test_the_list_of_artefacts_is_searched_by_line_where_it_is_no_terminal(capsy
     app(["list"], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()
     for name, (experiment, shown) in artefacts().items():
-        assert any(line.startswith(f"{name} ") and title_of(experiment, shown) in line for line in lines), name
+        assert any(line.startswith(f"{name} ") and format_title(experiment, shown) in line for line in lines), name
 
 
 def test_the_title_of_a_narrow_table_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

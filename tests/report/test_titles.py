@@ -11,11 +11,11 @@ from experiments.e16_contexts_of_a_document import draw_documents
 from experiments.e17_number_of_contexts import FIGURE_DRAWS
 from figures.draw import Picture, plot
 from repro.cli.main import list_artefacts
-from repro.report.figure_data import subtitle_of
-from repro.report.names import title_of
-from repro.report.sections import sections_of
+from repro.report.figure_data import format_subtitle
+from repro.report.names import format_title
+from repro.report.sections import make_sections
 from repro.spec import Figure
-from repro.spec.registry import artefacts, experiment_of, experiments
+from repro.spec.registry import artefacts, experiments, find_experiment
 
 FIGURES = [shown for experiment in experiments() for shown in experiment.shows if isinstance(shown, Figure)]
 
@@ -37,17 +37,19 @@ def test_no_two_artefacts_are_listed_under_the_same_words(capsys: pytest.Capture
 
 
 def test_each_artefact_of_an_experiment_has_its_own_heading_in_the_report() -> None:
-    experiment = experiment_of("figure6")
-    titles = [section.title for section in sections_of(experiment, "smoke", lambda *_: None)]
-    assert titles == [title_of(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
+    experiment = find_experiment("figure6")
+    titles = [section.title for section in make_sections(experiment, "smoke", lambda *_: None)]
+    assert titles == [format_title(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
 
 
 def test_the_small_line_says_which_figure_scale_whose_records_and_how_many_seeds() -> None:
     figure = next(one for one in FIGURES if one.name == "figure6_sizes")
     rows = [{"series": "a", "seed": 1}, {"series": "a", "seed": 2}, {"series": "a", "seed": 2}]
     rows.append({"series": "untrained", "seed": 0})
-    assert subtitle_of(figure, "desk", "your records", rows) == "Figure 6 (sizes), scale desk, your records, 2 seeds"
-    assert subtitle_of(figure, "lab", "", []) == "Figure 6 (sizes), scale lab"
+    assert (
+        format_subtitle(figure, "desk", "your records", rows) == "Figure 6 (sizes), scale desk, your records, 2 seeds"
+    )
+    assert format_subtitle(figure, "lab", "", []) == "Figure 6 (sizes), scale lab"
 
 
 def test_a_score_that_does_not_move_is_a_dot_and_a_dataset_may_lack_a_size() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from repro.report import artefacts as views
-from repro.report.verdicts import source_digest
+from repro.report.verdicts import compute_source_digest
 from repro.spec import Claim, Experiment, Run, base, grid
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.statistics.judge import Judgement
-from repro.storage.paths import verdicts_folder
+from repro.storage.paths import get_verdicts_folder
 from tests.hand_made import above, publish, write_scores
 
 RUNS = grid(base("desk"), batch_size=(64, 128, 256), seed=(0, 1, 2))
@@ -89,7 +89,7 @@ def test_a_record_that_changes_comes_or_goes_is_judged_anew(
     change(folder)
     told = verdicts()
     assert times() == 1
-    for path in verdicts_folder().iterdir():
+    for path in get_verdicts_folder().iterdir():
         path.unlink()
     assert told == verdicts()
 
@@ -111,7 +111,7 @@ def test_a_claim_with_another_comparison_or_bar_is_judged_anew(
     other = replace(EXPERIMENT, claims=changed)
     told = verdicts(other)
     assert times() == 1
-    verdicts_folder().joinpath("99-desk.json").unlink()
+    get_verdicts_folder().joinpath("99-desk.json").unlink()
     assert told == verdicts(other)
 
 
@@ -131,7 +131,7 @@ def test_another_judge_judges_anew(folder: Path, times: Callable[[], int], monke
     verdicts()
     assert times() == 1
     (source / "judge.py").write_text("ALPHA = 0.01\n")
-    source_digest.cache_clear()  # as a new command would
+    compute_source_digest.cache_clear()  # as a new command would
     verdicts()
     assert times() == 1
 
@@ -156,7 +156,7 @@ def broken(content: bytes) -> list[bytes]:
 @pytest.mark.parametrize("how", range(7))
 def test_damaged_verdicts_are_judged_anew(folder: Path, times: Callable[[], int], how: int) -> None:
     told = verdicts()
-    (path,) = verdicts_folder().iterdir()
+    (path,) = get_verdicts_folder().iterdir()
     damaged = broken(path.read_bytes())[how]
     assert damaged != path.read_bytes()
     path.write_bytes(damaged)
@@ -166,8 +166,8 @@ def test_damaged_verdicts_are_judged_anew(folder: Path, times: Callable[[], int]
 
 
 def test_a_folder_that_cannot_hold_verdicts_costs_only_time(folder: Path, times: Callable[[], int]) -> None:
-    verdicts_folder().parent.mkdir(parents=True, exist_ok=True)
-    verdicts_folder().write_text("a file in the place of the folder")
+    get_verdicts_folder().parent.mkdir(parents=True, exist_ok=True)
+    get_verdicts_folder().write_text("a file in the place of the folder")
     assert verdicts() == verdicts() and times() == 2
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from experiments.e01_table1 import TABLE
-from repro.report.artefacts import records_of
-from repro.report.gains import gain_rows
+from repro.report.artefacts import load_records
+from repro.report.gains import list_gain_rows
 from repro.report.tables import in_unit
 from repro.spec import Identity
-from repro.spec.registry import experiment_of, experiments
+from repro.spec.registry import experiments, find_experiment
 from repro.statistics.judge import WORDS, Judgement, is_early, judge_all
 
 EFFECTS = json.loads(Path(__file__).with_name("effects.json").read_text())
@@ -25,7 +25,7 @@ def judged(scale: str) -> dict[str, Judgement]:
     found = {}
     for experiment in experiments():
         runs = experiment.runs(scale)
-        for one in judge_all(experiment.claims, scale, runs, records_of(runs, "published")):
+        for one in judge_all(experiment.claims, scale, runs, load_records(runs, "published")):
             found[one.claim.id] = one
     return found
 
@@ -45,7 +45,7 @@ def test_effects_did_not_move(scale: str) -> None:
 def test_no_word_from_records_older_than_claim(scale: str) -> None:
     """Every record of a claim with a word was made on the day the claim was stated, or later."""
     for experiment in experiments():
-        records = records_of(experiment.runs(scale), "published")
+        records = load_records(experiment.runs(scale), "published")
         for claim in experiment.claims:
             one = judged(scale)[claim.id]
             if isinstance(claim, Identity) or one.word not in WORDS:
@@ -75,10 +75,10 @@ def test_headlines_of_scale_lie_in_one_experiment(scale: str) -> None:
 
 def test_picture_shows_the_claims_number() -> None:
     """The front page's gain of a row is the effect of the claim on it."""
-    runs = experiment_of("table1").runs("desk")
+    runs = find_experiment("table1").runs("desk")
     of = {"T1.b": "contextual batches", "T1.c": "contextual architecture"}
     seeds = judged("desk")["T1.b"].seeds
-    _, rows = gain_rows(TABLE, "NDCG@10", runs, records_of(runs, "published"), seeds)
+    _, rows = list_gain_rows(TABLE, "NDCG@10", runs, load_records(runs, "published"), seeds)
     for id, label in of.items():
         gains = [row["gain"] for row in rows if row["row"] == label]
         effect = judged("desk")[id].effect
