@@ -89,7 +89,7 @@ class Snapshot:
         item = item_of_run(run)
         owner, last = look(item.lease_folder), item.read()
         places = self._places(item, last)
-        if (why := self.looked.why_unreadable(run)) is not None:
+        if (why := self.looked.explain_unreadable(run)) is not None:
             return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
         if owner is not None and owner.is_alive:
             places |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}

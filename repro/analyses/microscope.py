@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is told of one batch; `compute_batch_hash` is the one in the training's log, scores are the surrogate's.
+    """All that is told of one batch; `batch_hash` is the one in the training's log, scores are the surrogate's.
 
     `masked_fraction` is of all terms of the loss, as the log's; pairs show documents, the first of a loss's directions.
     """
@@ -72,7 +72,7 @@ class Explanation:
     run: str
     batch: int
     epoch: int
-    compute_batch_hash: str
+    batch_hash: str
     surrogate: str
     filter: str
     filter_margin: float

@@ -40,7 +40,7 @@ class Plan:
     estimates: tuple[Estimate, ...]  # of the missing, in their order
     num_gpus: int  # of each run; 0: CPU
     num_at_once: int
-    estimate_stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
+    stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
     num_shards: Mapping[str, int] = field(default_factory=dict)  # of the stages that are made in shards
     most_shards: int = 1  # of a stage of any missing run, also of data that is not here
     scales_known: frozenset[str] = frozenset()  # those that have a record

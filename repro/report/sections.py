@@ -207,8 +207,9 @@ def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def format_ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
     """Return the word for each claim of an experiment, from the published records."""
     return [
-        Line(one, *claim_row(one)[2:], artefact_of(one.claim.id, experiment.artefacts))
+        Line(one, effect, interval, threshold, seeds, yours, text, artefact_of(one.claim.id, experiment.artefacts))
         for one in judgements(experiment, scale)
+        for effect, interval, threshold, seeds, yours, text in [claim_row(one)[2:]]
     ]
 
 

@@ -333,7 +333,9 @@ def _correct_headlines(judged: list[Judgement], scale: str) -> list[Judgement]:
     for place, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
         one = judged[place]
         is_lost = one.word in (HOLDS, DIFFERS) and p >= ALPHA
-        judged[place] = replace(one, p=float(p), **({"word": OPEN, "is_small": False} if is_lost else {}))
+        judged[place] = replace(one, p=float(p))
+        if is_lost:
+            judged[place] = replace(judged[place], word=OPEN, is_small=False)
     return judged
 
 

@@ -51,7 +51,7 @@ class BatchView:
         return None if self.scores_BM is None else compute_batch_difficulty(self.scores_BM)
 
     @property
-    def compute_masked_fraction(self) -> float:
+    def masked_fraction(self) -> float:
         """The share that is removed of all terms of the run's loss but the target, 0 … 1, as the training's log has it:
         of four directions where the loss has them, else of queries with documents.
         """

@@ -31,7 +31,7 @@ class LossParts:
 
     loss: Tensor
     accuracy: Tensor  # queries whose own document scores above every document that was not masked
-    compute_masked_fraction: Tensor  # of the terms of the sum but the target
+    masked_fraction: Tensor  # of the terms of the sum but the target
 
     def detach(self) -> LossParts:
         """Return the same numbers without graph."""

@@ -22,7 +22,7 @@ def read(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
         write_record(get_local_records(), run, metrics={"a": 1.0}, arrays={}, provenance={})
     found: list[Run] = []
     monkeypatch.setattr(
-        looked, "why_unreadable", lambda folder, run: found.append(run) or explain_unreadable(folder, run)
+        looked, "explain_unreadable", lambda folder, run: found.append(run) or explain_unreadable(folder, run)
     )
     return found
 
