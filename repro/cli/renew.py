@@ -29,13 +29,15 @@ def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
     Golden metrics are made for an experiment that has none, by its runs at smoke; those that are there stay as they
     are. ValueError when a page lacks a marker, or a smoke run fails.
     """
+    from repro.report.gallery import make_gallery_pictures
     from repro.report.markdown_pages import renewed_pages
 
-    texts = {**renewed_pages(judged, scale), **front_pictures()}
+    texts = {**renewed_pages(judged, scale), **front_pictures(), **make_gallery_pictures()}
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
         if not dry_run:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as part:
                 part.write_text(text)
     missing = without_golden()

@@ -248,6 +248,8 @@ def format_subtitle(figure: Figure, scale: str, whose: str, rows: Sequence[Mappi
 
     Seeds are counted in each series: a reference that no seed changes has one of its own.
     """
+    if figure.is_diagram:
+        return f"{format_heading(figure.name)}, scale {scale}"
     seeds_of: dict[str, set[int]] = {}
     for row in rows:
         seeds_of.setdefault(row["series"], set()).add(row["seed"])

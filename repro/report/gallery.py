@@ -19,7 +19,7 @@ from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title
 from repro.spec import Exhibit, Experiment, Figure, Table
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import experiments, format_declared_notes
+from repro.spec.registry import experiments, declared_notes
 from repro.storage.paths import CHECKOUT
 
 PICTURES = Path("docs") / "pictures"
@@ -89,7 +89,7 @@ def recolour_for(figure: Figure, svg: str, theme: str) -> str:
     """Return the picture for one kind of page."""
     from figures.theme import recolour
 
-    return svg if figure.kind in KEPT_LIGHT else recolour(svg, theme)
+    return svg if figure.is_diagram or figure.kind in KEPT_LIGHT else recolour(svg, theme)
 
 
 def add_digest(svg: str, digest: str) -> str:
@@ -120,7 +120,7 @@ def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> s
 
 def make_gallery() -> str:
     """Return the results page's sections as Markdown."""
-    findings: Mapping[int, str] = format_declared_notes("FINDINGS")
+    findings: Mapping[int, str] = declared_notes("FINDINGS")
     scales = {figure.name: scale for _, figure, scale, _ in shown_figures()}
     parts: list[str] = []
     for paper, title in PAPERS.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from repro.report.tables import format_interval, in_unit
 from repro.report.view import View
 from repro.spec.artefact import ABSENT
-from repro.spec.registry import format_declared_notes
+from repro.spec.registry import declared_notes
 from repro.statistics.judge import Judgement
 
 
@@ -18,7 +18,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
     """
     by_id = {scale: {one.claim.id: one for one in those} for scale, those in judged.items()}
     rows = []
-    for line in format_declared_notes("HEADLINES"):
+    for line in declared_notes("HEADLINES"):
         found = [those.get(line.claim) for those in by_id.values()]
         if not any(found):
             raise ValueError(f"experiments/headlines.py names {line.claim}, which is judged at none of {list(judged)}")

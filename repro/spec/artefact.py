@@ -92,6 +92,7 @@ class Figure:
     minus: Pick | None = None  # with points: y less the same metric of the record that this picks
     mark: str = ""  # dots: a field of the run that gives them their shape
     is_panelled: bool = False  # scatter: a panel a series
+    is_diagram: bool = False  # draws the model, not results: no seeds, no records
     named_by: str = ""  # with points: rows of text of the record, part1 and its words, that come in a column "name"
     draw: Callable[[Any, Any], str | None] | None = None  # of (DataFrame, Axes), when no kind can draw it; gives a note
 

@@ -98,7 +98,7 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
         raise ValueError(f"{what} is declared by more than one experiment: choose another")
 
 
-def format_declared_notes(name: str) -> Any:
+def declared_notes(name: str) -> Any:
     """Return the notes that `experiments` declares under a name such as NOT_JUDGED or FINDINGS."""
     module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
     return getattr(importlib.import_module(f"experiments.{module}"), name)
