@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("repro", "experiments", "figures", "slurm")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-FORBIDDEN_NAMES = {"utils", "util", "common", "misc", "helpers", "new", "v2", "final"}
+FORBIDDEN_NAMES = {"utils", "util", "misc", "helpers", "new", "v2", "final"}
 ROOMS = (
     *("seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "statistics", "evaluate"),
     *("pipeline", "train", "analyses", "report", "planning", "interop", "execute", "cli", "doors"),

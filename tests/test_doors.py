@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from repro.cli.common import EXIT_NOT_RUN
 from repro.cli.main import app, list_artefacts
-from repro.cli.options import EXIT_NOT_RUN
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, find_experiment

@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from repro.cli.options import say
-from repro.cli.patience import tell
+from repro.cli.common import say, tell
 from repro.report.formats import render, render_line
 from repro.report.html import inline_svg
 from repro.report.view import View

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from figures.draw import Picture, draw
-from repro.cli.pictures import AtOnce
+from repro.cli.figures import Inline
 from repro.records.spent import sum_seconds
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
@@ -96,7 +96,7 @@ def painter(folder: Path) -> Painter:
     def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path] | None:
         assert rows or not views.load_records(RUNS, whose)
         words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
-        return AtOnce().submit(draw, rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
+        return Inline().submit(draw, rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
 
     return paint
 
@@ -212,7 +212,7 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
     def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
         drawn.extend(map(dict, rows))
         picture = Picture(kind="forest", x="", y="", x_label="", y_label="")
-        return AtOnce().submit(draw, rows, tmp_path / f"claims-{scale}", picture)
+        return Inline().submit(draw, rows, tmp_path / f"claims-{scale}", picture)
 
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     main = page.read_text().split("<main")[1]
@@ -275,7 +275,7 @@ def test_on_a_telephone_nothing_sticks_out_and_verdicts_are_seen_without_scrolli
 ) -> None:
     def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
         picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
-        return AtOnce().submit(draw, rows, tmp_path / "claims", picture)
+        return Inline().submit(draw, rows, tmp_path / "claims", picture)
 
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     with browser(tmp_path) as started:

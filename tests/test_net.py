@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 import pytest
 
+from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED
+from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
 from repro.cli.main import app
-from repro.cli.net import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
-from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 
 
 def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

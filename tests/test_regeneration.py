@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import typer
 
-from repro.cli.check import check
+from repro.cli.inspect import check
 from repro.cli.main import app
 from repro.records import lookup
 from repro.records.store import read_records

@@ -1,4 +1,4 @@
-"""The verbs about data: show a corpus, import one's own, plan runs on it; thin, the work is done beside them."""
+"""Verbs about data: show a corpus, import your own, and plan runs on it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from repro.cli.options import AsJson, Scale, print_json, say
-from repro.cli.patience import tell
+from repro.cli.common import AsJson, Scale, print_json, say, tell
 from repro.storage.json_files import short
 
 if TYPE_CHECKING:
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from repro.planning.imported import Planned
 
 LONGEST_SAMPLE = 300
-Name = Annotated[str, typer.Option(help="what it will be called in runs: a-z, 0-9, '.', '_', '-'")]
+Name = Annotated[str, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-'")]
 
 
 class _ShowsByDefault(TyperGroup):
-    """`repro data desk` means `repro data show desk`."""
+    """Command group with `show` as the default: `repro data desk` means `repro data show desk`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `show` in front of words that begin with no command."""
+        """Insert `show` if the first word is not a command."""
         if args and (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["show", *args]
         return super().parse_args(ctx, args)
@@ -36,26 +35,26 @@ class _ShowsByDefault(TyperGroup):
 
 data = typer.Typer(
     cls=_ShowsByDefault,
-    help="Show a corpus (`repro data desk`); import your own, and plan runs on it.",
+    help="Show a corpus (`repro data desk`), import your own, and plan runs on it.",
     no_args_is_help=True,
 )
 
 
 @data.command()
 def show(
-    corpus: Annotated[str, typer.Argument(help="which corpus")] = "desk",
-    samples: Annotated[int, typer.Option(min=0, help="rows of each source to show")] = 2,
+    corpus: Annotated[str, typer.Argument(help="name of the corpus")] = "desk",
+    samples: Annotated[int, typer.Option(min=0, help="number of sample rows per source")] = 2,
     write_manifests: Annotated[
-        bool, typer.Option("--write-manifests", help="renew the committed manifests from what is installed")
+        bool, typer.Option("--write-manifests", help="rewrite the committed manifests from the installed packages")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build a corpus if it is missing, print its counts, and show samples."""
+    """Build a corpus if it is missing, and print its counts and samples."""
     from repro.data.own.imported import find_imported, is_imported
     from repro.pipeline.corpora import describe_corpus
 
     if write_manifests:
-        return _renew_manifests(corpus)
+        return _rewrite_manifests(corpus)
     name = find_imported(corpus).corpus if is_imported(corpus) else corpus
     described = describe_corpus(name, samples, progress=tell)
     if as_json:
@@ -64,7 +63,7 @@ def show(
 
 
 def _show_described(described: dict[str, Any]) -> None:
-    """Print the sources of a corpus as a table, then the samples of each."""
+    """Print the sources of a corpus as a table, then samples from each source."""
     from repro.report.formats import render
     from repro.report.view import View, format_number
 
@@ -77,7 +76,8 @@ def _show_described(described: dict[str, Any]) -> None:
         say(f"\n{sample['source']}\n  query     {words['query']}\n  document  {words['document']}")
 
 
-def _renew_manifests(corpus: str) -> None:
+def _rewrite_manifests(corpus: str) -> None:
+    """Mine a corpus again and rewrite its manifests. Raises ValueError if the corpus is not mined."""
     from repro.data.mined.functions import mine_functions
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
     from repro.data.mined.mining import mine_added, mine_all
@@ -96,31 +96,42 @@ def _renew_manifests(corpus: str) -> None:
 
 @data.command("import")
 def import_(
-    path: Annotated[Path, typer.Argument(help="jsonl, csv, tsv, parquet, a folder of them, a BEIR folder, zip or tar")],
+    path: Annotated[
+        Path, typer.Argument(help="a jsonl, csv, tsv or parquet file, a folder of them, a BEIR folder, zip or tar")
+    ],
     name: Name,
-    query: Annotated[str | None, typer.Option(help="the column of queries (default: query, anchor, question)")] = None,
+    query: Annotated[str | None, typer.Option(help="column of queries (default: query, anchor or question)")] = None,
     document: Annotated[
-        str | None, typer.Option(help="of documents (default: document, positive, pos, answer, passage, text)")
+        str | None, typer.Option(help="column of documents (default: document, positive, pos, answer, passage or text)")
     ] = None,
     negatives: Annotated[
-        str | None, typer.Option(help="of negatives: kept, not trained on (default: negatives, negative, neg)")
+        str | None,
+        typer.Option(help="column of negatives, stored but not used in training (default: negatives, negative or neg)"),
     ] = None,
-    domain: Annotated[str | None, typer.Option(help="of domains (default: domain, dataset, source)")] = None,
+    domain: Annotated[str | None, typer.Option(help="column of domains (default: domain, dataset or source)")] = None,
     label: Annotated[
-        str | None, typer.Option(help="of labels (default: label, relevance, score, …): low rows are no pairs")
+        str | None,
+        typer.Option(help="column of labels, rows below --threshold are dropped (default: label, relevance, score, …)"),
     ] = None,
-    threshold: Annotated[float | None, typer.Option(help="the lowest label of a pair (default: printed)")] = None,
-    no_labels: Annotated[bool, typer.Option("--no-labels", help="take every row as a pair")] = False,
+    threshold: Annotated[
+        float | None, typer.Option(help="lowest label of a pair (default: chosen and printed)")
+    ] = None,
+    no_labels: Annotated[
+        bool, typer.Option("--no-labels", help="ignore labels and import every row as a pair")
+    ] = False,
     allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="import texts of which most tokens are unknown to the tokenizer")
+        bool,
+        typer.Option("--allow-unknown", help="import texts even if most of their tokens are unknown to the tokenizer"),
     ] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="skip malformed rows and count them")] = False,
-    hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these whole domains; else on a tenth")] = None,
-    evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder instead")] = None,
+    hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these domains (default: on a tenth)")] = None,
+    evaluate_on: Annotated[
+        Path | None, typer.Option(help="evaluate on this BEIR folder instead of held-out pairs")
+    ] = None,
     scale: Scale = "desk",
     as_json: AsJson = False,
 ) -> None:
-    """Import a corpus of pairs: audit it, hold some of it out for evaluation, and write a file of runs."""
+    """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
     from repro.data.columns import Columns
     from repro.data.own.imported import bring
     from repro.data.paper.local_copies import list_declared
@@ -133,16 +144,19 @@ def import_(
     check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
     columns = Columns({part: column for part, column in named.items() if column is not None}, threshold, no_labels)
-    own = {*CORPORA, *list_declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
+    reserved = {*CORPORA, *list_declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
     options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
-    corpus = bring(path, name=name, columns=columns, reserved=own, **options)
-    _show(_unless_undone(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
+    corpus = bring(path, name=name, columns=columns, reserved=reserved, **options)
+    _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
 
 
-def _unless_undone(
+def _plan_or_undo(
     corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool = False
 ) -> Planned | list[str]:
-    """Return what was planned, or the lines on an evaluation set; what cannot be planned keeps no name."""
+    """Plan runs on an imported corpus, or return the lines about an evaluation set.
+
+    If planning fails, the imported folder is removed, so that its name is free again.
+    """
     from repro.planning.imported import format_evaluation_lines, plan_imported
 
     progress = (lambda line: None) if as_json else say
@@ -156,7 +170,7 @@ def _unless_undone(
                 )
             else:
                 found = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
-        except BrokenPipeError:  # nobody reads on, but what was imported is whole
+        except BrokenPipeError:  # the reader of stdout is gone, but the import is complete
             undo.pop_all()
             raise
         undo.pop_all()
@@ -165,15 +179,18 @@ def _unless_undone(
 
 @data.command()
 def plan(
-    name: Annotated[str, typer.Argument(help="an imported corpus")], scale: Scale = "desk", as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="name of an imported corpus")],
+    scale: Scale = "desk",
+    as_json: AsJson = False,
 ) -> None:
-    """Show the audit of an imported corpus, and write a file of runs at a scale: two models, and BM25 beside them."""
+    """Show the audit of an imported corpus, and write a file of runs at a scale: two models and BM25."""
     from repro.planning.imported import plan_imported
 
-    _show(plan_imported(name, scale, progress=(lambda line: None) if as_json else say), as_json)
+    _print_plan(plan_imported(name, scale, progress=(lambda line: None) if as_json else say), as_json)
 
 
-def _show(found: Planned | list[str], as_json: bool) -> None:
+def _print_plan(found: Planned | list[str], as_json: bool) -> None:
+    """Print a plan as JSON or as lines of text."""
     if not isinstance(found, list) and as_json:
         return print(json.dumps(found.as_dict(), indent=1, sort_keys=True))
     for line in found if isinstance(found, list) else found.lines():

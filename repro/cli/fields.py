@@ -1,4 +1,4 @@
-"""The verb that lists the fields of a run: what a grid can vary."""
+"""Verb that lists the fields of a run, which a grid can vary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from repro.cli.options import AsJson, print_json
+from repro.cli.common import AsJson, print_json
 from repro.spec import FIELDS, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.axes import describe_type
@@ -18,38 +18,38 @@ from repro.spec.values import suggestion
 from repro.storage.json_files import short
 
 MEANINGS = {
-    "seed": "seed of the weights, the batches and everything else that is drawn",
+    "seed": "seed of the weights, the batches and every other random draw",
     "batch_size": "pairs per batch",
-    "num_hard_negatives": "mined documents per query that are not its answer",
-    "architecture": "contextual and biencoder are trained; bm25 and surrogate are references; none only measures data",
+    "num_hard_negatives": "mined negative documents per query",
+    "architecture": "contextual and biencoder are trained, bm25 and surrogate are references, none only measures data",
     "backbone": "kind of transformer",
     "num_layers": "transformer layers, of the second stage if the model is contextual",
     "num_first_stage_layers": "transformer layers of the first stage of a contextual model",
-    "hidden_size": "dimensions of the hidden states and of a vector",
+    "hidden_size": "dimensions of the hidden states and of an embedding",
     "num_soft_prompts": "learned vectors between the context and the text",
-    "sequence_dropout": "share of context vectors that are replaced by the null vector in training",
+    "sequence_dropout": "share of context vectors replaced by the null vector in training",
     "residual": "whether the pooled vector is added to the output of the head",
     "prompts": "prefixes of queries and documents: none, or by task as in the paper",
-    "max_tokens": "tokens of a text that are read",
+    "max_tokens": "longest text in tokens, longer texts are cut",
     "num_epochs": "passes over the training pairs, instead of num_steps",
-    "learning_rate": "highest learning rate",
-    "num_warmup_steps": "steps in which the learning rate rises",
+    "learning_rate": "peak learning rate",
+    "num_warmup_steps": "steps of learning rate warmup",
     "weight_decay": "weight decay of AdamW",
     "temperature": "temperature of the contrastive loss",
-    "max_grad_norm": "gradients are clipped to this norm",
+    "max_grad_norm": "norm to which gradients are clipped",
     "num_pretraining_epochs": "passes of the first phase over its corpus, instead of num_pretraining_steps",
     "suite": "collections on which the model is evaluated",
-    "context_seed": "draws the context documents of an evaluation",
-    "measure": "what is measured after training",
+    "context_seed": "seed for drawing the context documents of an evaluation",
+    "measure": "analysis to compute after training",
 }
-"""One line for each field that has no comment in `Run`."""
+"""Meaning of each field without a comment in `Run`."""
 
 
 def fields(
-    word: Annotated[str | None, typer.Argument(help="only fields with this word in name or explanation")] = None,
+    word: Annotated[str | None, typer.Argument(help="list only fields with this word in their name or meaning")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the fields of a run: type, range, default per scale, meaning. `launch table1 FIELD=A,B` varies one."""
+    """List the fields of a run: type, range, default per scale and meaning. `launch table1 FIELD=A,B` varies a field."""
     from repro.report.formats import render
     from repro.report.view import View
 
@@ -75,13 +75,13 @@ def fields(
 
 
 def describe_field(name: str) -> dict[str, Any]:
-    """Return a field's name, what it takes, its default at each scale, and its meaning."""
+    """Return a field's name, type and range, default at each scale, and meaning."""
     defaults = {scale: SCALES[scale].fields.get(name, 0 if name == "seed" else None) for scale in ORDER}
     return {"name": name, "takes": describe_type(name), "defaults": defaults, "meaning": _meanings().get(name, "")}
 
 
 def _format_defaults(defaults: dict[str, Any]) -> str:
-    """Return the defaults, those of several scales that agree together; one value alone if all agree."""
+    """Return the defaults grouped by value, for example "1 (smoke), 4 (desk, small)", or one value if all agree."""
     alike: dict[str, list[str]] = {}
     for scale, value in defaults.items():
         alike.setdefault(ABSENT if value is None else str(value), []).append(scale)
@@ -92,7 +92,7 @@ def _format_defaults(defaults: dict[str, Any]) -> str:
 
 @cache
 def _meanings() -> dict[str, str]:
-    """Return the comment behind each field in the source of `Run`, or what is said here."""
+    """Return the meaning of each field: its comment in the source of `Run`, else its entry in `MEANINGS`."""
     found: dict[str, str] = {}
     for name, comment in re.findall(
         r"^    (\w+): [^#=\n]*(?:= [^#\n]*)?(?:#\s*(.*))?$", inspect.getsource(Run), re.MULTILINE

@@ -1,4 +1,7 @@
-"""The verbs of `repro`: the one module that sees all four folders; heavy imports live in the verbs."""
+"""The command line of `repro`.
+
+Heavy imports are inside the verbs, so that light verbs start without torch or matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from repro.cli.check import VERBS_THAT_READ
-from repro.cli.data import data
-from repro.cli.explain import VERBS as VERBS_THAT_EXPLAIN
-from repro.cli.fields import VERBS as VERBS_OF_FIELDS
-from repro.cli.models import VERBS as VERBS_IN_AND_OUT
-from repro.cli.net import DEBUG, run_with_error_handling
-from repro.cli.options import (
+from repro.cli.common import (
     ALL_PUBLISHED,
     EXIT_NOT_RUN,
     AllSeeds,
@@ -30,13 +27,19 @@ from repro.cli.options import (
     Seeds,
     Unpublished,
     What,
+    in_turn,
     print_json,
     say,
+    select_sound,
+    tell,
 )
-from repro.cli.patience import in_turn, tell
-from repro.cli.search import VERBS as VERBS_THAT_SEARCH
-from repro.cli.sound import sound
-from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
+from repro.cli.data import data
+from repro.cli.errors import DEBUG, run_with_error_handling
+from repro.cli.evaluate_export import VERBS as EVALUATE_EXPORT_VERBS
+from repro.cli.fields import VERBS as FIELD_VERBS
+from repro.cli.inspect import VERBS as INSPECT_VERBS
+from repro.cli.jobs import VERBS as JOB_VERBS
+from repro.cli.search import VERBS as SEARCH_VERBS
 from repro.records.lookup import resolve_experiments, resolve_runs, split_words
 from repro.report.formats import console_here
 from repro.report.names import format_title
@@ -53,50 +56,52 @@ if TYPE_CHECKING:
     from repro.planning.doctor import Finding
 
 COLLECTED_AFTER = (50_000, 20, 20)
-"""New objects, and collections, before Python looks for garbage: thousands of records are read and kept, and by default
-it looks through all of them again and again, for a fifth of the time.
+"""Thresholds of Python's garbage collector. With the defaults it scans thousands of loaded records again and again, which
+takes a fifth of the time.
 """
 SPINS = "1000"
-"""Turns that a waiting thread of GNU's OpenMP spins, which torch has on Linux; its own default is 300,000."""
+"""Spin count of a waiting thread in GNU OpenMP, which torch uses on Linux. The default is 300,000."""
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, suggest_commands=False
-)  # click suggests a verb itself
+)  # click suggests verbs itself
 
 
 @app.callback()
 def settings(
-    debug: Annotated[bool, typer.Option(DEBUG, help="show the traceback of an error; may stand anywhere")] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="show the traceback of an error (allowed at any position)")
+    ] = False,
 ) -> None:
-    """Experiments on Contextual Document Embeddings: every table and figure of the paper over one model and trainer."""
+    """Replicate Contextual Document Embeddings: every table and figure of the paper with one model and trainer."""
 
 
 def prepare_process() -> None:
-    """Set what holds for this process and its children, before any library with threads is loaded.
+    """Configure this process and its children, before any library with threads is loaded.
 
-    Threads of OpenMP spin for a moment while they wait for each other, then sleep. By default they spin for long, and
-    where other programs want the cores each spins in another's place. `SPINS` costs a few per cent on quiet cores.
+    OpenMP threads spin while they wait for each other, then sleep. The default spin time is long, so on a busy machine
+    spinning threads take cores from working ones. `SPINS` costs a few per cent on idle cores.
     """
     gc.set_threshold(*COLLECTED_AFTER)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller, as `>&-` does: nobody reads it
+        if getattr(sys, name) is None:  # closed by the caller, for example with `>&-`
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 — until the process ends
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
 def main() -> None:
-    """Run the command line; the reader's mistakes end in one line and exit code 2, bugs in one line and 70."""
+    """Run the command line and exit. User errors print one line and exit with 2, bugs print one line and exit with 70."""
     prepare_process()
     sys.exit(run_with_error_handling(lambda: app(prog_name="repro", standalone_mode=False)))
 
 
 def open_door(name: str) -> int:
-    """Run one artefact, `python -m repro.NAME`, with the options of `repro run`; return the exit code."""
+    """Run one artefact for `python -m repro.NAME`, with the options of `repro run`, and return the exit code."""
 
     prepare_process()
 
     def act() -> Any:
-        find_experiment(name)  # a name that is none is said before the options are read
+        find_experiment(name)  # report an unknown name before parsing the options
         return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
 
     return run_with_error_handling(act)
@@ -104,8 +109,8 @@ def open_door(name: str) -> int:
 
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
-    """List the artefacts: what each shows, and how many runs it needs at each scale. Exit code 2: some are left out."""
-    kept = {experiment.number for experiment in sound(experiments(), ORDER)}
+    """List the artefacts with their titles and numbers of runs per scale. Exit code 2: a faulty one was skipped."""
+    listed = {experiment.number for experiment in select_sound(experiments(), ORDER)}
     rows: list[dict[str, Any]] = [
         {
             "artefact": name,
@@ -115,16 +120,18 @@ def list_artefacts(as_json: AsJson = False) -> None:
             "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
         for name, (experiment, shown) in artefacts().items()
-        if experiment.number in kept
+        if experiment.number in listed
     ]
     print_json(rows) if as_json else _print_artefacts(rows)
-    if len(kept) < count_experiment_files():
+    if len(listed) < count_experiment_files():
         raise typer.Exit(EXIT_NOT_RUN)
 
 
 def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
     table = RichTable(box=None, padding=(0, 1, 0, 0))
-    table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))  # it is typed
+    table.add_column(
+        "artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows)
+    )  # users type it, so it must not wrap
     table.add_column("what it shows")
     for name in ("claims", *ORDER):
         table.add_column(name, justify="right", no_wrap=True)
@@ -143,10 +150,10 @@ def plan(
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
-    profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
+    profile: Annotated[str, typer.Option(help="the job shape to assume (see slurm/README.md)")] = "here",
     as_json: AsJson = False,
 ) -> None:
-    """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
+    """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
     from repro.planning.plan import make_plan
     from slurm.limits import beyond
     from slurm.profiles import load_profile
@@ -176,14 +183,14 @@ def run(
     seed: Seeds = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Run what is missing, here and now, and show the artefacts. Exit code 2: something could not run."""
+    """Run missing runs in this process, then show the artefacts. Exit code 2: a run could not start."""
     from repro.records.store import explain_unreadable, split_recorded
 
     wanted = resolve_runs(what, scale, seeds=seed)
     recorded, missing = split_recorded(wanted, [get_local_records()])
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
-    asked = count_noun(len(set(wanted)), "run")
-    say(f"{asked} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
+    requested = count_noun(len(set(wanted)), "run")
+    say(f"{requested} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
     if missing:
@@ -206,10 +213,10 @@ def run(
 
 
 def _summarise_own_corpora(runs: Sequence[Run]) -> None:
-    """Print how the models trained on an imported corpus compare with BM25 and with an encoder that was not trained."""
+    """Compare models trained on an imported corpus with BM25 and an untrained encoder, and print the result."""
     names = dict.fromkeys(run.corpus for run in runs if run.suite == run.corpus.partition("@")[0])
     if not any((get_corpora_folder() / name.partition("@")[0]).is_dir() for name in names):
-        return  # without loading numpy
+        return  # before numpy is loaded
     from repro.data.own.imported import is_imported
     from repro.pipeline.corpora import make_corpus_stage
     from repro.report.own_corpus import format_own_corpus_lines, sizes_of_suite
@@ -228,17 +235,18 @@ def show(
     scale: Scale = "desk",
     format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
     pivot: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="X Y", help="of a grid: scores by two fields, and a heat map")
+        tuple[str, str] | None,
+        typer.Option(metavar="X Y", help="for a grid: print the scores by two fields, and draw a heat map"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show artefacts from records: paper, published and yours beside each other, and the verdict on each claim.
+    """Show artefacts from records: the values of the paper, published values, yours, and the verdict on each claim.
 
-    Of runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
+    For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
     """
     if pivot or any(map(is_axis, what or ())):
         return _show_grid(resolve_runs(what, scale), pivot, format, as_json)
-    from repro.cli.pictures import draw_and_report
+    from repro.cli.figures import draw_and_report
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render
     from repro.report.scores import make_scores_view, tabulate_scores
@@ -251,10 +259,10 @@ def show(
     as_values: list[Any] = tabulate_scores(resolve_runs(single, scale)) if single and as_json else []
     if single and not as_json:
         render(make_scores_view(resolve_runs(single, scale)), format)
-    for experiment in sound(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else ():
+    for experiment in select_sound(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else ():
         judged = judgements(experiment, scale)
         views = make_artefact_views(experiment, scale).items()
-        shown = {name: view for name, view in views if (name in names if one_table else _is_asked(name, what))}
+        shown = {name: view for name, view in views if (name in names if one_table else _is_selected(name, what))}
         if as_json:
             claims = [one.as_dict() for one in judged]
             as_values.append({"claims": claims, "shown": {name: asdict(view) for name, view in shown.items()}})
@@ -277,27 +285,27 @@ def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_j
         return print_json(tabulate_scores(runs))
     render(make_pivot_view(runs, *pivot) if pivot else make_scores_view(runs), format)
     if pivot and (rows := list_pivot_rows(runs, *pivot)):
-        from repro.cli.pictures import paint_pivot
+        from repro.cli.figures import paint_pivot
 
         tell(f"drawn: {paint_pivot(rows, *pivot)}, its data next to it as .csv")
 
 
-def _is_asked(name: str, what: Sequence[str] | None) -> bool:
-    """Return whether the words of a command line mean this artefact; table3 means table3_shares too."""
+def _is_selected(name: str, what: Sequence[str] | None) -> bool:
+    """Return whether the command line selects this artefact. For example, table3 also selects table3_shares."""
     return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 
 @app.command()
 def report(
     scale: Scale = "desk",
-    out: Annotated[Path, typer.Option(help="where to write the page")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
-    """Write one page that opens in any browser, offline: the ledger of claims, then every artefact."""
-    from repro.cli.pictures import painting_beside
+    """Write an HTML page that works offline: the ledger of claims, then every artefact."""
+    from repro.cli.figures import open_painters
     from repro.report.html import write_report
 
     shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
-    with painting_beside() as (paint, paint_forest):
+    with open_painters() as (paint, paint_forest):
         page = write_report(get_scale(scale).name, out, paint, shown, paint_forest=paint_forest)
     say(f"written: {page}")
 
@@ -305,34 +313,34 @@ def report(
 @app.command()
 def doctor(
     deep: Annotated[
-        bool, typer.Option("--deep", help="also compare every record and stage with its digests and arrays")
+        bool, typer.Option("--deep", help="also verify every record and stage against its digests and arrays")
     ] = False,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="also try the GPU: equal numbers, ten steps at real shapes, FAISS")
+        bool, typer.Option("--gpu", help="also test the GPU: equal numbers, ten steps at real shapes, FAISS")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine has and what each scale lacks here. With --deep or --gpu, exit code 2: a check failed."""
+    """Check this machine and list missing requirements per scale. With --deep or --gpu, exit code 2: a check failed."""
     from repro.planning.deep import examine_deeply
     from repro.planning.doctor import examine
 
     def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
-            if not as_json:  # each as soon as it is known: some take seconds
+            if not as_json:  # print each finding immediately, because some take seconds
                 say(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
             yield finding
 
-    looked, compared = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
+    found, verified = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
     if gpu:
-        compared += [*lines(_tried_gpu())]
+        verified += [*lines(_examine_gpu())]
     if as_json:
-        print_json([asdict(finding) for finding in [*looked, *compared]])
-    if not all(finding.good for finding in compared):
+        print_json([asdict(finding) for finding in [*found, *verified]])
+    if not all(finding.good for finding in verified):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _tried_gpu() -> Iterator[Finding]:
-    """Give what was found on the GPU, and write it to a file of its own."""
+def _examine_gpu() -> Iterator[Finding]:
+    """Yield the findings on the GPU, and write them to a file of their own."""
     import torch
 
     from repro.planning.gpu import examine_gpu, found_gpu, write_findings
@@ -348,12 +356,11 @@ def _tried_gpu() -> Iterator[Finding]:
 
 
 for verb in (
-    *VERBS_THAT_READ,
-    *VERBS_THAT_EXPLAIN,
-    *VERBS_OF_FIELDS,
-    *VERBS_OF_SWEEPS,
-    *VERBS_IN_AND_OUT,
-    *VERBS_THAT_SEARCH,
+    *INSPECT_VERBS,
+    *FIELD_VERBS,
+    *JOB_VERBS,
+    *EVALUATE_EXPORT_VERBS,
+    *SEARCH_VERBS,
 ):
     app.command()(verb)
 app.add_typer(data, name="data")

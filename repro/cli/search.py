@@ -1,4 +1,4 @@
-"""The verb that searches a corpus with a model."""
+"""Verb that searches a corpus with a model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.options import AsJson, print_json, say
-from repro.cli.patience import tell
+from repro.cli.common import AsJson, print_json, say, tell
 from repro.storage.json_files import short
 
 SHOWN_LETTERS = 100
@@ -17,22 +16,24 @@ SHOWN_LETTERS = 100
 
 def search(
     model: Annotated[
-        str, typer.Argument(help="a run's id, a folder (ours, an export, sentence-transformers) or hub id")
+        str, typer.Argument(help="a run's id, a folder (ours, an export or sentence-transformers) or a hub id")
     ],
     query: Annotated[
-        list[str] | None, typer.Argument(help="the text to search for (default: one per line of stdin)")
+        list[str] | None, typer.Argument(help="text to search for (default: one query per line of stdin)")
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="imported corpus, suite, BEIR folder or jsonl file (default: the run's own)")
+        str | None,
+        typer.Option(help="imported corpus, suite, BEIR folder or jsonl file (default: the corpus of the run)"),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="own, null, or a corpus to draw it from; for contextual models (default: own)")
+        str | None,
+        typer.Option(help="context of a contextual model: own, null, or a corpus to draw it from (default: own)"),
     ] = None,
-    context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
-    top: Annotated[int, typer.Option(min=1, help="how many documents per query")] = 10,
+    context_seed: Annotated[int, typer.Option(min=0, help="seed for drawing the context documents")] = 0,
+    top: Annotated[int, typer.Option(min=1, help="number of documents per query")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Search a corpus with a model, and print the best documents with scores; the index is kept for the next time."""
+    """Search a corpus with a model, and print the best documents with their scores. The index is cached."""
     from repro.interop.search.index import Asked
     from repro.interop.search.index import search as find
 

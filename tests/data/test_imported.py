@@ -195,7 +195,7 @@ def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
 ) -> None:
     words = ["import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", "mine", "--scale", "smoke"]
     with monkeypatch.context() as patch:
-        patch.setattr("repro.cli.data._unless_undone", lambda *of, **how: sys.exit(137))
+        patch.setattr("repro.cli.data._plan_or_undo", lambda *of, **how: sys.exit(137))
         assert typed(*words).exit_code == 137
     [command] = re.findall("`repro data (.*?)`", str(typed(*words).exception))
     done = typed(*command.split(), "--scale", "smoke")

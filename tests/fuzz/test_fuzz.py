@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 from typer.main import get_command
 
+from repro.cli.errors import EXIT_BUG, run_with_error_handling
 from repro.cli.main import app
-from repro.cli.net import EXIT_BUG, run_with_error_handling
 from repro.data.beir import load_beir, load_suite, write_beir_folder, write_suite
 from repro.data.own.imported import bring, find_imported
 from repro.data.pairs import Row, read_pairs, write_pairs

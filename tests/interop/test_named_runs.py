@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_word_is_said_before_torch_is_loaded(
     def opening_is_told(line: str) -> None:  # the last thing before the imports
         raise AssertionError(line)
 
-    monkeypatch.setattr("repro.cli.models.tell", opening_is_told)
+    monkeypatch.setattr("repro.cli.evaluate_export.tell", opening_is_told)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     done = CliRunner().invoke(app, [str(tmp_path / "full") if word == "FULL" else word for word in words])

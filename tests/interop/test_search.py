@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.cli.errors import run_with_error_handling
 from repro.cli.main import app
-from repro.cli.net import run_with_error_handling
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.e01_table1 import TABLE
 from figures.gains import gains_svg
-from repro.cli.renew import front_pictures
+from repro.cli.regenerate import make_front_pictures
 from repro.records.store import read_records, write_record
 from repro.report.gains import list_gain_rows
 from repro.spec import Column, Row, Table, base, grid, pick
@@ -71,7 +71,7 @@ def test_the_committed_pictures_are_those_of_the_published_records() -> None:
     records = [record for record in read_records(get_published_records()) if record.run in runs]
     _, rows = list_gain_rows(TABLE, "NDCG@10", runs, records, range(3, 8))
     means = {row["row"]: statistics.fmean(r["gain"] for r in rows if r["row"] == row["row"]) for row in rows}
-    pictures = front_pictures()
+    pictures = make_front_pictures()
     assert {path.stem for path in pictures} == {"table1-light", "table1-dark"}
     for path in pictures:
         words = words_of(path.read_text())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from repro.cli import pictures
+from repro.cli import figures as pictures
 from repro.report import kept_pictures
 from repro.report.kept_pictures import kept_picture
 from repro.storage.paths import get_figures_folder
@@ -22,7 +22,7 @@ PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", 
 
 
 def drawn(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
-    return pictures.drawn_once(rows, "a", picture, pictures.AtOnce(), with_png=with_png).result()
+    return pictures.draw_once(rows, "a", picture, pictures.Inline(), with_png=with_png).result()
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPa
     keys.append(kept_picture(tmp_path, ROWS, PICTURE | {"title": "another"}).key)
     (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9")
     keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
-    monkeypatch.setattr(kept_pictures, "versions_of", lambda packages: dict.fromkeys(packages, "0"))
+    monkeypatch.setattr(kept_pictures, "get_versions", lambda packages: dict.fromkeys(packages, "0"))
     keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
-    monkeypatch.setattr(kept_pictures, "source_digest", lambda folders: "another")
+    monkeypatch.setattr(kept_pictures, "compute_source_digest", lambda folders: "another")
     keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
     assert len(set(keys)) == len(keys)
 
@@ -81,23 +81,23 @@ def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: li
 def test_pictures_drawn_beside_are_those_drawn_here(tmp_path: Path) -> None:
     at_once = drawn().read_bytes()
     shutil.rmtree(get_figures_folder())
-    with pictures.painting_beside(num_cores=2) as painters:
+    with pictures.open_painters(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
-        beside = pictures.drawn_once(ROWS, "a", PICTURE, executor, with_png=False)
-        no_such = pictures.drawn_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
+        beside = pictures.draw_once(ROWS, "a", PICTURE, executor, with_png=False)
+        no_such = pictures.draw_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
         assert beside.result().read_bytes() == at_once
         with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
             no_such.result()
         assert isinstance(executor, ProcessPoolExecutor)
     assert kept_picture(get_figures_folder() / "a", ROWS, PICTURE).is_there(("svg", "csv"))
-    with pictures.painting_beside(num_cores=1) as painters:
-        assert isinstance(painters[0].keywords["executor"], pictures.AtOnce)
+    with pictures.open_painters(num_cores=1) as painters:
+        assert isinstance(painters[0].keywords["executor"], pictures.Inline)
 
 
 BESIDE = """
 import time
-from repro.cli.pictures import painting_beside
-with painting_beside(num_cores=2) as (paint, _):
+from repro.cli.figures import open_painters
+with open_painters(num_cores=2) as (paint, _):
     print(paint.keywords["executor"].submit(os.getpid).result(), flush=True)
     time.sleep(600)
 """
@@ -122,10 +122,10 @@ def test_what_draws_ends_with_the_process_that_asked() -> None:
 def test_a_picture_whose_process_was_killed_is_drawn_here(tmp_path: Path) -> None:
     at_once = drawn().read_bytes()
     shutil.rmtree(get_figures_folder())
-    with pictures.painting_beside(num_cores=2) as painters:
+    with pictures.open_painters(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
         os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
-        begun = [pictures.drawn_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
+        begun = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
         assert [one.result().read_bytes() for one in begun] == [at_once, at_once]
 
 

@@ -46,6 +46,19 @@ def test_check_prints_a_ledger_and_a_tally_for_each_paper(capsys: pytest.Capture
     assert {row["paper"] for row in json.loads(capsys.readouterr().out)} == {"MRL"}
 
 
+def test_check_shortens_companion_papers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without arguments a companion paper is one line of counts, with --all it is a ledger."""
+    monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: judged("T1.b", "M2.a", "G8.c"))
+    app(["check"], standalone_mode=False)
+    short = capsys.readouterr().out
+    assert "T1.b" in short and "M2.a" not in short and short.count("1 claim: 1 not run") == 3 and "--all" in short
+    app(["check", "--all"], standalone_mode=False)
+    full = capsys.readouterr().out
+    assert "M2.a" in full and "G8.c" in full and "--all" not in full
+
+
 def test_the_page_has_each_papers_claims_in_its_own_block() -> None:
     pages = renewed_pages(judged("M2.a", "T1.b"), "smoke")
     text = next(text for path, text in pages.items() if path.name == "RESULTS.md")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.net import run_with_error_handling
+from repro.cli.errors import run_with_error_handling
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Stopped, stop, unbroken, unwrap_stop

@@ -260,7 +260,7 @@ def test_what_is_shown_stands_though_its_picture_cannot_be_written(monkeypatch: 
     def refuse(*given: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "figure12.svg")
 
-    monkeypatch.setattr("repro.cli.pictures.draw_from_records", refuse)
+    monkeypatch.setattr("repro.cli.figures.draw_from_records", refuse)
     ended = type_in("show", "figure12")
     assert ended.exit_code == 0 and "figure12 at scale desk" in ended.output
     assert "figure12 is not drawn: [Errno 30] Read-only file system: 'figure12.svg'" in ended.output

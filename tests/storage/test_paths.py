@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.cli.common import EXIT_NOT_RUN
+from repro.cli.errors import run_with_error_handling
 from repro.cli.main import app
-from repro.cli.net import run_with_error_handling
-from repro.cli.options import EXIT_NOT_RUN
 from repro.storage.paths import CHECKOUT, check_home, get_data_folder, home
 
 
@@ -98,7 +98,7 @@ def test_impossible_homes_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_backend_of_a_notebook_is_not_used(tmp_path: Path) -> None:
     """Pictures are drawn where MPLBACKEND names a backend that is not installed, as in a program Jupyter started."""
-    code = "from repro.cli.pictures import draw_to_files as f; f(); import figures.style, matplotlib as m; "
+    code = "from repro.cli.figures import use_headless_backend as f; f(); import figures.style, matplotlib as m; "
     code += "print(m.get_backend())"
     told = os.environ | {"MPLBACKEND": "module://not_installed.backend", "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The verbs in and out: evaluate a model from anywhere, export one to other libraries; thin, as all verbs."""
+"""Verbs that evaluate models from any source, and export them to other libraries."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.options import AsJson, say
-from repro.cli.patience import tell
+from repro.cli.common import AsJson, say, tell
 from repro.interop.typed import EXPORT_CONTEXTS, check_evaluated, check_export, check_model, check_upload
 
 Model = Annotated[
-    str | None, typer.Option(help="a run's id, a folder (ours, the authors', an export), a hub id, or bm25")
+    str | None, typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, or bm25")
 ]
-SuiteName = Annotated[str, typer.Option(help="a suite's or an imported corpus' name, or a BEIR folder, or some in one")]
+SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
 WrongFrom = Annotated[
-    str | None, typer.Option(help="suite or folder that lends the wrong corpus (default: the suite; of one, desk)")
+    str | None,
+    typer.Option(help="source of the unrelated context (default: another dataset of the suite, or desk if it has one)"),
 ]
 
 
-def _two_models(two: tuple[str, str] | None) -> tuple[str, str] | None:
-    """Return the models to compare; ValueError where an option was taken for one of them."""
+def _check_two_models(two: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return the models to compare. Raises ValueError if one of them is an option."""
     for word in two or ():
         if word.startswith("--"):
             raise ValueError(f"--compare takes two models, --compare A B, but {word!r} is an option: name both")
@@ -31,7 +31,9 @@ def _two_models(two: tuple[str, str] | None) -> tuple[str, str] | None:
 
 Two = Annotated[
     tuple[str, str] | None,
-    typer.Option(metavar="A B", help="two models instead, and their difference", callback=_two_models, is_eager=True),
+    typer.Option(
+        metavar="A B", help="evaluate two models and their difference", callback=_check_two_models, is_eager=True
+    ),
 ]
 
 
@@ -39,27 +41,33 @@ def evaluate(
     suite: SuiteName,
     model: Model = None,
     compare: Two = None,
-    context: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXPORT_CONTEXTS)}; may be given again")] = None,
+    context: Annotated[
+        list[str] | None, typer.Option(help=f"one of {', '.join(EXPORT_CONTEXTS)}, repeatable (default: own)")
+    ] = None,
     wrong_from: WrongFrom = None,
-    context_seed: Annotated[int, typer.Option(min=0, help="draws the context documents")] = 0,
-    num_contexts: Annotated[int | None, typer.Option(help="context documents (default: the model's own)")] = None,
+    context_seed: Annotated[int, typer.Option(min=0, help="seed for drawing the context documents")] = 0,
+    num_contexts: Annotated[
+        int | None, typer.Option(help="number of context documents (default: that of the model)")
+    ] = None,
     bm25: Annotated[
-        bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
+        bool | None, typer.Option("--bm25/--no-bm25", help="compare with BM25 (default: up to 200 000 documents)")
     ] = None,
     whiten: Annotated[
         list[str] | None,
-        typer.Option(help="also with vectors whitened by this corpus: own, wrong, random; may be given again"),
+        typer.Option(help="also score vectors whitened by this corpus: own, wrong or random, repeatable"),
     ] = None,
-    shrinkage: Annotated[float | None, typer.Option(help="of the whitening, 0 to 1 (default: 0.95)")] = None,
-    width: Annotated[str | None, typer.Option(help="prefixes of the vectors beside the whole: 16,32,full")] = None,
-    revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
+    shrinkage: Annotated[float | None, typer.Option(help="shrinkage of the whitening, 0 to 1 (default: 0.95)")] = None,
+    width: Annotated[
+        str | None, typer.Option(help="also score prefixes of the vectors, for example 16,32,full")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="revision of the hub id")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="where scores.json and the TREC runs go (default: below out/)")
+        Path | None, typer.Option(help="folder for scores.json and the TREC runs (default: below out/)")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on a suite, under each context and beside BM25; interrupted, it resumes at the next collection."""
+    """Score a model on a suite under each context, compared with BM25. If interrupted, it resumes at the next collection."""
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, other = (str(model), None) if compare is None else compare
@@ -69,8 +77,8 @@ def evaluate(
     from repro.report.formats import render
 
     whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
-    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened)
-    asked = Asked(first, suite, tuple(context or ("own",)), *how)
+    options = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened)
+    asked = Asked(first, suite, tuple(context or ("own",)), *options)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:
         return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
@@ -83,19 +91,17 @@ def evaluate(
 
 def export(
     model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
-    folder: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")],
+    folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
-    width: Annotated[
-        int | None, typer.Option(help="only the first so many dimensions of a biencoder's vectors")
-    ] = None,
-    push_to: Annotated[str | None, typer.Option(help="upload the folder to this hub id, too")] = None,
+    width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
+    push_to: Annotated[str | None, typer.Option(help="also upload the folder to this hub id")] = None,
     private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
-    """Write a model as a folder that another library opens, with a model card told from its record."""
+    """Write a model as a folder that another library opens, with a model card from its record."""
     check_upload(push_to, private=private)
     check_model(model)
     check_export(model, folder, to, width)
-    tell(f"opening {model}")  # before torch is loaded, which takes seconds
+    tell(f"opening {model}")  # before torch is loaded, because that takes seconds
     from repro.interop.exporting import export_model, push_to_hub
 
     for line in export_model(model, folder, to, width=width, progress=say):
@@ -108,19 +114,19 @@ def adapt(
     model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
     corpus: Annotated[
         str,
-        typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or a corpus by its name"),
+        typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or the name of a corpus"),
     ],
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
     shrinkage: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="of the covariance, 0 to 1 (default: 0.95)"),
+        typer.Option(min=0.0, max=1.0, help="shrinkage of the covariance, 0 to 1 (default: 0.95)"),
     ] = None,
     average: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the weights, e.g. 0.5")
+        float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the averaged weights, for example 0.5")
     ] = None,
-    base: Annotated[str | None, typer.Option(help="the encoder that the model was fine-tuned from")] = None,
+    base: Annotated[str | None, typer.Option(help="the encoder from which the model was fine-tuned")] = None,
 ) -> None:
-    """Whiten an encoder by a corpus, without training: writes a folder that sentence-transformers opens."""
+    """Whiten an encoder by a corpus, without training, and write a folder that sentence-transformers opens."""
     if (average is None) != (base is None):
         raise ValueError(f"--average {average} with --base {base}: give both or neither")
     check_model(model)
@@ -140,10 +146,10 @@ def adapt(
 
 def score(
     run: Annotated[Path, typer.Argument(help="a TREC run file, gzipped or not")],
-    judgements: Annotated[Path, typer.Argument(help="TREC qrels, or a .tsv of a BEIR folder")],
+    judgements: Annotated[Path, typer.Argument(help="TREC qrels, or the .tsv of a BEIR folder")],
     as_json: AsJson = False,
 ) -> None:
-    """Score somebody's TREC run against judgements, by trec_eval's definitions."""
+    """Score a TREC run file against judgements, by the definitions of trec_eval."""
     from repro.evaluate.trec import score_files
 
     found = score_files(run, judgements, tell)

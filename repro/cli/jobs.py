@@ -1,4 +1,4 @@
-"""The verbs about sweeps: launch, status, why, cancel, prune, fetch, verify; thin, the work is done beside them."""
+"""Verbs that run sweeps: launch, status, why, cancel, prune, fetch and verify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from repro.cli.options import (
+from repro.cli.common import (
     ALL_PUBLISHED,
     EXIT_NOT_RUN,
     AllSeeds,
@@ -29,8 +29,8 @@ from repro.cli.options import (
     What,
     print_json,
     say,
+    tell,
 )
-from repro.cli.patience import tell
 from repro.records.lookup import BEGINS_AN_ID, get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
@@ -39,9 +39,9 @@ from repro.storage.atomic import format_bytes
 from repro.storage.json_files import short
 from repro.storage.paths import check_home, who_else_may_write
 
-WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data")]
-DataDir = Annotated[Path | None, typer.Option(help="where local copies of data lie (default: REPRO_DATA, or out/data)")]
-LOOK_AGAIN_SECONDS = 2.0
+WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data sets")]
+DataDir = Annotated[Path | None, typer.Option(help="folder of local copies of data (default: REPRO_DATA, or out/data)")]
+REFRESH_SECONDS = 2.0
 
 
 def launch(
@@ -50,21 +50,21 @@ def launch(
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
-    on: Annotated[str | None, typer.Option(help="local or slurm (default: as the profile says)")] = None,
-    profile: Annotated[str | None, typer.Option(help="where and with what; see slurm/README.md")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="also what failed or was cancelled")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="at most so many runs")] = None,
+    on: Annotated[str | None, typer.Option(help="local or slurm (default: as in the profile)")] = None,
+    profile: Annotated[str | None, typer.Option(help="machine and resources (see slurm/README.md)")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="also start failed and cancelled runs")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="start at most this many runs")] = None,
     allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="small and large: also with uncommitted changes")
+        bool, typer.Option("--allow-dirty", help="allow uncommitted changes at scales small and large")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Slurm: print the exact sbatch scripts, submit nothing")
+        bool, typer.Option("--dry-run", help="print the exact sbatch scripts for Slurm, submit nothing")
     ] = False,
     check_site: Annotated[
-        bool, typer.Option("--check-site", help="ask Slurm whether it would take each script, submit nothing")
+        bool, typer.Option("--check-site", help="check whether Slurm would accept each script, submit nothing")
     ] = False,
 ) -> None:
-    """Start what is missing, on this machine's queue or Slurm's, and nothing twice. Exit code 2: not all ended well."""
+    """Start missing runs on this machine or on Slurm, and no run twice. Exit code 2: a run failed or was skipped."""
     from slurm import start as launches
     from slurm.profiles import choose
     from slurm.start import LaunchOptions
@@ -83,20 +83,21 @@ def launch(
         tell(f"caution: {others}")
     ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
     if chosen.on == "slurm" and {*ended.values()} - {launches.LEFT_OUT}:
-        say(_farewell(what, scale, seed, all_seeds or unpublished))
+        say(_format_status_hint(what, scale, seed, all_seeds or unpublished))
     if launches.LEFT_OUT in ended.values() or (chosen.on == "local" and {*ended.values()} - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _farewell(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
-    """Return what to say when jobs were submitted, with the words that mean the same runs to `status`."""
+def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
+    """Return the hint after submission, with the `status` command that selects the same runs."""
     chosen = ["--all-seeds"] if is_every else [word for seed in seeds or () for word in ("--seed", str(seed))]
-    named = ["--scale", scale] if split_words(what)[1] else []  # run ids and files have scales of their own
+    named = ["--scale", scale] if split_words(what)[1] else []  # run ids and files include their scale
     again = shlex.join([*what, *named, *chosen])
     return f"you may leave now; `repro status {again}` tells how it goes"
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
+    """Print sbatch scripts under their names."""
     for name, script in scripts:
         print(f"# ---- {name}\n{script}")
     if not scripts:
@@ -104,8 +105,9 @@ def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
 
 
 def _print_verdicts(verdicts: dict[str, Any]) -> None:
+    """Print the scheduler's verdict on each script, similar scripts together. Exits with 2 if one was rejected."""
     alike: dict[tuple[bool, str], list[str]] = {}
-    for name, verdict in verdicts.items():  # scripts of one shape differ in numbers of jobs and times alone
+    for name, verdict in verdicts.items():  # scripts of one shape differ only in job counts and times
         alike.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
     for (is_accepted, _), names in alike.items():
         more = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
@@ -121,49 +123,50 @@ def status(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    watch: Annotated[bool, typer.Option("--watch", help="look again and again until nothing runs or waits")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="refresh until no run is running or queued")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where every run stands: recorded, running, queued, interrupted, failed, cancelled, missing; and why."""
+    """Show the state of every run and its reason: recorded, running, queued, interrupted, failed, cancelled or missing."""
     from slurm.status import statuses
     from slurm.tables import look_at, show_status
 
     if watch and as_json:
-        raise ValueError("--watch draws a table again and again, --json prints once; say one of them")
+        raise ValueError("--watch refreshes a table, --json prints once: give one of them")
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
         return print_json([asdict(status) for status in statuses(runs)])
     if not watch:
         return show_status(runs)
-    table, goes_on = look_at(runs)
-    if not goes_on:
+    table, is_active = look_at(runs)
+    if not is_active:
         return show_status(runs)
     with Live(table, console=Console(), auto_refresh=False) as live:
-        while goes_on:
-            time.sleep(LOOK_AGAIN_SECONDS)
-            table, goes_on = look_at(runs)
+        while is_active:
+            time.sleep(REFRESH_SECONDS)
+            table, is_active = look_at(runs)
             live.update(table, refresh=True)
 
 
 def why(
-    run: Annotated[str, typer.Argument(help="the beginning of a run's id, or a claim: T1.b")],
-    scale: Annotated[str, typer.Option(help="of a claim")] = "desk",
+    run: Annotated[str, typer.Argument(help="the beginning of a run's id, or a claim, for example T1.b")],
+    scale: Annotated[str, typer.Option(help="scale of the claim")] = "desk",
     as_json: AsJson = False,
 ) -> None:
-    """Say all that is known of one run (state, reason, log, script, owners, the scheduler's word), or of one claim."""
-    if not BEGINS_AN_ID.fullmatch(run):  # lest a misspelt claim is looked for among the runs
+    """Explain one run (state, reason, log, script, owners and scheduler state) or one claim."""
+    if not BEGINS_AN_ID.fullmatch(run):  # so that a misspelt claim is not reported as an unknown run
         return _explain_claim(run, scale, as_json)
-    from slurm.status import why as all_known
+    from slurm.status import why as explain_run
 
-    told = all_known(run_of_id(run))
+    explanation = explain_run(run_of_id(run))
     if as_json:
-        return print_json(told)
-    for name, value in told.items():
+        return print_json(explanation)
+    for name, value in explanation.items():
         if value not in ("", None, [], 0):
             say(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
 
 
 def _explain_claim(id: str, scale: str, as_json: bool) -> None:
+    """Print the explanation of a claim. Raises ValueError if no claim has this id."""
     from repro.planning.claim_text import explain_claim
     from repro.report.formats import render_line
 
@@ -171,7 +174,7 @@ def _explain_claim(id: str, scale: str, as_json: bool) -> None:
     try:
         lines = explain_claim(id, chosen)
     except ValueError as error:
-        raise ValueError(f"{error}; no run is known by it either, `repro plan` and `repro status` show ids") from error
+        raise ValueError(f"{error}; no run has this id either, `repro plan` and `repro status` show ids") from error
     if as_json:
         return print_json(lines)
     for line in lines:
@@ -179,13 +182,13 @@ def _explain_claim(id: str, scale: str, as_json: bool) -> None:
 
 
 def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
-    """Stop what runs or waits; a training writes its checkpoint first. `launch --retry` resumes it."""
+    """Stop running and queued runs. A training run writes a checkpoint first, and `launch --retry` resumes it."""
     from slurm.start import cancel as stop
 
     stopped = stop(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds))
     for status in stopped:
-        say(f"{status.id}: was {status.state}, is asked to stop")
-    say(count_noun(len(stopped), "run") if stopped else "nothing to cancel: none of them runs or waits")
+        say(f"{status.id}: was {status.state}, is stopping")
+    say(count_noun(len(stopped), "run") if stopped else "nothing to cancel: no run is running or queued")
 
 
 def prune(
@@ -193,12 +196,12 @@ def prune(
     scale: Scale = "desk",
     all_seeds: AllSeeds = False,
     weights: Annotated[
-        bool, typer.Option("--weights", help="also the trained weights of recorded runs; asks before it removes them")
+        bool, typer.Option("--weights", help="also remove the trained weights of recorded runs, after confirmation")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="with --weights: do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --weights: skip the confirmation")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove half-written files and what recorded runs no longer need; with --weights their trained weights, too."""
+    """Remove incomplete files and files that recorded runs no longer need, with --weights also their trained weights."""
     from slurm.prune import is_trained, leftovers, remove
 
     found = list(leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
@@ -213,7 +216,7 @@ def prune(
                 remove(path)
             removed.append((path, size))
     finally:
-        _say_removed(removed, "would remove" if dry_run else "removed")
+        _print_removed(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
         freed = format_bytes(sum(size for _, size in trained))
         models = len({path.parent for path, _ in trained})
@@ -223,7 +226,7 @@ def prune(
 
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
-    """Ask before trained weights go. ValueError if nobody can answer."""
+    """Confirm the removal of trained weights. Raises ValueError if stdin is not a terminal."""
     models, size = len({path.parent for path, _ in trained}), format_bytes(sum(size for _, size in trained))
     question = (
         f"the trained weights of {count_noun(models, 'run')} ({size}) are the only copies, and must be trained again"
@@ -233,7 +236,8 @@ def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
     typer.confirm(f"{question}. Remove them?", abort=True)
 
 
-def _say_removed(removed: Sequence[tuple[Path, int]], verb: str) -> None:
+def _print_removed(removed: Sequence[tuple[Path, int]], verb: str) -> None:
+    """Print the number and size of removed files, one line per kind."""
     from slurm.prune import kind_of
 
     kinds: dict[str, list[int]] = {}
@@ -252,8 +256,8 @@ def fetch(
     data_dir: DataDir = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Download what a plan needs, or declared data by name, where there is a network; if interrupted, it resumes."""
-    for need in _needs(what, scale, all_seeds, data_dir):
+    """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
+    for need in _list_needs(what, scale, all_seeds, data_dir):
         if need.is_here():
             say(f"here     {need.name}")
         elif dry_run:
@@ -270,8 +274,8 @@ def verify(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that all is here, as it was fetched, so that runs need no network. Exit code 2: something is not."""
-    needs = _needs(what, scale, all_seeds, data_dir)
+    """Check that all requirements are here and unchanged, so that runs need no network. Exit code 2: one is missing."""
+    needs = _list_needs(what, scale, all_seeds, data_dir)
     rows = [
         {"need": need.name, "is_here": need.is_here(), "how": need.how, "problems": need.problems()} for need in needs
     ]
@@ -285,8 +289,8 @@ def verify(
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
-    """Return what is asked for: declared data by name, and what the runs of the other words need."""
+def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
+    """Return the selected data sets, and the requirements of the selected runs."""
     from repro.data.paper.local_copies import list_declared
     from repro.planning.requirements import list_requirements, source_needs
 

@@ -1,8 +1,8 @@
-"""The net under the command line: whatever a verb raises ends in one line and an exit code.
+"""Error handling of the command line: every exception ends in one line and an exit code.
 
-What is not a bug of ours (a value, a file, a disk, a missing package) is one line and exit code 2. Anything else is a
-bug: one line that names it and the file of a full report, and exit code 70. `--debug` shows the traceback of either. A
-terminal gets the line wrapped at its width, paths and commands in one piece.
+A user error (a bad value, a file, a full disk, a missing package) prints one line and exits with 2. Anything else is a
+bug: one line names it and the file with a full report, and the exit code is 70. `--debug` shows the traceback in both
+cases. On a terminal the line is wrapped at its width, without breaks inside paths and commands.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
+from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED
 from repro.stopping import Stopped, unwrap_stop
 from repro.storage.atomic import MAKE_ROOM
 from repro.storage.json_files import short, visible
 from repro.storage.paths import home
 
 EXIT_BUG = 70
-"""A bug of ours: sysexits' EX_SOFTWARE."""
+"""A bug in this program: EX_SOFTWARE of sysexits."""
 EXIT_PIPE = 141
-"""Nobody reads what is printed any more, as when `head` has seen enough."""
+"""The reader of stdout has closed it, for example `head`."""
 NOT_OUR_BUGS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_TO_BE_WRITTEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-ELSEWHERE = "name another folder (REPRO_HOME, for what this program keeps)"
+ELSEWHERE = "name another folder (set REPRO_HOME for the files of this program)"
 DEBUG = "--debug"
 LONGEST_LINE = 1000
 UNKNOWN_WIDTH = 80
 COMMAND = re.compile(r"`[^`]*`")
 NO_BREAK = "\x1f"
-"""Stands for a space that is no place to break; no message has one, since control characters are replaced."""
+"""Replaces a space where a line must not break. No message contains it, because control characters are replaced."""
 
 
 def run_with_error_handling(action: Callable[[], int | None]) -> int:
-    """Return the exit code of an action, or that of what it raised, which is told in a line on stderr."""
+    """Run an action and return its exit code. An exception is printed as a line on stderr and gives its own code."""
     import click
 
     from slurm.signals import Stop, handle_stop_signals
 
-    show_traceback = _wants_debug()
+    show_traceback = _pop_debug_option()
     try:
         with handle_stop_signals(Stop()), unwrap_stop():
             status = action() or 0
-            print(end="", flush=True)  # here, where it can still be told that nobody reads it
+            print(end="", flush=True)  # flush here, where a broken pipe is still handled
             return status
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -60,52 +60,53 @@ def run_with_error_handling(action: Callable[[], int | None]) -> int:
         _print_line(f"stopped: {stopped}")
         return stopped.exit_status
     except BrokenPipeError:
-        return _without_readers()
+        return _discard_output()
     except SystemExit as leave:
-        if isinstance(leave.__context__, BrokenPipeError):  # for which typer leaves with 1: "a claim differs"
-            return _without_readers()
+        if isinstance(leave.__context__, BrokenPipeError):  # typer exits with 1 here, which means "a claim differs"
+            return _discard_output()
         raise
     except (KeyboardInterrupt, click.exceptions.Abort) as stop:
-        if isinstance(stop.__cause__, EOFError):  # click takes the end of any file for Ctrl-D
-            return _tell(stop.__cause__, show_traceback)
+        if isinstance(stop.__cause__, EOFError):  # click mistakes any end of file for Ctrl-D
+            return _print_error(stop.__cause__, show_traceback)
         return EXIT_STOPPED
-    except Exception as error:  # noqa: BLE001 — the one net
-        return _tell(error, show_traceback)
+    except Exception as error:  # noqa: BLE001 — the only catch-all
+        return _print_error(error, show_traceback)
 
 
-def _without_readers() -> int:
-    """Send what is left to print nowhere; return the exit code that says so."""
+def _discard_output() -> int:
+    """Redirect the rest of the output to the null device, and return the exit code of a broken pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PIPE
 
 
-def _wants_debug() -> bool:
-    """Take `--debug` out of the command line, wherever it stands; return whether it was there."""
+def _pop_debug_option() -> bool:
+    """Remove `--debug` from the command line at any position, and return whether it was given."""
     is_there = DEBUG in sys.argv
     sys.argv[:] = [word for word in sys.argv if word != DEBUG]
     return is_there
 
 
-def _tell(error: BaseException, show_traceback: bool) -> int:
+def _print_error(error: BaseException, show_traceback: bool) -> int:
+    """Print an exception as one line and return its exit code."""
     if show_traceback:
         traceback.print_exception(error)
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
         _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
-    said = short(" ".join(str(error).split()), LONGEST_LINE)
+    message = short(" ".join(str(error).split()), LONGEST_LINE)
     if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
-        said = f"the disk is full ({said}); nothing half made is kept: {MAKE_ROOM}"
+        message = f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
     if isinstance(error, OSError) and error.errno in NOT_TO_BE_WRITTEN:
-        said = f"{said}; nothing half made is kept: give yourself the permission, or {ELSEWHERE}"
+        message = f"{message}; no incomplete file remains: give yourself the permission, or {ELSEWHERE}"
     if isinstance(error, NOT_OUR_BUGS):
-        _print_line(f"error: {said or type(error).__name__}")
+        _print_line(f"error: {message or type(error).__name__}")
         return EXIT_NOT_RUN
-    _print_line(f"bug: {type(error).__name__}: {said}; {_report(error)}")
+    _print_line(f"bug: {type(error).__name__}: {message}; {_write_report(error)}")
     return EXIT_BUG
 
 
 def _print_line(line: str) -> None:
-    """Print a line on stderr; on a terminal as lines of its width, 80 where it does not tell."""
+    """Print a line on stderr. On a terminal it is wrapped at its width, or at 80 if the width is unknown."""
     if sys.stderr.isatty():
         try:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or UNKNOWN_WIDTH
@@ -116,17 +117,17 @@ def _print_line(line: str) -> None:
 
 
 def wrap_line(line: str, width: int) -> str:
-    """Return a line as lines of at most `width` letters, broken at spaces only, and none inside `a command`.
+    """Wrap a line at `width` characters, at spaces only, and never inside `a command`.
 
-    What has to be copied stays in one piece, if need be on a line that is longer.
+    Users copy commands and paths, so these stay in one piece, even if that makes a line longer.
     """
     in_one_piece = COMMAND.sub(lambda found: found[0].replace(" ", NO_BREAK), line)
     lines = textwrap.wrap(in_one_piece, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
     return "\n".join(lines).replace(NO_BREAK, " ")
 
 
-def _report(error: BaseException) -> str:
-    """Write what a maintainer needs; return where it is, or that it could not be written."""
+def _write_report(error: BaseException) -> str:
+    """Write a bug report for the maintainers, and return a sentence with its path or the reason it was not written."""
     from repro.records.provenance import get_code_identity, versions
 
     path = home() / "bugs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli import renew as renewing
-from repro.cli.renew import renew
+from repro.cli import regenerate as renewing
+from repro.cli.regenerate import regenerate
 from repro.spec import Experiment
 from repro.spec.registry import find_experiment
 
@@ -26,7 +26,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return tmp_path
 
     monkeypatch.setattr("repro.report.markdown_pages.renewed_pages", lambda judged, scale: {page: "fresh"})
-    monkeypatch.setattr(renewing, "front_pictures", lambda: {picture: "<svg/>"})
+    monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
     monkeypatch.setattr(renewing, "without_golden", lambda: list(lacking))
     monkeypatch.setattr(renewing, "make_golden", make)
     return done
@@ -35,7 +35,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_dry_it_says_what_would_change_and_changes_nothing(
     made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert renew([], "desk", dry_run=True)
+    assert regenerate([], "desk", dry_run=True)
     assert capsys.readouterr().err.splitlines() == [
         "PAGE.md would change",
         "figure14.json would be made by 6 runs at smoke",
@@ -46,10 +46,10 @@ def test_dry_it_says_what_would_change_and_changes_nothing(
 def test_it_writes_what_is_not_current_once(
     made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert renew([], "desk", dry_run=False)
+    assert regenerate([], "desk", dry_run=False)
     assert (tmp_path / "PAGE.md").read_text() == "fresh" and made == ["figure14"]
     assert "picture.svg" not in capsys.readouterr().err, "what is current is left alone"
-    assert not renew([], "desk", dry_run=False) and capsys.readouterr().err == ""
+    assert not regenerate([], "desk", dry_run=False) and capsys.readouterr().err == ""
     assert made == ["figure14"]
 
 
@@ -67,7 +67,7 @@ def test_what_a_smoke_run_says_of_a_folder_that_is_gone_is_shown_only_when_it_fa
     child.write_text(f"#!/bin/sh\necho drawn: $REPRO_HOME/figure.svg >&2\nexit {0 if ends_well else 1}\n")
     child.chmod(0o755)
     monkeypatch.setattr(renewing.sys, "executable", str(child))
-    monkeypatch.setattr(renewing, "golden_runs", lambda experiment: [])
+    monkeypatch.setattr(renewing, "list_golden_runs", lambda experiment: [])
     monkeypatch.setattr(renewing, "write_golden", lambda name, records: tmp_path)
     with nullcontext() if ends_well else pytest.raises(ValueError, match="failed, see above"):
         renewing.make_golden(find_experiment("figure14"))

@@ -1,4 +1,4 @@
-"""`check --write`: all that is generated made anew: parts of pages, the front picture, missing golden metrics."""
+"""Regenerate generated files for `check --write`: parts of pages, pictures and missing golden metrics."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from repro.storage.atomic import whole_file
 from repro.storage.paths import CHECKOUT
 
 PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
-"""What the picture on the front page shows."""
+"""Table, column and scale of the picture on the front page."""
 
 
-def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
-    """Write what is not as source and records would have it; return whether anything was not.
+def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
+    """Write every generated file that is out of date, and return whether any was.
 
-    Golden metrics are made for an experiment that has none, by its runs at smoke; those that are there stay as they
-    are. ValueError when a page lacks a marker, or a smoke run fails.
+    An experiment without golden metrics gets them from its runs at smoke. Existing golden metrics never change.
+    Raises ValueError if a page lacks a marker or a smoke run fails.
     """
     from repro.report.gallery import make_gallery_pictures
     from repro.report.markdown_pages import renewed_pages
 
-    texts = {**renewed_pages(judged, scale), **front_pictures(), **make_gallery_pictures()}
+    texts = {**renewed_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
@@ -50,11 +50,14 @@ def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
     return bool(changed or missing)
 
 
-def front_pictures() -> dict[Path, str]:
-    """Return the front page's picture for light and dark pages, by path; nothing while its records are not whole."""
-    from repro.cli.pictures import draw_to_files
+def make_front_pictures() -> dict[Path, str]:
+    """Return the SVG text of the front page's picture in its light and dark theme, by path.
 
-    draw_to_files()
+    The result is empty while records are missing.
+    """
+    from repro.cli.figures import use_headless_backend
+
+    use_headless_backend()
     from figures.gains import THEMES, gains_svg
     from repro.report.artefacts import load_records
     from repro.report.gains import list_gain_rows
@@ -76,10 +79,10 @@ def front_pictures() -> dict[Path, str]:
 
 
 def make_golden(experiment: Experiment) -> Path:
-    """Run an experiment at smoke, in a folder that is gone afterwards, and keep its golden metrics.
+    """Run an experiment at smoke in a temporary folder, and write its golden metrics.
 
-    A process of its own with one thread: that is how the tests compare them. What it prints names that folder, and is
-    shown only when a run fails, with a ValueError.
+    It runs in a separate process with one thread, as in the test that compares the metrics. Its stderr is shown only if
+    a run fails. Raises ValueError in this case.
     """
     name = experiment.artefacts[0]
     with tempfile.TemporaryDirectory() as home:
@@ -88,6 +91,8 @@ def make_golden(experiment: Experiment) -> Path:
         done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
         if done.returncode:
             print(done.stderr, file=sys.stderr, end="")
-            raise ValueError(f"`repro run {name} --scale {SCALE}` failed, see above; mend it, then write again")
+            raise ValueError(
+                f"`repro run {name} --scale {SCALE}` failed, see above: fix it, then run `repro check --write` again"
+            )
         folder = Path(home) / "records"
         return write_golden(name, [read_record(folder / f"{run_id(run)}.json") for run in list_golden_runs(experiment)])

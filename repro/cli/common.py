@@ -1,0 +1,107 @@
+"""Options, exit codes and terminal output that all verbs share."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from repro.spec import Experiment
+from repro.spec.axes import is_axis
+from repro.spec.registry import FaultyRunsError, normalise_artefact_name
+from repro.spec.scales import ORDER
+from repro.storage.json_files import visible
+
+SELECTION = "artefacts (table1, figure3, …), all, run ids or a file of runs, then axes (seed=1..5 batch_size=64,128)"
+SILENT_SECONDS = 2.0
+"""Shortest time between two progress lines."""
+Item = TypeVar("Item")
+
+
+def _fold_artefact_names(words: list[str] | None) -> list[str] | None:
+    """Return the words with artefact names normalised, for example "Table 1" as table1."""
+    return words and [word if is_axis(word) else normalise_artefact_name(word) for word in words]
+
+
+What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)", callback=_fold_artefact_names)]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION, callback=_fold_artefact_names)]
+"""Required selection, for verbs that start, stop or remove runs. They act on everything only if `all` is given."""
+Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
+Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]
+AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="use every seed of the published results")]
+Unpublished = Annotated[bool, typer.Option("--unpublished", help="use all seeds without a published record")]
+ALL_PUBLISHED = "nothing is missing: every record is published"
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be done, change nothing")]
+
+EXIT_DIFFERS = 1
+"""`check --strict`: a claim differs."""
+EXIT_NOT_RUN = 2
+"""Something failed, did not run, or the command line names something that does not exist."""
+EXIT_STOPPED = 130
+"""Stopped from the keyboard."""
+
+
+def say(line: str) -> None:
+    """Print a line on stdout and flush it."""
+    print(visible(line), flush=True)
+
+
+def tell(line: str) -> None:
+    """Print a progress line on stderr, so that stdout holds results alone."""
+    print(visible(line), file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Print plain values as JSON."""
+    print(json.dumps(value, indent=1, sort_keys=True))
+
+
+class Seldom:
+    """Print at most one progress line every two seconds and drop the others. Quick work prints nothing."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        """Print the line, or drop it if the last one is too recent."""
+        if time.monotonic() - self.last >= SILENT_SECONDS:
+            tell(line)
+            self.last = time.monotonic()
+
+
+def in_turn(items: Sequence[Item], words: Callable[[Item], str]) -> Iterator[Item]:
+    """Yield the items one by one, with a progress line for the next item if earlier ones took long."""
+    say_seldom = Seldom()
+    for number, item in enumerate(items, 1):
+        say_seldom(f"{words(item)} ({number} of {len(items)})")
+        yield item
+
+
+def select_sound(chosen: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
+    """Return the experiments that can list their runs at these scales.
+
+    One faulty file must not stop all other experiments. Each skipped file is named on stderr.
+
+    Raises:
+        FaultyRunsError: if every experiment is faulty.
+    """
+    found: list[Experiment] = []
+    faults: list[FaultyRunsError] = []
+    for experiment in chosen:
+        try:
+            for scale in scales:
+                experiment.runs(scale)
+        except FaultyRunsError as fault:
+            faults.append(fault)
+        else:
+            found.append(experiment)
+    if faults and not found:
+        raise faults[0]
+    for fault in faults:
+        tell(f"left out: {fault}")
+    return found

@@ -1,0 +1,227 @@
+"""Verbs that inspect results: `check` judges claims, `explain-batch` and `explain-context` show single cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from repro.cli.common import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, in_turn, print_json, say, tell
+from repro.interop.named_runs import check_run_is_contextual
+from repro.interop.typed import check_suite
+from repro.records.lookup import resolve_experiments, run_of_id
+from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
+from repro.spec.artefact import MAIN, PAPERS
+from repro.spec.identity import run_id
+from repro.spec.registry import check_every_experiment, find_experiment, find_paper
+from repro.spec.scales import get_scale
+from repro.spec.values import suggestion
+from repro.storage.json_files import short
+
+if TYPE_CHECKING:
+    from repro.statistics.judge import Judgement
+
+
+def check(
+    what: What = None,
+    scale: Scale = "desk",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit with 1 if a claim differs, else with 2 if one was not run")
+    ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="regenerate all generated files (see CONTRIBUTING.md)")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="with --write: list the changes only, exit with 1 if there are any")
+    ] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="print the claims of companion papers, too")] = False,
+    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
+    as_json: AsJson = False,
+) -> None:
+    """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
+    from repro.report.formats import console_here, render, render_line
+    from repro.report.tables import by_paper, format_summary_line, make_claims_view
+
+    get_scale(scale)
+    if dry_run and not write:
+        raise ValueError("--dry-run lists the changes that --write would make: give both")
+    if write and what:
+        raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
+    judged = judge_claims(what, scale)
+    if as_json:
+        print_json([{"paper": find_paper(one.claim.id), **one.as_dict()} for one in judged])
+    elif format == "csv":  # a csv holds one table, so papers are not separated
+        render(make_claims_view(judged, f"claims at scale {scale}"), format)
+    # Companion papers would fill a third screen, so each is one line unless the command line names it.
+    is_short = format == "text" and not show_all and (not what or list(what) == ["all"])
+    for paper, those in {} if as_json or format == "csv" else by_paper(judged).items():
+        summary = format_summary_line(those)
+        if write or (is_short and paper != MAIN):
+            render_line(f"{PAPERS[paper]}: {summary}")  # with --write, the page has the ledger
+        elif those or not judged:
+            width = console_here().width if format == "text" else None
+            render(make_claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
+            render_line(summary)
+    if is_short and not (write or as_json) and any(find_paper(one.claim.id) != MAIN for one in judged):
+        say("`repro check --all` prints the claims of companion papers in full")
+    if write:
+        from repro.cli.regenerate import regenerate
+
+        if regenerate(judged, scale, dry_run=dry_run) and dry_run:
+            raise typer.Exit(EXIT_DIFFERS)
+    words = {one.word for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
+    if strict and words & {"DIFFERS", "not run"}:
+        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in words else EXIT_NOT_RUN)
+
+
+def judge_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
+    """Judge the selected claims and return them, failures first."""
+    from repro.report.artefacts import judgements
+    from repro.report.tables import sort_judgements
+
+    chosen = in_turn(select_claims(what), lambda one: f"judging {one[0].artefacts[0]}")
+    return sort_judgements(
+        one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
+    )
+
+
+def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]]]:
+    """Return experiments with the ids of the claims to judge.
+
+    An artefact selects all claims of its experiment, and the id of a claim selects that claim.
+    """
+    from repro.planning.claim_text import CLAIM_ID, find_claim
+
+    check_every_experiment()
+    named = [find_claim(word) for word in what or () if CLAIM_ID.fullmatch(word)]
+    others = [word for word in what or () if not CLAIM_ID.fullmatch(word)]
+    whole = resolve_experiments(others) if others or not what else []
+    found = {one.number: (one, {claim.id for claim in one.claims}) for one in whole}
+    for experiment, claim in named:
+        found.setdefault(experiment.number, (experiment, set()))[1].add(claim.id)
+    return list(found.values())
+
+
+def explain_batch(
+    what: Annotated[str | None, typer.Argument(help="an artefact, if no --run is given")] = None,
+    run: Annotated[str | None, typer.Option(help="the beginning of a run's id")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="select a run of the artefact by field=value, repeatable")
+    ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="number of the batch in the training run, from 1 as in its log")
+    ] = 1,
+    scale: Scale = "desk",
+    pairs: Annotated[int, typer.Option(min=1, help="number of pairs to print")] = 8,
+    negatives: Annotated[int, typer.Option(min=0, help="number of hardest negatives per query")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
+    found = _find_run(run, what, where or [], scale)
+    tell(f"reading batch {batch} of run {run_id(found)}")
+    from repro.analyses.microscope import explain
+    from repro.report.batch import make_explanation_views
+    from repro.report.formats import render
+
+    explanation = explain(found, batch, num_negatives=negatives, progress=tell)
+    if as_json:
+        return print_json(explanation.as_dict())
+    for view in make_explanation_views(explanation, num_pairs=pairs):
+        render(view)
+
+
+def _find_run(identifier: str | None, artefact: str | None, where: list[str], scale: str) -> Run:
+    """Return the run whose id starts with `identifier`, or the first run of the artefact that meets all conditions.
+
+    A condition is "field=value". Raises ValueError if no run or more than one selection fits.
+    """
+    if identifier and (artefact or where):
+        raise ValueError(f"--run {identifier} already selects one run: drop the artefact and --where")
+    if identifier:
+        return run_of_id(identifier)
+    if artefact is None:
+        raise ValueError("which run? give --run ID, or an artefact and --where field=value")
+    wanted = dict(_parse_condition(text) for text in where)
+    every = find_experiment(artefact).runs(get_scale(scale).name)
+    runs = [run for run in every if run.architecture in TRAINED or run.measure == "batches"]
+    for run in runs:
+        if all(str(getattr(run, name)) == value for name, value in wanted.items()):
+            return run
+    for name, value in wanted.items():
+        values = list(dict.fromkeys(str(getattr(run, name)) for run in runs))
+        if values and value not in values:
+            raise ValueError(
+                f"--where {name}={short(value)}: {artefact} at scale {scale!r} has {name} {', '.join(values)}"
+            )
+    raise ValueError(f"no run of {artefact} at scale {scale!r} with {wanted} has batches; see `repro plan {artefact}`")
+
+
+def _parse_condition(text: str) -> tuple[str, str]:
+    """Split "field=value". Raises ValueError if the field is unknown or the value is missing."""
+    name, sign, value = text.partition("=")
+    if not sign and name in FIELDS:
+        raise ValueError(f"--where {text}: {text}=… needs a value; write --where {text}=VALUE")
+    if not sign or name not in FIELDS:
+        near = suggestion(name, FIELDS) or ":"
+        raise ValueError(f"--where {text!r}{near} expected field=value with a field of {list(FIELDS)}")
+    return name, value
+
+
+def explain_context(
+    run: Annotated[str | None, typer.Argument(help="the beginning of a run's id, if no --model is given")] = None,
+    query: Annotated[str, typer.Option(help="the text of a query, or the id of a query of the suite")] = "",
+    suite: Annotated[
+        str | None,
+        typer.Option(help="a suite, an imported corpus or a BEIR folder (default: the suite of the run)"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="instead of a run: a folder (ours or an export) or a hub id")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="the collection of the suite to search")] = None,
+    words: Annotated[int, typer.Option(min=1, help="number of words to print per text")] = 6,
+    top: Annotated[int, typer.Option(min=1, help="number of top documents per context")] = 5,
+    context_seed: Annotated[int, typer.Option(help="seed for drawing the context documents")] = 0,
+    num_contexts: Annotated[
+        int | None, typer.Option(help="number of context documents (default: that of the model)")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="revision of the hub id")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one query under in-corpus, out-of-corpus and null context: the weights of its words, and the ranks."""
+    if (run is None) == (model is None):
+        raise ValueError("which model? give the beginning of a run's id, or --model FOLDER")
+    if not query.strip():
+        raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
+    source = run_id(run_of_id(run)) if run else str(model)
+    check_run_is_contextual(source)
+    if suite is not None:
+        check_suite(suite)
+    tell(f"opening {source}")  # before the imports, because they load torch
+    options: dict[str, Any] = {
+        "model": source,
+        "query": query,
+        "suite": suite,
+        "dataset": dataset,
+        "top": top,
+        "device": device,
+    }
+    options |= {"context_seed": context_seed, "num_contexts": num_contexts, "revision": revision}
+    _print_explanation(words, as_json, **options)
+
+
+def _print_explanation(num_words: int, as_json: bool, **options: Any) -> None:
+    """Explain the query and print tables or JSON."""
+    from repro.interop.explaining import AskedQuery, explain_anything
+    from repro.report.context import make_context_views
+    from repro.report.formats import render
+
+    explanation = explain_anything(AskedQuery(**options), progress=tell)
+    if as_json:
+        return print_json(explanation.as_dict())
+    for view in make_context_views(explanation, num_words=num_words):
+        render(view)
+
+
+VERBS = (check, explain_batch, explain_context)
