@@ -16,9 +16,9 @@ from repro.records.spent import sum_seconds
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.html import write_report
-from repro.report.known import format_known_sentence, thresholds_of
-from repro.report.names import artefact_of
-from repro.report.sections import Painter, Rows, Section, deviations, make_sections
+from repro.report.known import format_known_sentence, get_thresholds
+from repro.report.names import find_artefact
+from repro.report.sections import Painter, Rows, Section, make_deviations_view, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import get_scale
 from tests.browser import CHROMIUM, Browser, browser
@@ -191,7 +191,7 @@ def test_headings_follow_the_paper_and_stand_in_its_order() -> None:
 
 def test_claims_belong_to_the_artefact_they_are_named_after() -> None:
     artefacts = ("figure2", "figure3", "table3")
-    assert [artefact_of(claim, artefacts) for claim in ("F3.b", "T3.a", "C.a")] == ["figure3", "table3", "figure2"]
+    assert [find_artefact(claim, artefacts) for claim in ("F3.b", "T3.a", "C.a")] == ["figure3", "table3", "figure2"]
 
 
 def test_a_training_that_runs_share_counts_once(records: list[Record]) -> None:
@@ -199,9 +199,9 @@ def test_a_training_that_runs_share_counts_once(records: list[Record]) -> None:
 
 
 def test_deviations_are_the_values_that_differ_from_the_papers() -> None:
-    rows = deviations("desk").rows
+    rows = make_deviations_view("desk").rows
     assert ("num_layers", str(get_scale("desk").fields["num_layers"]), "6") in rows
-    assert "temperature" not in [row[0] for row in rows] and deviations("small").rows == ()
+    assert "temperature" not in [row[0] for row in rows] and make_deviations_view("small").rows == ()
 
 
 def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
@@ -229,10 +229,10 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
 def test_each_kind_of_claim_has_its_bar_in_the_forest() -> None:
     two = (term(NDCG, sampler="domain"), term(NDCG, sampler="random"))
     said = {"source": "here", "because": "a test"}
-    assert thresholds_of(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
-    assert thresholds_of(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
-    assert thresholds_of(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
-    assert thresholds_of(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
+    assert get_thresholds(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
+    assert get_thresholds(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
+    assert get_thresholds(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
+    assert get_thresholds(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
     assert format_known_sentence([]) == ""
 
 

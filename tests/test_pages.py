@@ -7,9 +7,8 @@ import pytest
 
 from repro.cli.main import app
 from repro.records.golden import without_golden
-from repro.report.contents import extract_first_sentence
 from repro.report.gallery import compute_digest, get_picture_path, is_current, shown_figures
-from repro.report.markdown_pages import CONTENTS, replace_block
+from repro.report.markdown_pages import CONTENTS, extract_first_sentence, replace_block
 from repro.spec.registry import artefacts, declared_notes, experiments
 
 ROOT = Path(__file__).resolve().parent.parent

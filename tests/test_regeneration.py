@@ -18,7 +18,7 @@ from repro.records import lookup
 from repro.records.store import read_records
 from repro.report import artefacts as views
 from repro.report import markdown_pages
-from repro.report.markdown_pages import renewed_pages
+from repro.report.markdown_pages import regenerate_pages
 from repro.report.tables import sort_judgements
 from repro.report.view import View
 from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
@@ -136,7 +136,7 @@ def test_writing_dry_says_what_would_change_and_changes_nothing(
     page = tmp_path / "PAGE.md"
     page.write_text("old")
     monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
-    monkeypatch.setattr("repro.report.markdown_pages.renewed_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
     assert exit_code(lambda: check(write=True, dry_run=True)) == 1 and page.read_text() == "old"
     assert exit_code(lambda: check(write=True)) == 0 and page.read_text() == "fresh"
     assert exit_code(lambda: check(write=True, dry_run=True)) == 0
@@ -148,7 +148,7 @@ def test_the_pages_say_what_the_committed_records_say() -> None:
     if not list(views.RECORDS["published"]().glob("*.json")):
         pytest.skip("no record is committed")
     judged = sort_judgements(one for experiment in experiments() for one in views.judgements(experiment, "desk"))
-    for path, text in renewed_pages(judged, "desk").items():
+    for path, text in regenerate_pages(judged, "desk").items():
         assert path.read_text() == text, f"{path.name} is not what the records say: python -m repro check --write"
 
 

@@ -17,7 +17,7 @@ from repro.data.tokens import BOUNDS_FILE
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import StageGraph
-from repro.planning.deep import examine_deeply
+from repro.planning.doctor import examine_deeply
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage import atomic

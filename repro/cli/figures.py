@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.kept_pictures import KeptPicture, kept_picture
+from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
 from repro.storage.machine import cores_here
@@ -159,10 +159,10 @@ def draw_once(
 ) -> PendingPicture:
     """Return a picture, drawn by `executor` unless the cached files match its rows and settings."""
     path = get_figures_folder() / name
-    kept, endings = kept_picture(path, rows, picture), ("svg", "csv", *(["png"] if with_png else []))
-    if kept.is_there(endings):
+    cached, endings = get_cached_picture(path, rows, picture), ("svg", "csv", *(["png"] if with_png else []))
+    if cached.is_current(endings):
         return PendingPicture(Inline().submit(path.with_suffix, ".svg"), here=lambda: path.with_suffix(".svg"))
-    here = partial(_draw, rows, picture, kept, endings)
+    here = partial(_draw, rows, picture, cached, endings)
     try:
         return PendingPicture(executor.submit(here), here)
     except BrokenExecutor:
@@ -175,13 +175,13 @@ def use_headless_backend() -> None:
 
 
 def _draw(
-    rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any], kept: KeptPicture, endings: Sequence[str]
+    rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any], cached: CachedPicture, endings: Sequence[str]
 ) -> Path:
     use_headless_backend()
     from figures.draw import Picture, draw
 
-    drawn = draw(rows, kept.path, Picture(**picture), with_png="png" in endings)
+    drawn = draw(rows, cached.path, Picture(**picture), with_png="png" in endings)
     if "png" not in endings:  # a png of older rows would not match the new files
         drawn.with_suffix(".png").unlink(missing_ok=True)
-    kept.remember(endings)
+    cached.write(endings)
     return drawn

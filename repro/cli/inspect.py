@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
     from repro.report.formats import console_here, render, render_line
-    from repro.report.tables import by_paper, format_summary_line, make_claims_view
+    from repro.report.tables import format_summary_line, group_by_paper, make_claims_view
 
     get_scale(scale)
     if dry_run and not write:
@@ -55,7 +55,7 @@ def check(
         render(make_claims_view(judged, f"claims at scale {scale}"), format)
     # Companion papers would fill a third screen, so each is one line unless the command line names it.
     is_short = format == "text" and not show_all and (not what or list(what) == ["all"])
-    for paper, those in {} if as_json or format == "csv" else by_paper(judged).items():
+    for paper, those in {} if as_json or format == "csv" else group_by_paper(judged).items():
         summary = format_summary_line(those)
         if write or (is_short and paper != MAIN):
             render_line(f"{PAPERS[paper]}: {summary}")  # with --write, the page has the ledger

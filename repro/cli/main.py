@@ -219,11 +219,11 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
         return  # before numpy is loaded
     from repro.data.own.imported import is_imported
     from repro.pipeline.corpora import make_corpus_stage
-    from repro.report.own_corpus import format_own_corpus_lines, sizes_of_suite
+    from repro.report.own_corpus import format_own_corpus_lines, read_suite_sizes
 
     for name in filter(is_imported, names):
         report = make_corpus_stage(name).path / "report.json"
-        sizes = sizes_of_suite(json_object(report)) if report.is_file() else {}
+        sizes = read_suite_sizes(json_object(report)) if report.is_file() else {}
         those = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
         for line in format_own_corpus_lines(those, sizes):
             say(line)
@@ -321,8 +321,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check this machine and list missing requirements per scale. With --deep or --gpu, exit code 2: a check failed."""
-    from repro.planning.deep import examine_deeply
-    from repro.planning.doctor import examine
+    from repro.planning.doctor import examine, examine_deeply
 
     def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:

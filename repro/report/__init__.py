@@ -1,1 +1,1 @@
-"""Records for a reader: tables, pages and the HTML report."""
+"""Presentation of records: tables, Markdown pages and the HTML report."""

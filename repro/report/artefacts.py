@@ -1,4 +1,4 @@
-"""What a reader is shown of an artefact: its table, its figure's data or its texts, and the verdict on each claim."""
+"""Views of an artefact (its table, the data of its figure, or its texts) and the verdicts on its claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from repro.records.store import Record, all_are_readable, records_in
 from repro.report.figure_data import make_figure_view
 from repro.report.tables import make_exhibit_view, make_table_view
-from repro.report.verdicts import KeptVerdicts, compute_key
+from repro.report.verdicts import CachedVerdicts, compute_key
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.statistics.judge import Judgement, judge_all
@@ -18,29 +18,32 @@ RECORD_WORDS = {"published": "published records", "yours": "your records"}
 
 
 def load_records(runs: Sequence[Run], whose: str) -> list[Record]:
-    """Return the records there are of these runs, published or made on this machine."""
+    """Return the available records of these runs, either the published ones or those of this machine."""
     return records_in(RECORDS[whose](), runs)
 
 
 def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
-    """Judge an experiment's claims from the published records, each with the reader's own number if there is one.
+    """Judge the claims of an experiment from the published records, and add the effect in local records if available.
 
-    Cached verdicts are read again, unless a record could not be read: its warning is printed each time.
+    Verdicts are cached, except if a record is unreadable, so that its warning is printed every time.
     """
     wanted, folders = experiment.runs(scale), [find() for find in RECORDS.values()]
     path = get_verdicts_folder() / f"{experiment.number:02d}-{scale}.json"
-    kept = KeptVerdicts(path, compute_key(experiment.claims, wanted, scale, folders))
-    found = kept.read(experiment.claims)
+    cache = CachedVerdicts(path, compute_key(experiment.claims, wanted, scale, folders))
+    found = cache.read(experiment.claims)
     if found is None:
         published, yours = (load_records(wanted, whose) for whose in RECORDS)
         found = judge_all(experiment.claims, scale, wanted, published, yours=yours)
         if all_are_readable(*folders):
-            kept.write(found)
+            cache.write(found)
     return found
 
 
 def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:
-    """Return what an experiment shows as tables of text, by artefact; `with_yours` False: of published records alone"""
+    """Return the artefacts of an experiment as tables of text, by name.
+
+    If `with_yours` is false, only published records are used.
+    """
     runs = experiment.runs(scale)
     published, yours = load_records(runs, "published"), load_records(runs, "yours") if with_yours else []
     return {shown.name: make_view(shown, runs, published, yours) for shown in experiment.shows}

@@ -1,4 +1,4 @@
-"""A batch under the microscope as tables for a reader: an overview, its clusters, its pairs, the training around it."""
+"""Tables that explain one batch: overview, clusters, pairs, and difficulty over the training run."""
 
 from __future__ import annotations
 
@@ -13,42 +13,47 @@ if TYPE_CHECKING:
     from repro.analyses.microscope import Explanation, Other, Pair
 
 
-def make_explanation_views(told: Explanation, *, num_pairs: int = 8) -> list[View]:
-    """Return the views of a batch; of its pairs the first `num_pairs`."""
-    return [_overview(told), _clusters(told), _pairs(told, num_pairs), _parts(told)]
+def make_explanation_views(explanation: Explanation, *, num_pairs: int = 8) -> list[View]:
+    """Return the tables of a batch, with its first `num_pairs` pairs."""
+    return [_overview(explanation), _clusters(explanation), _pairs(explanation, num_pairs), _parts(explanation)]
 
 
-def _overview(told: Explanation) -> View:
+def _overview(explanation: Explanation) -> View:
     rule = "none: only documents of the same text"
-    if told.filter != "none":
-        rule = f"{told.filter}: documents that score at least the own document's score + {told.filter_margin:g}"
+    if explanation.filter != "none":
+        rule = f"{explanation.filter}: documents that score at least the own document's score + {explanation.filter_margin:g}"
     rows = (
-        ("run", told.run),
-        ("batch", f"{told.batch}, in epoch {told.epoch}; hash {told.batch_hash}, as in the training's log"),
-        ("pairs", str(len(told.pairs))),
-        ("surrogate", told.surrogate),
+        ("run", explanation.run),
+        (
+            "batch",
+            f"{explanation.batch}, in epoch {explanation.epoch}; hash {explanation.batch_hash}, as in the training's log",
+        ),
+        ("pairs", str(len(explanation.pairs))),
+        ("surrogate", explanation.surrogate),
         ("filter removes", rule),
-        ("removed", f"{100 * told.masked_fraction:.2f} % of all negatives in the run's loss"),
-        ("difficulty", f"{told.difficulty:.3f}, the mean score of a query with the other documents"),
+        ("removed", f"{100 * explanation.masked_fraction:.2f} % of all negatives in the run's loss"),
+        ("difficulty", f"{explanation.difficulty:.3f}, the mean score of a query with the other documents"),
     )
-    return View(f"Batch {told.batch} of run {told.run}", ("what", "value"), rows, align="ll")
+    return View(f"Batch {explanation.batch} of run {explanation.run}", ("what", "value"), rows, align="ll")
 
 
-def _clusters(told: Explanation) -> View:
-    """Return each cluster (or domain, for a run without clusters) with its pairs in the batch and one of its texts."""
-    has_clusters = told.pairs[0].cluster is not None
-    names = [(pair.domain, str(pair.cluster) if has_clusters else ABSENT) for pair in told.pairs]
-    first = {name: pair.document for name, pair in reversed(list(zip(names, told.pairs, strict=True)))}
+def _clusters(explanation: Explanation) -> View:
+    """Return a row per cluster (or per domain without clusters): its number of pairs in the batch, and one document."""
+    has_clusters = explanation.pairs[0].cluster is not None
+    names = [(pair.domain, str(pair.cluster) if has_clusters else ABSENT) for pair in explanation.pairs]
+    first = {name: pair.document for name, pair in reversed(list(zip(names, explanation.pairs, strict=True)))}
     rows = [(*name, str(count), shorten(first[name])) for name, count in Counter(names).most_common()]
     header = ("domain", "cluster", "pairs", "a document of it")
     return View("Where the pairs come from", header, tuple(rows), align="lrrl")
 
 
-def _pairs(told: Explanation, num_pairs: int) -> View:
-    rows = [line for pair in told.pairs[:num_pairs] for line in _format_pair_lines(pair)]
-    left = len(told.pairs) - num_pairs
-    notes = (f"{left} more pairs; --pairs {len(told.pairs)} prints all",) if left > 0 else ()
-    return View(f"Pairs and their hardest negatives, scores of {told.surrogate}", PAIRS, tuple(rows), notes, "rlrrl")
+def _pairs(explanation: Explanation, num_pairs: int) -> View:
+    rows = [line for pair in explanation.pairs[:num_pairs] for line in _format_pair_lines(pair)]
+    left = len(explanation.pairs) - num_pairs
+    notes = (f"{left} more pairs; --pairs {len(explanation.pairs)} prints all",) if left > 0 else ()
+    return View(
+        f"Pairs and their hardest negatives, scores of {explanation.surrogate}", PAIRS, tuple(rows), notes, "rlrrl"
+    )
 
 
 PAIRS = ("pair", "what", "place", "score", "text")
@@ -69,7 +74,7 @@ def _format_other_line(other: Other, what: str) -> tuple[str, ...]:
     return ("", what, str(other.place), format_number(other.score, 3), shorten(other.document))
 
 
-def _parts(told: Explanation) -> View:
+def _parts(explanation: Explanation) -> View:
     rows = tuple(
         (
             str(part.first_batch) if part.first_batch == part.last_batch else f"{part.first_batch}–{part.last_batch}",
@@ -77,7 +82,7 @@ def _parts(told: Explanation) -> View:
             format_number(100 * part.masked_fraction, 2),
             format_number(part.loss, 2),
         )
-        for part in told.parts
+        for part in explanation.parts
     )
     header = ("batches", "difficulty", "removed %", "loss")
-    return View("Difficulty over the training", header, rows, (f"from {told.parts_are_from}",), "lrrr")
+    return View("Difficulty over the training", header, rows, (f"from {explanation.parts_are_from}",), "lrrr")

@@ -1,4 +1,4 @@
-"""What a figure plots, from records alone: a row for each record, or for each of its metrics that fits a pattern."""
+"""Data of a figure from records: a row per record, or per metric of a record that matches a pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from repro.records.store import Record
-from repro.report.names import artefact_of, format_heading, format_spans
+from repro.report.names import find_artefact, format_heading, format_spans
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
 from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
@@ -20,22 +20,25 @@ from repro.spec.registry import artefacts
 from repro.spec.values import count_noun, suggestion
 
 REFERENCES = ("bm25", "surrogate")
-"""Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
+"""Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""
 PLACEHOLDER = re.compile(r"\*|\{family\}")
 USUAL_METRIC = "{suite}/mean/ndcg_at_10"
 METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
 def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return what a figure plots: a column for each of its axes, by the axis's name, and "series", "seed", "record" and
-    "setting", an id that runs share which differ in nothing but the seed.
+    """Return the plotted rows of a figure.
 
-    An axis is a field of the run, a metric path, or, for a figure with `points`, one of part1, part2, …, "value". A
-    path may contain {suite} and {part1}. A record whose partner (`x_of`, `minus`) has no record gives no row.
-    ValueError names a metric that a record lacks.
+    A row has a column per axis, under the name of the axis, and the columns "series", "seed", "record" and "setting".
+    Runs that differ only in their seed share one setting. An axis is a field of the run or a metric path, which may
+    contain {suite} and {part1}. For a figure with `points`, it may also be part1, part2, …, or "value". A record whose
+    partner (`x_of`, `minus`) has no record gives no row.
+
+    Raises:
+        ValueError: if a record lacks a metric.
     """
     have = {record.run: record for record in records}
-    partners_of = [_partners(pick, records) for pick in (figure.x_of, figure.minus)]
+    partners_of = [_make_partner_finder(pick, records) for pick in (figure.x_of, figure.minus)]
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
         for record in (have[run] for run in dict.fromkeys(runs) if series.of.matches(run) and run in have):
@@ -45,9 +48,11 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     return rows
 
 
-def _partners(pick: Pick | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
-    """Return what finds the record that a pick means beside another: that of its seed, where there is none the first;
-    without a pick the record itself.
+def _make_partner_finder(pick: Pick | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
+    """Return a function that maps a record to its partner under a pick.
+
+    The partner has the same seed. If no record has this seed, it is the first one. Without a pick it is the record
+    itself.
     """
     if pick is None:
         return lambda record: record
@@ -74,14 +79,14 @@ def _get_run_rows(
         for name in get_axis_columns(figure):
             row[name] = _value(figure, name, series, x_record if name == figure.x else record, point)
         if figure.minus:
-            same = _same_point(figure, minus, of_minus, point)
+            same = _find_same_point(figure, minus, of_minus, point)
             row[get_value_column(figure)] -= _value(figure, get_value_column(figure), series, minus, same)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
         yield {**row, **parts, **_get_part_name(figure, record, point), **end}
 
 
 def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, str]:
-    """Return the words that a record has for part1; nothing where it has none."""
+    """Return the name that a record gives to part1, or an empty dictionary if the figure names no parts."""
     if not figure.named_by:
         return {}
     pairs = [tuple(row.values())[:2] for row in record.exhibits.get(figure.named_by, ())]
@@ -93,14 +98,14 @@ Parts = tuple[tuple[str, Any], ...]
 
 
 def _parts(point: Mapping[str, Any]) -> Parts:
-    """Return what tells a point from the others of its record."""
+    """Return the parts of a point, which identify it within its record."""
     return tuple((name, value) for name, value in point.items() if name != "value")
 
 
-def _same_point(
+def _find_same_point(
     figure: Figure, record: Record, points: Mapping[Parts, dict[str, Any]], point: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the same point of another record, of its points; ValueError when it has none."""
+    """Return the point of another record with the same parts. Raises ValueError if that record lacks it."""
     parts = _parts(point)
     if parts not in points:
         raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {dict(parts)}: run it again")
@@ -108,12 +113,12 @@ def _same_point(
 
 
 def get_axis_columns(figure: Figure) -> tuple[str, ...]:
-    """Return the names of the columns that a figure plots, the number it is about last."""
+    """Return the names of the plotted columns, the value column last."""
     return tuple(dict.fromkeys(name for name in (figure.hue, figure.mark, figure.x, figure.y, figure.cell) if name))
 
 
 def get_value_column(figure: Figure) -> str:
-    """Return the column that a figure is about: what stands in its cells, or on its y axis."""
+    """Return the column of the plotted value: the cells of a heat map, else the y axis."""
     return figure.cell or figure.y
 
 
@@ -130,12 +135,12 @@ def _points(figure: Figure, series: Row, record: Record) -> list[dict[str, Any]]
 
 
 def _pattern(points: str, series: Row, record: Record) -> str:
-    """Return a pattern whose `*` is any one name but those of means over datasets, and `{family}` one of those."""
+    """Return a regular expression: `*` matches any name except means over datasets, `{family}` matches such a mean."""
     families = {d["family"] for d in record.provenance.get("suite", {}).get("datasets", ()) if "family" in d}
     return _compile_metric_pattern(get_metric_path(points, record.run, series.context), frozenset(families))
 
 
-@lru_cache(maxsize=256)  # the records of a figure have one suite, or few
+@lru_cache(maxsize=256)  # the records of a figure share few suites
 def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
     family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
@@ -144,7 +149,7 @@ def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
 
 
 def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
-    """Return the value of one axis; the number a figure is about comes times its factor."""
+    """Return the value of one axis. The value column is multiplied by the factor of the figure."""
     factor = figure.factor if name == get_value_column(figure) else 1.0
     if name in point:
         is_number = name == figure.x and str(point[name]).isdecimal()
@@ -166,18 +171,18 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
 
 
 def make_figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
-    """Return a figure as a table: means over seeds at each place of the axes; a scatter as its dots.
+    """Return a figure as a table of means over seeds per axis position, or of single dots for a scatter plot.
 
-    A place whose runs have no record has a dash.
+    A position without records has a dash.
     """
-    kept = {"published": published, "yours": yours}
+    records = {"published": published, "yours": yours}
     return make_rows_view(
-        figure, runs, {who: list_figure_rows(figure, runs, those) for who, those in kept.items() if those}
+        figure, runs, {who: list_figure_rows(figure, runs, those) for who, those in records.items() if those}
     )
 
 
 def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> View:
-    """Return the same of rows that are there already, by whose records they are from; without records, no rows."""
+    """Return the same table from plotted rows, which are grouped by source ("published" or "yours")."""
     header = (*_labels(figure), "whose", "seeds", format_column_label(figure, get_value_column(figure)))
     lines: list[tuple[str, ...]] = []
     asked = _count_expected_seeds(figure, runs)
@@ -186,7 +191,9 @@ def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Seque
         for row in those:
             place = (row["series"], *(format_axis_text(row[name]) for name in _places(figure)))
             cells.setdefault(place, []).append((row["seed"], row[get_value_column(figure)]))
-        lines += [(*place, whose, *_count_seeds(figure, cells[place], asked.get(place))) for place in _in_order(cells)]
+        lines += [
+            (*place, whose, *_count_seeds(figure, cells[place], asked.get(place))) for place in _sort_places(cells)
+        ]
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
     notes = format_spread_note(lines) if lines or not runs else (format_no_records_note(figure.name, runs[0].scale),)
     return View(title, header, tuple(lines), notes, "l" * (len(header) - 2) + "rr")
@@ -204,20 +211,20 @@ def _count_seeds(figure: Figure, found: list[tuple[int, float]], num_asked: int 
 
 
 def _places(figure: Figure) -> tuple[str, ...]:
-    """Return the columns that say where a number stands: the axes, of a scatter and of one's own what a dot is."""
+    """Return the columns that locate a value: the axes, and the parts of a point in scatter and custom plots."""
     axes = tuple(name for name in get_axis_columns(figure) if name != get_value_column(figure))
     parts = range(1, 1 + len(PLACEHOLDER.findall(figure.points)) * (figure.kind in ("scatter", "own")))
     return tuple(dict.fromkeys((*axes, *(f"part{number}" for number in parts))))
 
 
-def _in_order(places: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sort places by one axis after the other."""
+def _sort_places(places: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Sort positions by their axes, the first axis first."""
     orders = [_order(axis) for axis in zip(*places, strict=True)]
     return sorted(places, key=lambda place: [order[text] for order, text in zip(orders, place, strict=True)])
 
 
 def _order(texts: Iterable[str]) -> dict[str, int]:
-    """Return each text its place: numbers by size and none last, words as they first appear."""
+    """Return the rank of each text: numbers by size with missing values last, words by first appearance."""
     different = list(dict.fromkeys(texts))
     with suppress(ValueError):
         different = sorted(different, key=lambda text: math.inf if text == ABSENT else float(text))
@@ -225,7 +232,7 @@ def _order(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _count_expected_seeds(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
-    """Return the number of seeds asked for at each place, where fields of the runs alone say which places there are."""
+    """Return the number of requested seeds per position, or an empty dictionary if an axis is not a field of the run."""
     if not all(name in FIELDS for name in _places(figure)):
         return {}
     seeds: dict[tuple[str, ...], set[int]] = {}
@@ -237,16 +244,16 @@ def _count_expected_seeds(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str
 
 
 def format_axis_text(value: Any) -> str:
-    """Return a value of an axis as text; numbers with up to four digits that count."""
+    """Return an axis value as text, numbers with up to four significant digits."""
     if value is None:
         return ABSENT
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def format_subtitle(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the small line under a picture's title: which figure, scale, whose records, how many seeds at most.
+    """Return the subtitle of a picture: figure, scale, source of the records and largest number of seeds.
 
-    Seeds are counted in each series: a reference that no seed changes has one of its own.
+    Seeds are counted per series, because a reference that does not depend on the seed has only one.
     """
     if figure.is_diagram:
         return f"{format_heading(figure.name)}, scale {scale}"
@@ -260,11 +267,11 @@ def format_subtitle(figure: Figure, scale: str, whose: str, rows: Sequence[Mappi
 
 
 def _describe_seeds_of_claims(figure: Figure, scale: str, drawn: set[int]) -> str:
-    """Return which seeds the figure's claims use, if these are not the seeds that are drawn."""
+    """Return a note on the seeds of the figure's claims if they differ from the drawn seeds, else an empty string."""
     if figure.name not in artefacts() or not drawn:
         return ""
     experiment, _ = artefacts()[figure.name]
-    claims = [one for one in experiment.claims if artefact_of(one.id, experiment.artefacts) == figure.name]
+    claims = [one for one in experiment.claims if find_artefact(one.id, experiment.artefacts) == figure.name]
     used = {one.declared_seeds(scale) for one in claims if not isinstance(one, Identity)}
     others = sorted(seeds for seeds in used if set(seeds) != drawn)
     return f"claims use seeds {' and '.join(map(format_spans, others))}" if others else ""
@@ -275,7 +282,7 @@ def _labels(figure: Figure) -> tuple[str, ...]:
 
 
 def format_column_label(figure: Figure, name: str) -> str:
-    """Return the words for an axis: the figure's own, or the metric's name."""
+    """Return the label of an axis: that of the figure, or the name of the metric."""
     if name == figure.x:
         return figure.x_label
     if name == figure.y:

@@ -1,4 +1,4 @@
-"""A view as text for a terminal, Markdown, LaTeX or CSV."""
+"""Render a view as text for a terminal, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def as_markdown(view: View) -> str:
-    """Return a view as a Markdown table with title and notes; text of the data stays text."""
+    """Return a view as a Markdown table with title and notes. Markup in the data is escaped."""
     view = view.shown
     table = [as_markdown_table(view.header, view.rows)] if view.header else []
     return "\n".join([f"{view.title}\n", *table, *(f"{note}\n" for note in view.notes)])
 
 
 def as_markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, each line ended; what would be markup of the table itself is escaped."""
+    """Return a Markdown table that ends with a newline. Cells are escaped where they contain table markup."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join("| " + " | ".join(text.translate(MARKDOWN_SPECIAL) for text in line) + " |\n" for line in lines)
 
@@ -37,7 +37,7 @@ MARKDOWN_SPECIAL = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " ", "\r": " "}
 
 
 def as_csv(view: View) -> str:
-    """Return a view as CSV, its numbers in one piece, with all its columns: programs ask for them by name."""
+    """Return a view as CSV with plain numbers and all columns, because programs select columns by name."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([text.replace(NARROW_SPACE, "") for text in line] for line in (view.header, *view.rows))
@@ -48,21 +48,21 @@ FORMATS: Mapping[str, Callable[[View], str]] = {"md": as_markdown, "latex": as_l
 
 
 def render(view: View, format: str = "text") -> None:
-    """Print a view as text, md, latex or csv; ValueError names the formats."""
+    """Print a view as text, md, latex or csv. Raises ValueError for another format."""
     if format == "text":
         return _print_text(view)
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}; choose one of {['text', *FORMATS]}")
-    print(FORMATS[format](view), end="" if format == "csv" else "\n")  # a blank line would be a row
+    print(FORMATS[format](view), end="" if format == "csv" else "\n")  # a blank line would be read as a row
 
 
 def render_line(text: str, hanging: int = 0) -> None:
-    """Print a sentence within the width of the terminal, broken between words; `hanging` spaces before what follows."""
+    """Print a sentence wrapped at the width of the terminal, with `hanging` spaces before each further line."""
     print(textwrap.fill(visible(text), _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
 
 
 def console_here() -> Console:
-    """Return the terminal at its own width; elsewhere as if that were 200."""
+    """Return a console as wide as the terminal, or 200 columns wide if the output is no terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else ELSEWHERE, highlight=False, markup=False, emoji=False)
@@ -73,11 +73,11 @@ def _width() -> int:
 
 
 MOST_FOLDED_ROWS = 1000
-"""Rows of a table whose cells are folded to the terminal's width; of more, each is one line as long as it is."""
+"""Largest table whose cells are folded to the terminal's width. In longer tables each row is one line."""
 
 
 def format_plain_lines(view: View) -> Iterator[str]:
-    """Return a view as lines, one a row and none folded: what thousands of rows are searched in."""
+    """Return a view as lines, one per row and not folded, so that thousands of rows can be searched."""
     view = view.shown
     widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
     yield from (view.title, "")
@@ -90,11 +90,11 @@ def format_plain_lines(view: View) -> Iterator[str]:
 
 
 def _print_text(view: View) -> None:
-    """Print a view within the width of the terminal; elsewhere as if that were 200.
+    """Print a view within the width of the terminal, or 200 columns if the output is no terminal.
 
-    Of a very long table each row is a line as long as it is. In others no number is broken: columns of numbers that do
-    not fit beside each other follow below, each part with the names of the rows. A last column of sentences that would
-    be too narrow stands below its row.
+    In a very long table each row is one line. In other tables no number is broken. Columns that do not fit follow in
+    further parts, and each part repeats the names of the rows. A last column of sentences that would be too narrow is
+    printed below its row.
     """
     rows = tuple(tuple(map(visible, row)) for row in view.rows)
     view = replace(view, title=visible(view.title), rows=rows, notes=tuple(map(visible, view.notes)))
@@ -106,34 +106,34 @@ def _print_text(view: View) -> None:
         for line in (view.title, "", *view.notes, ""):
             console.print(line)
         return
-    *others, last = [_natural(view, number) for number in range(len(view.header))]
+    *others, last = [_measure_width(view, number) for number in range(len(view.header))]
     is_sentence = view.alignment[-1] == "l" and "r" in view.alignment and last > LONG_TEXT
     if is_sentence and console.width - sum(others) - GAP * len(others) < LONG_TEXT:
         _print_with_sentences(view, console.width)
     else:
         print(textwrap.fill(view.title, console.width, break_on_hyphens=False))
-        for part in _parts(view, console.width):
+        for part in _split_columns(view, console.width):
             console.print(_make_rich_table(part))
     for note in view.notes:
         console.print(note)
 
 
 ELSEWHERE, GAP, LONG_WORDS = 200, 3, 24
-"""Columns where the output is no terminal, between two columns, and of words before they are folded."""
+"""Width if the output is no terminal, gap between two columns, and widest column of words before folding."""
 INDENT = "    "
-"""Before a sentence below its row."""
+"""Indentation of a sentence below its row."""
 
 
-def _natural(view: View, number: int) -> int:
-    """Return the letters that a column takes: of its longest cell, or word of its header."""
+def _measure_width(view: View, number: int) -> int:
+    """Return the natural width of a column: that of its longest cell or header word."""
     return max(map(len, [*view.header[number].split(), *(row[number] for row in view.rows), ""]))
 
 
-def _parts(view: View, width: int) -> Iterator[View]:
-    """Give the view in parts of columns that fit into a width, each with the leading columns of words."""
+def _split_columns(view: View, width: int) -> Iterator[View]:
+    """Yield the view in parts that fit into a width. Each part repeats the leading columns of words."""
     names = len(view.alignment) - len(view.alignment.lstrip("l"))
     sides = enumerate(view.alignment)
-    widths = [min(_natural(view, n), LONG_WORDS) if side == "l" else _natural(view, n) for n, side in sides]
+    widths = [min(_measure_width(view, n), LONG_WORDS) if side == "l" else _measure_width(view, n) for n, side in sides]
     kept = list(range(names))
     for number in range(names, len(view.header)):
         room = width - sum(widths[n] + GAP for n in [*kept, number])
@@ -151,7 +151,7 @@ def _make_rich_table(view: View) -> RichTable:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, (name, side) in enumerate(zip(view.header, view.alignment, strict=True)):
         is_number = side == "r"
-        least = _natural(view, number) if is_number else None
+        least = _measure_width(view, number) if is_number else None
         table.add_column(name, justify="right" if is_number else "left", overflow="fold", min_width=least)
     for row in view.rows:
         table.add_row(*row)
@@ -159,8 +159,8 @@ def _make_rich_table(view: View) -> RichTable:
 
 
 def _print_with_sentences(view: View, width: int) -> None:
-    """Print the rows of a view, the last cell of each as a paragraph below it."""
-    widths = [max(_natural(view, number), len(name)) for number, name in enumerate(view.header[:-1])]
+    """Print the rows of a view with the last cell of each row as a paragraph below it."""
+    widths = [max(_measure_width(view, number), len(name)) for number, name in enumerate(view.header[:-1])]
     print(textwrap.fill(view.title, width), end="\n\n")
     for row in (view.header, *view.rows):
         cells = zip(row[:-1], widths, view.alignment, strict=False)

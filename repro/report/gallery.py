@@ -1,7 +1,7 @@
-"""The results page: for each experiment its picture or table, what is seen, the command and its claims.
+"""Results page and its pictures: for each experiment the picture or table, the finding, the command and the claims.
 
-Pictures are committed as SVG for light and dark pages. Each stores a digest of the rows it was drawn from, so that a
-test can tell whether it is current without drawing.
+Pictures are committed as SVG for light and dark pages. Each stores a digest of its rows, so that a test can check
+whether it is current without drawing it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from repro.records.store import Record
 from repro.report.artefacts import load_records, make_artefact_views
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
 from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title
-from repro.spec import Exhibit, Experiment, Figure, Table
+from repro.report.tables import get_metric_path
+from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import experiments, declared_notes
+from repro.spec.registry import declared_notes, experiments
 from repro.storage.paths import CHECKOUT
 
 PICTURES = Path("docs") / "pictures"
 SCALES = ("desk", "lab", "mini")
 """An artefact is shown at the first of these scales at which it has a published record."""
 MOST_ROWS = 24
-"""Longer tables are left to `show`."""
-KEPT_LIGHT = ("heatmap", "crossed")
-"""Kinds whose cells have a colour scale, which must not be recoloured."""
+"""Largest number of rows of a table on the page. Longer tables are available by `show`."""
+LIGHT_ONLY = ("heatmap", "crossed")
+"""Kinds of figures with a colour scale, which must not be recoloured."""
 FIELDS = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log", "mark"),
     "is_panelled",
@@ -62,7 +64,7 @@ def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def get_picture_path(name: str, theme: str, folder: Path = CHECKOUT) -> Path:
-    """Return where the picture of a figure lies."""
+    """Return the path of the committed picture of a figure."""
     return folder / PICTURES / f"{name}-{theme}.svg"
 
 
@@ -72,7 +74,7 @@ def is_current(path: Path, digest: str) -> bool:
 
 
 def make_gallery_pictures(folder: Path = CHECKOUT) -> dict[Path, str]:
-    """Return the SVG text of every figure for light and dark pages, by path. Current ones are read, not drawn."""
+    """Return the SVG text of every figure in both themes, by path. Current pictures are read, not drawn again."""
     texts: dict[Path, str] = {}
     for _, figure, scale, rows in shown_figures():
         digest = compute_digest(figure, rows)
@@ -81,15 +83,15 @@ def make_gallery_pictures(folder: Path = CHECKOUT) -> dict[Path, str]:
             texts |= {path: path.read_text(encoding="utf-8") for path in paths.values()}
             continue
         svg = draw_svg(figure, scale, rows)
-        texts |= {path: add_digest(recolour_for(figure, svg, theme), digest) for theme, path in paths.items()}
+        texts |= {path: add_digest(recolour_svg(figure, svg, theme), digest) for theme, path in paths.items()}
     return texts
 
 
-def recolour_for(figure: Figure, svg: str, theme: str) -> str:
-    """Return the picture for one kind of page."""
+def recolour_svg(figure: Figure, svg: str, theme: str) -> str:
+    """Return the picture in the light or dark theme."""
     from figures.theme import recolour
 
-    return svg if figure.is_diagram or figure.kind in KEPT_LIGHT else recolour(svg, theme)
+    return svg if figure.is_diagram or figure.kind in LIGHT_ONLY else recolour(svg, theme)
 
 
 def add_digest(svg: str, digest: str) -> str:
@@ -98,7 +100,7 @@ def add_digest(svg: str, digest: str) -> str:
 
 
 def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a figure as SVG text; the same rows give the same text."""
+    """Return a figure as SVG text. The same rows give the same text."""
     import matplotlib.pyplot as plt
 
     from figures.draw import Picture, plot
@@ -165,3 +167,47 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
             if isinstance(shown, Table | Exhibit) and len(views[shown.name].rows) <= MOST_ROWS:
                 yield as_markdown(views[shown.name])
                 return
+
+
+MIN_SEEDS = 3
+"""Smallest number of seeds that a row without a printed value must share with the first row."""
+
+
+def list_gain_rows(
+    table: Table, label: str, wanted: Sequence[Run], records: Sequence[Record], seeds: Sequence[int]
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the label of the first row, and the gain over it for every other trained row and seed.
+
+    A result row has "row", "seed", "gain" and "paper". The gain is the difference in the column `label` from the first
+    row at the same seed, in the unit of the column. "paper" is the same difference as printed, or None. The first row
+    is the first with a printed value. Rows under another context and rows without all records are skipped. So are rows
+    without a printed value that share too few of `seeds` (the seeds of the claims) with the first row.
+
+    Raises:
+        ValueError: if the table has no such column, or the paper prints no row.
+    """
+    column = next((one for one in table.columns if one.label == label), None)
+    printed = [row for row in table.rows if label in row.paper]
+    if column is None or not printed:
+        raise ValueError(f"{table.name} has no column {label!r} that the paper prints; choose another")
+    first, have = printed[0], {record.run: record for record in records}
+    reference = _map_by_seed(column, first, wanted, have)
+    lines: list[dict[str, Any]] = []
+    for row in (row for row in table.rows if row is not first and row.context == "own"):
+        paper = row.paper[label] - first.paper[label] if label in row.paper else None
+        found = _map_by_seed(column, row, wanted, have)
+        shared = sorted(found.keys() & reference.keys() & set(seeds))
+        if paper is None and len(shared) < MIN_SEEDS:
+            continue
+        lines += [
+            {"row": row.label, "seed": seed, "gain": found[seed] - reference[seed], "paper": paper} for seed in shared
+        ]
+    return first.label, lines
+
+
+def _map_by_seed(column: Column, row: Row, wanted: Sequence[Run], have: dict[Run, Record]) -> dict[int, float]:
+    """Return the value of a row by seed, or an empty dictionary unless all its runs are trained and recorded."""
+    runs = [run for run in wanted if row.of.matches(run)]
+    if not all(run in have and run.architecture in TRAINED for run in runs):
+        return {}
+    return {run.seed: have[run].metrics[get_metric_path(column.value, run)] * column.factor for run in runs}

@@ -1,4 +1,4 @@
-"""One static HTML page from records: opens offline, asks for nothing from outside, escapes whatever the data says."""
+"""Write one static HTML page from records. It works offline, loads nothing from outside, and escapes all data."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from repro.report.sections import (
     Painter,
     Picture,
     Section,
-    deviations,
     list_machines,
+    make_deviations_view,
     make_sections,
 )
-from repro.report.tables import INTERVAL_WORDS, format_summary_line, ledger_place
+from repro.report.tables import INTERVAL_WORDS, format_summary_line, get_ledger_rank
 from repro.report.view import format_seconds
 from repro.spec import Experiment
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
@@ -45,14 +45,14 @@ DRAWING = {
         *("title", "desc", "linearGradient", "radialGradient", "stop"),
     )
 }
-"""Elements that draw; all others go, `style` and `metadata` among them."""
+"""Allowed SVG elements. All others are removed, including `style` and `metadata`."""
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
 PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK = 4 / 3, 1.15, 0.85
 UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
-"""States of claims without a number, folded away below the others; and how the fold is called."""
+"""Verdicts without a number, and the title of the folded list that shows them."""
 
 
 def write_report(
@@ -63,11 +63,11 @@ def write_report(
     *,
     paint_forest: ForestPainter | None = None,
 ) -> Path:
-    """Write the page for all experiments (or those `shown`) at a scale and return its path.
+    """Write the page for all experiments (or those in `shown`) at a scale, and return its path.
 
-    It opens with the forest plot of all claims where `paint_forest` draws one.
+    If `paint_forest` is given, the page starts with the forest plot of all claims.
     """
-    check_replaceable(out)  # before minutes of drawing
+    check_replaceable(out)  # fail before minutes of drawing
     chosen = experiments() if shown is None else shown
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
@@ -81,8 +81,10 @@ def write_report(
 
 
 def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: Picture | None = None) -> str:
-    """Return the page as text; links to records are relative to `folder`, where it will lie."""
-    lines = sorted((line for section in sections for line in section.lines), key=lambda line: ledger_place(line.judged))
+    """Return the page as text. Links to records are relative to `folder`, the folder of the page."""
+    lines = sorted(
+        (line for section in sections for line in section.lines), key=lambda line: get_ledger_rank(line.judged)
+    )
     records = {record.id: (whose, record) for section in sections for whose, record in reversed(section.records)}
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -100,7 +102,7 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         "spent": lambda records: sum_seconds([record for _, record in records]),
         "machines": lambda records: list_machines([record for _, record in records]),
     }
-    own, *companions = _ledgers(lines)
+    own, *companions = _split_ledgers(lines)
     return environment.get_template(TEMPLATE).render(
         scale=get_scale(scale),
         known=format_known_sentence([line.judged for line in own.lines]),
@@ -110,13 +112,13 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         forest=forest,
         intervals=INTERVAL_WORDS,
         sections=sections,
-        deviations=deviations(scale),
+        deviations=make_deviations_view(scale),
         records=sorted(records.items()),
     )
 
 
 def fields_as_html(values: Mapping[str, Any]) -> Markup:
-    """Return the terms and definitions of a list of values; thousands of runs say the same few."""
+    """Return values as HTML terms and definitions. They are cached, because thousands of runs share few values."""
     return Markup("").join(_definition(name, ABSENT if value is None else str(value)) for name, value in values.items())
 
 
@@ -135,32 +137,32 @@ class Ledger:
 
     @property
     def summary(self) -> str:
-        """Their number by verdict."""
+        """Number of claims per verdict."""
         return format_summary_line([line.judged for line in self.lines])
 
     @property
     def judged(self) -> list[Line]:
-        """Those that the scale says something of."""
+        """Claims with a number at this scale."""
         return [line for line in self.lines if line.judged.word not in UNJUDGED]
 
     @property
     def unjudged(self) -> dict[str, list[Line]]:
-        """The others, by why it does not."""
+        """Claims without a number, grouped by the reason."""
         return {words: [one for one in self.lines if one.judged.word == name] for name, words in UNJUDGED.items()}
 
 
-def _ledgers(lines: Sequence[Line]) -> list[Ledger]:
-    """Return this paper's ledger, and those of its companions that have claims."""
+def _split_ledgers(lines: Sequence[Line]) -> list[Ledger]:
+    """Return the ledger of this paper, and of each companion paper with claims."""
     each = {paper: tuple(one for one in lines if find_paper(one.judged.claim.id) == paper) for paper in PAPERS}
     return [Ledger(paper, PAPERS[paper], those) for paper, those in each.items() if those or paper == MAIN]
 
 
 def inline_svg(path: Path, prefix: str, label: str) -> Markup:
-    """Return a drawn figure as an element of the page: ids of its own, no style for others, a label to be read aloud"""
+    """Return a drawn figure as an HTML element with unique ids, no global style, and a label for screen readers."""
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", LINK)
     root = ElementTree.parse(path).getroot()
-    _keep_drawing(root)
+    _sanitize_svg(root)
     for element in root.iter():
         for name, value in element.attrib.items():
             if name == "id":
@@ -171,17 +173,17 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_A_POINT
     root.attrib.pop("height")
-    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width  # text stays large enough to be read; the box scrolls
+    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width  # text stays readable, and the box scrolls
     root.set("style", f"max-width: {most:.0f}px; min-width: {least:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # made by our own drawing, its text escaped there
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # safe: drawn by this program, with escaped text
 
 
-def _keep_drawing(root: ElementTree.Element) -> None:
-    """Remove all that is no drawing: scripts, handlers, foreign elements, styles, links to anywhere but the picture.
+def _sanitize_svg(root: ElementTree.Element) -> None:
+    """Remove everything except drawing: scripts, handlers, foreign elements, styles and external links.
 
-    A picture lies in a folder that others may have written to, and the page runs what it holds.
+    Others may have write access to the folder of pictures, and a browser would execute a script in them.
     """
     if root.tag not in DRAWING:
         raise ValueError(f"a picture begins with {root.tag!r}, expected svg; remove it and it is drawn again")
@@ -198,5 +200,5 @@ def _keep_drawing(root: ElementTree.Element) -> None:
 
 
 def csv_link(picture: Picture) -> str:
-    """Return the plotted data as a link that needs no file beside the page."""
+    """Return the plotted data as a data link, so that the page needs no other file."""
     return "data:text/csv;base64," + base64.b64encode(picture.data.read_bytes()).decode()

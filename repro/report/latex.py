@@ -1,4 +1,4 @@
-r"""A view as a LaTeX tabular, in ASCII alone, no wider than the page: it compiles without a package but graphicx."""
+r"""Render a view as a LaTeX tabular in ASCII, no wider than the page. It needs no package except graphicx."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from repro.report.view import LONG_TEXT, NARROW_SPACE, View
 
-GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"  # from α on, in Unicode's order
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"  # from α, in the order of Unicode
 MATHS = {chr(ord("α") + number): name for number, name in enumerate(GREEK.split())}
 MATHS |= {"µ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ω": "omega"}
 MATHS |= {"±": "pm", "·": "cdot", "≥": "geq", "≤": "leq", "→": "to", "←": "gets", "×": "times", "∝": "propto"}
@@ -24,17 +24,17 @@ SPECIAL = str.maketrans(
 )
 IN_COMMENTS = str.maketrans(BEYOND_ASCII)
 MINUS = re.compile(r"(?<![\w)-])-(?=\d)")
-"""Before a number, neither in a word nor in a date."""
+"""A minus sign before a number, not a hyphen in a word or a date."""
 PAGE, GAP = 70, 2.5
-"""Letters on a line of the class article, and between two columns."""
+"""Width of a line in the class article, and of the gap between columns, in characters."""
 PARAGRAPH = 0.35
-"""Of the line: the width of a column of longer texts."""
+"""Width of a column of long texts, as a share of the line."""
 
 
 def as_latex(view: View) -> str:
-    """Return a view as a LaTeX tabular between comments, its title and its notes; all characters of data are escaped.
+    """Return a view as a LaTeX tabular, with its title and notes as comments. All data are escaped.
 
-    Without a row, only the comments. A table that would be wider than the page is scaled to it.
+    Without rows, only the comments are returned. A table wider than the page is scaled to its width.
     """
     view = view.shown
     title, *notes = (f"% {' '.join(text.split()).translate(IN_COMMENTS)}" for text in (view.title, *view.notes))
@@ -43,7 +43,7 @@ def as_latex(view: View) -> str:
     head, *body = (" & ".join(map(_escape_latex, line)) + r" \\" for line in (view.header, *view.rows))
     columns = "".join(_column(view, number) for number in range(len(view.header)))
     table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
-    if sum(_letters(view, number) + GAP for number in range(len(view.header))) > PAGE:
+    if sum(_measure_width(view, number) + GAP for number in range(len(view.header))) > PAGE:
         needs = r"% needs \usepackage{graphicx}: wider than the page, so it is scaled to it"
         table = [needs, r"\resizebox{\linewidth}{!}{%", *table[:-1], table[-1] + "}"]
     return "\n".join((title, *table, *notes, ""))
@@ -61,7 +61,7 @@ def _column(view: View, number: int) -> str:
     return rf"p{{{PARAGRAPH}\linewidth}}" if _is_long(view, number) else view.alignment[number]
 
 
-def _letters(view: View, number: int) -> float:
+def _measure_width(view: View, number: int) -> float:
     if _is_long(view, number):
         return PARAGRAPH * PAGE
     return max(len(line[number]) for line in (view.header, *view.rows))

@@ -1,27 +1,110 @@
-"""The parts of the pages that the program writes, each between `<!-- name -->` and `<!-- name end -->`."""
+"""Generated blocks of Markdown pages, each between `<!-- name -->` and `<!-- name end -->`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 from repro.report.artefacts import judgements
-from repro.report.contents import make_artefact_table, make_notes_table
-from repro.report.formats import as_markdown
+from repro.report.formats import as_markdown, as_markdown_table
 from repro.report.gallery import make_gallery
-from repro.report.headlines import make_headlines_view
-from repro.report.tables import by_paper, make_claims_view, sort_judgements
-from repro.spec.artefact import MAIN
-from repro.spec.registry import experiments
+from repro.report.tables import format_in_unit, format_interval, group_by_paper, make_claims_view, sort_judgements
+from repro.report.view import View
+from repro.spec import Experiment
+from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.registry import declared_notes, experiments
 from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
 
+ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
+"""Abbreviations whose full stop does not end a sentence."""
+
+
+def extract_first_sentence(source: str) -> str:
+    """Return the first sentence of a module's docstring without its full stop, or "" without a docstring.
+
+    A full stop inside brackets or after an abbreviation does not end the sentence.
+    """
+    paragraph = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
+    for stop in re.finditer(r"\.(?=\s|$)", paragraph):
+        sentence = paragraph[: stop.start()]
+        last_word = sentence.rpartition(" ")[2].lstrip("([").lower()
+        if sentence.count("(") == sentence.count(")") and last_word not in ABBREVIATIONS:
+            return sentence
+    return paragraph
+
+
+def make_artefact_table(folder: Path = CHECKOUT) -> str:
+    """Return a Markdown table with a row per experiment: artefacts, first sentence, claims and file.
+
+    Experiments of companion papers come last, below a row with the title of the paper.
+    """
+    lines: list[tuple[str, ...]] = []
+    for paper, title in PAPERS.items():
+        own = [_format_artefact_line(experiment, folder) for experiment in experiments() if experiment.paper == paper]
+        heading = [(f"**{title}**", "", "", "")] if own and paper != MAIN else []
+        lines += heading + own
+    return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
+
+
+def _format_artefact_line(experiment: Experiment, folder: Path) -> tuple[str, ...]:
+    (path,) = (folder / "experiments").glob(f"e{experiment.number:02d}_*.py")
+    names = ", ".join(f"`{name}`" for name in experiment.artefacts)
+    claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
+    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](../experiments/{path.name})"
+
+
+NOTES = {
+    "not_judged": ("NOT_JUDGED", ("where", "what the paper says", "why it is not judged")),
+    "contradictions": ("ERRATA", ("where", "it says", "and also", "claim")),
+    "deviations": ("DEVIATIONS", ("where", "the paper", "ours")),
+}
+"""Block of a page, with the list that it shows (from experiments/unjudged.py or deviations.py) and its header."""
+
+
+def make_notes_table(block: str) -> str:
+    """Return a list of notes as a Markdown table: unjudged sentences, contradictions or deviations."""
+    name, header = NOTES[block]
+    lines = [tuple(value or ABSENT for value in astuple(note)) for note in declared_notes(name)]
+    return as_markdown_table(header, lines)
+
+
+def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
+    """Return the main results: a row per sentence with the paper's value, and a column per scale of `judged`.
+
+    Raises ValueError if a listed claim is judged at no scale.
+    """
+    by_id = {scale: {one.claim.id: one for one in those} for scale, those in judged.items()}
+    rows = []
+    for line in declared_notes("HEADLINES"):
+        found = [those.get(line.claim) for those in by_id.values()]
+        if not any(found):
+            raise ValueError(f"experiments/headlines.py names {line.claim}, which is judged at none of {list(judged)}")
+        rows.append((line.says, line.claim, line.paper or ABSENT, *map(_format_verdict, found)))
+    header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
+    title = "Differences in points of NDCG@10, where no other unit is named, with 95 % intervals"
+    return View(title, header, tuple(rows), align="l" * len(header))
+
+
+def _format_verdict(judged: Judgement | None) -> str:
+    """Return a verdict with effects and intervals, or a dash without an effect."""
+    if judged is None or not judged.comparisons:
+        return ABSENT
+    unit = judged.unit
+    effects = [f"{format_in_unit(one.effect, unit)} {format_interval(one, unit)}" for one in judged.comparisons]
+    name = "" if unit.name == "points" else f" {unit.name}"
+    return f"{judged.verdict}: {', '.join(effects)}{name}"
+
+
 LEDGER = ("claims", "docs/CLAIMS.md")
 LEDGERS = {MAIN: LEDGER[0], "GTE": "claims_gte", "MRL": "claims_mrl"}
-"""The block of the ledger page for each paper."""
+"""Block of the ledger page for each paper."""
 DESK, LAB, MINI = "desk", "lab", "mini"
-DEARER = {LAB: "claims_lab", MINI: "claims_mini"}
-"""The blocks of the ledger page for the scales that outrank desk."""
+LARGER_SCALES = {LAB: "claims_lab", MINI: "claims_mini"}
+"""Block of the ledger page for each scale above desk."""
 RESULTS = "docs/RESULTS.md"
 CONTENTS = {
     ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
@@ -29,28 +112,29 @@ CONTENTS = {
     ("contradictions", "docs/ERRATA.md"): lambda folder: make_notes_table("contradictions"),
     ("deviations", "REPRODUCING.md"): lambda folder: make_notes_table("deviations"),
 }
-"""Blocks that are read from the source alone."""
+"""Blocks that depend on source code only."""
 
 
-def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKOUT) -> dict[Path, str]:
-    """Return the pages as source and published records would have them today.
+def regenerate_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKOUT) -> dict[Path, str]:
+    """Return the text of each page, regenerated from source code and published records, by path.
 
-    ValueError when there are no pages (an installed copy), or when a marker is not there once.
+    Raises ValueError if there are no pages (in an installed copy), or if a page does not have each marker once.
     """
     if not (folder / LEDGER[1]).is_file():
         raise ValueError(f"{folder} has no {LEDGER[1]}: pages are renewed in a checkout, not in an installed copy")
-    apart = by_paper(judged)
+    by_paper = group_by_paper(judged)
     title = f"Claims at scale `{scale}`, from the published records"
     blocks = {
-        (name, LEDGER[1]): as_markdown(make_claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
+        (name, LEDGER[1]): as_markdown(make_claims_view(by_paper.get(paper, []), title))
+        for paper, name in LEDGERS.items()
     }
     blocks |= {place: write(folder) for place, write in CONTENTS.items()}
     if scale == DESK:
-        dearer = {at: judge_measured(at) for at in DEARER}
-        for at, block in DEARER.items():
-            view = make_claims_view(dearer[at], f"Claims that records at `{at}` judge")
+        by_scale = {at: judge_measured(at) for at in LARGER_SCALES}
+        for at, block in LARGER_SCALES.items():
+            view = make_claims_view(by_scale[at], f"Claims that records at `{at}` judge")
             blocks[block, LEDGER[1]] = as_markdown(view)
-        headlines = as_markdown(make_headlines_view({DESK: judged, LAB: dearer[LAB]}))
+        headlines = as_markdown(make_headlines_view({DESK: judged, LAB: by_scale[LAB]}))
         blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
         blocks["gallery", RESULTS] = make_gallery()
     pages: dict[Path, str] = {}
@@ -61,9 +145,9 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
 
 
 def judge_measured(scale: str) -> list[Judgement]:
-    """Return what the published records of a scale say of claims, without those that have none or are arithmetic.
+    """Judge the claims with published records at a scale, except claims about printed numbers.
 
-    Experiments whose runs are those of another scale are left out: they are judged there.
+    Experiments that use the runs of another scale are skipped, because they are judged at that scale.
     """
     own = (experiment for experiment in experiments() if scale in {run.scale for run in experiment.runs(scale)})
     judged = (one for experiment in own for one in judgements(experiment, scale))
@@ -71,7 +155,7 @@ def judge_measured(scale: str) -> list[Judgement]:
 
 
 def replace_block(path: Path, text: str, name: str, block: str) -> str:
-    """Return a page's text with another block between a name's markers; ValueError unless each is there once."""
+    """Replace the block between the markers of a name. Raises ValueError unless each marker occurs once."""
     start, end = f"<!-- {name} -->", f"<!-- {name} end -->"
     if text.count(start) != 1 or text.count(end) != 1:
         raise ValueError(f"{path} must have {start!r} and {end!r} once each; put them where the block goes")

@@ -1,4 +1,4 @@
-"""An artefact's name as its paper writes it, "Figure 6 (sizes)" for figure6_sizes, and its title."""
+"""Names and titles of artefacts for readers, for example "Figure 6 (sizes)" for figure6_sizes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from repro.spec import Exhibit, Experiment, Figure, Table
 from repro.spec.registry import artefacts
 
 COMPANION = re.compile(r"(gte|mrl)_(?=table\d|figure\d)")
-"""What the name of a companion paper's artefact begins with."""
+"""Prefix of the artefacts of a companion paper."""
 END_OF_CLAUSE = re.compile(r"[:;.](?=\s|$)| \(")
-"""What ends the first clause of a caption."""
+"""End of the first clause of a caption."""
 
 LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
-"""What the id of a claim begins with, and the name of its artefact."""
+"""Prefix of a claim's id, and the kind of its artefact."""
 
 
 def split_name(name: str) -> tuple[str, int, str]:
-    """Return kind, number and the words behind it, ("Figure", 6, "sizes"), a part's letter among them; what the paper
-    lacks is words alone.
+    """Return kind, number and suffix of a name, for example ("Figure", 6, "sizes").
+
+    The letter of a part is a suffix, too. An artefact that is not in the paper has only a suffix.
     """
     found = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*)|([a-z]))?", name)
     words = (found[3] or found[4] or "" if found else name).replace("_", " ").replace("-", " ")
@@ -27,7 +28,7 @@ def split_name(name: str) -> tuple[str, int, str]:
 
 
 def format_heading(name: str) -> str:
-    """Return the artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
+    """Return the name as the paper writes it, with the suffix in brackets."""
     companion = COMPANION.match(name)
     kind, number, rest = split_name(COMPANION.sub("", name))
     whose = f"{companion[1].upper()} " if companion else ""
@@ -39,24 +40,25 @@ def format_heading(name: str) -> str:
 
 
 def format_title(experiment: Experiment, shown: Table | Figure | Exhibit) -> str:
-    """Return what one artefact shows, in words that no other artefact of its experiment has.
+    """Return a title that is unique within the experiment.
 
-    Its own title; else the experiment's, where that shows nothing else; else the first clause of its caption.
+    This is the title of the artefact. If it has none, it is the title of an experiment with a single artefact, else
+    the first clause of the caption.
     """
     own = "" if isinstance(shown, Exhibit) else shown.title
     alone = experiment.title if len(experiment.shows) == 1 else ""
     return own or alone or END_OF_CLAUSE.split(shown.caption, maxsplit=1)[0]
 
 
-def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
-    """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
+def find_artefact(claim: str, artefacts: Sequence[str]) -> str:
+    """Return the artefact of a claim: table1 for T1.a, figure3 for F3.a, and the first artefact otherwise."""
     found = re.match(r"([A-Z]+)(\d+)\.", claim)
     name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
     return name if name in artefacts else artefacts[0]
 
 
 def format_spans(seeds: Sequence[int]) -> str:
-    """Return numbers as spans, e.g. "3–7, 9"."""
+    """Return numbers as spans, for example "3–7, 9"."""
     spans: list[list[int]] = []
     for seed in sorted(seeds):
         if spans and seed == spans[-1][-1] + 1:

@@ -1,7 +1,7 @@
-"""What a reader's own training came to: their models next to BM25 and MiniLM as it is, and what would help.
+"""Summary of models trained on an imported corpus, compared with BM25 and untrained MiniLM, with hints.
 
 Every system searches the same documents for the same held-out queries. Intervals are the middle 95 % of 2000 bootstrap
-resamples of the queries within each collection, paired for differences.
+resamples of the queries within each collection. Differences are paired.
 
 Shapes: Q queries of all collections.
 """
@@ -23,13 +23,13 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 
 FEW_QUERIES = 50
-LEARNED_BY_HEART = 0.05
-"""Nats of training loss below which further steps on the same pairs teach hardly anything."""
+MEMORIZED_LOSS = 0.05
+"""Training loss in nats below which more steps on the same pairs hardly help."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One system's NDCG@10 of every query, (Q,), and to which collection the query belongs."""
+    """NDCG@10 of one system per query (Q,), and the collection of each query (Q,)."""
 
     name: str
     record: Record
@@ -38,29 +38,29 @@ class System:
 
     @property
     def mean(self) -> float:
-        """Its mean over collections, points."""
+        """Mean over collections, in points."""
         return POINTS * stratified_mean(self.values_Q, self.strata_Q)
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is one of the reader's own models."""
+        """Whether it is a trained model."""
         return self.record.run.architecture in TRAINED
 
     def interval(self, other: System | None = None) -> tuple[float, float]:
-        """Return the interval of its mean, or of its lead over another system, points."""
+        """Return the 95 % interval of its mean, or of its lead over another system, in points."""
         theirs_Q = np.zeros_like(self.values_Q) if other is None else other.values_Q
         low, high = percentile_interval(POINTS * paired_bootstrap(self.values_Q, theirs_Q, self.strata_Q))
         return float(low), float(high)
 
 
 def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return the summary of the runs on one imported corpus: who wins, every system with its interval, what helps.
+    """Return the summary of the runs on one imported corpus: the winner, each system with its interval, and hints.
 
     Args:
-        runs: all of one suite.
+        runs: Runs of one suite.
         sizes: `num_documents` and `num_queries` of each collection of the suite.
     """
-    systems = _systems(find_records(runs))
+    systems = _load_systems(find_records(runs))
     trained = [one for one in systems if one.is_trained]
     if not trained:
         return []
@@ -72,23 +72,25 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         f"{count_noun(len(best.values_Q), 'held-out query', 'held-out queries')} searched among {num_documents} documents "
         f"in {count_noun(len(sizes), 'collection')}"
     )
-    lines = [_verdict(best, one) for one in sorted(ahead or others, key=lambda one: -one.mean)[: len(ahead) or 1]]
+    lines = [
+        _format_verdict(best, one) for one in sorted(ahead or others, key=lambda one: -one.mean)[: len(ahead) or 1]
+    ]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
     width = max(len(one.name) for one in systems)
     for one in sorted(systems, key=lambda one: -one.mean):
         low, high = one.interval()
         interval = f"{format_number(low)} to {format_number(high)}"
         lines.append(f"  {one.name:<{width}}  {format_number(one.mean):>5}  {interval}")
-    return [*lines, *_hints(best, ahead)]
+    return [*lines, *_list_hints(best, ahead)]
 
 
-def _systems(records: Sequence[Record]) -> list[System]:
+def _load_systems(records: Sequence[Record]) -> list[System]:
     found = []
     for record in records:
         rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
-            found.append(System(_name(record.run), record, np.asarray(values_Q), strata_Q))
+            found.append(System(_get_system_name(record.run), record, np.asarray(values_Q), strata_Q))
     names = [one.name for one in found]
     return [
         System(f"{one.name} {one.record.id[:6]}", one.record, one.values_Q, one.strata_Q)
@@ -98,7 +100,7 @@ def _systems(records: Sequence[Record]) -> list[System]:
     ]
 
 
-def _name(run: Run) -> str:
+def _get_system_name(run: Run) -> str:
     if run.architecture in TRAINED:
         return f"your {run.architecture}"
     if run.architecture == "bm25":
@@ -106,7 +108,7 @@ def _name(run: Run) -> str:
     return "MiniLM as it is" if run.surrogate == "minilm" else f"{run.surrogate} as it is"
 
 
-def _verdict(best: System, other: System) -> str:
+def _format_verdict(best: System, other: System) -> str:
     """Return one sentence on the best trained model and another system, with the interval of the difference."""
     first, second = (best, other) if best.mean >= other.mean else (other, best)
     low, high = first.interval(second)
@@ -115,8 +117,8 @@ def _verdict(best: System, other: System) -> str:
     return f"{first.name} wins over {second.name}: {lead} points ({low_end} to {high_end}){unclear}."
 
 
-def _hints(best: System, ahead: Sequence[System]) -> list[str]:
-    """Return what would help, by what was seen: training loss, start, and the number of queries."""
+def _list_hints(best: System, ahead: Sequence[System]) -> list[str]:
+    """Return hints from the training loss, the start weights and the number of queries."""
     run, loss = best.record.run, best.record.metrics.get("train/loss")
     hints = []
     if len(best.values_Q) < FEW_QUERIES:
@@ -126,7 +128,7 @@ def _hints(best: System, ahead: Sequence[System]) -> list[str]:
     elif ahead:
         hints.append('start from a pretrained encoder: "start": "minilm" in the file of runs')
     if ahead and loss is not None:
-        if loss < LEARNED_BY_HEART:
+        if loss < MEMORIZED_LOSS:
             hints.append(f"the training loss is {loss:.3f}: more pairs would help, more steps would not")
         else:
             name = "num_epochs" if run.num_steps is None else "num_steps"
@@ -134,7 +136,7 @@ def _hints(best: System, ahead: Sequence[System]) -> list[str]:
     return [f"  hint: {hint}" for hint in hints]
 
 
-def sizes_of_suite(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Return the sizes of each collection from the report of an imported corpus."""
+def read_suite_sizes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the sizes of each collection, from the report of an imported corpus."""
     found = report.get("suite")
     return {str(name): dict(one) for name, one in found.items()} if isinstance(found, Mapping) else {}

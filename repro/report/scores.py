@@ -1,4 +1,4 @@
-"""Scores of single runs as a table: one line a run, one column a collection, a line for each context."""
+"""Tables of scores of single runs: a row per run and context, a column per collection."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ POINTS = 100.0
 
 
 def find_records(runs: Sequence[Run]) -> list[Record]:
-    """Return the records there are, this machine's before the published."""
+    """Return the available record of each run. Records of this machine take precedence over published ones."""
     places = (get_local_records(), get_published_records())
     each = ([record for place in places for record in records_in(place, [run])] for run in dict.fromkeys(runs))
     return [records[0] for records in each if records]
 
 
 def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
-    """Return a table of the runs' scores in points: a column per field that varies, the mean, a column per collection.
+    """Return a table of scores in points: columns for varying fields, the mean, and each collection.
 
-    Below the runs follows a line for each setting of several seeds, then what is odd about their data.
+    Below the runs, each setting with several seeds has a row of means. Notes describe peculiarities of the data.
     """
     records = find_records(runs)
     datasets = list(dict.fromkeys(row["name"] for record in records for row in list_suite_rows(record.provenance)))
@@ -40,7 +40,7 @@ def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     for record in records:
         settings.setdefault(get_setting_id(record.run), []).append(record)
     several = [seeds for seeds in settings.values() if len(seeds) > 1]
-    apart = fields_apart([record.run for record in records])
+    apart = find_varying_fields([record.run for record in records])
     varying = [name for name in FIELDS if any(name in names for names in apart.values())]
     lines = [line for record in records for line in _lines(record.id, [record], apart, varying, datasets, measure)]
     but_seed = {architecture: [name for name in names if name != "seed"] for architecture, names in apart.items()}
@@ -52,8 +52,8 @@ def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
 
 
-def fields_apart(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return for each architecture the fields in which its runs differ from each other, in the order of `Run`."""
+def find_varying_fields(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the fields in which runs of each architecture differ, in the order of `Run`."""
     alike: dict[str, list[Run]] = {}
     for run in runs:
         alike.setdefault(run.architecture, []).append(run)
@@ -71,7 +71,7 @@ def _lines(
     datasets: Sequence[str],
     measure: str,
 ) -> list[tuple[str, ...]]:
-    """Return the lines of one run, or of the seeds of one setting: one for each context."""
+    """Return one row per context, for one run or for all seeds of one setting."""
     run, lines = records[0].run, []
     own = apart[run.architecture]
     values = [_format_value(run, name) if name in own else "" for name in varying]
@@ -89,9 +89,9 @@ def _format_value(run: Run, name: str) -> str:
 
 
 def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> list[dict[str, Any]]:
-    """Return a row for each recorded run that has the measure: its values of two fields, its seed, its score in points.
+    """Return a row per recorded run that has the measure: its values of two fields, its seed, and its score in points.
 
-    ValueError for a field that does not exist, or that does not vary over the recorded runs.
+    Raises ValueError if a field does not exist or does not vary over the recorded runs.
     """
     for name in (x, y):
         check_field(name)
@@ -106,28 +106,28 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
             order = {name: getattr(record.run, name) for name in (x, y)}
             score = POINTS * record.metrics[path]
             found.append({**places, "series": "", "run": record.run, "order": order, "score": score})
-    varying = {name for names in fields_apart([row["run"] for row in found]).values() for name in names}
+    varying = {name for names in find_varying_fields([row["run"] for row in found]).values() for name in names}
     if found and (constant := [name for name in (x, y) if name not in varying]):
         raise ValueError(f"--pivot {x} {y}: {constant[0]} does not vary here; {sorted(varying) or 'no field'} does")
-    # what does not vary a row's own architecture, as the steps of BM25, has no place on the axis
-    apart = fields_apart([row["run"] for row in found])
+    # A field that does not vary within an architecture has no place on the axis, for example the steps of BM25.
+    apart = find_varying_fields([row["run"] for row in found])
     return [row for row in found if {x, y} <= {*apart[row["run"].architecture]}]
 
 
 def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
-    """Return a table of mean scores in points: a column per value of field `x`, a row per value of field `y`."""
+    """Return a table of mean scores in points, with a column per value of `x` and a row per value of `y`."""
     rows = list_pivot_rows(runs, x, y, measure)
 
     def values(name: str) -> list[str]:
         known = {row[name]: row["order"][name] for row in rows}
-        return sorted(known, key=lambda word: _order(known[word]))
+        return sorted(known, key=lambda word: _make_sort_key(known[word]))
 
     cells: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         cells.setdefault((row[y], row[x]), []).append(row["score"])
     columns = values(x)
     lines = tuple((down, *(format_mean(cells.get((down, across), []), 1) for across in columns)) for down in values(y))
-    others = [name for names in fields_apart([row["run"] for row in rows]).values() for name in names]
+    others = [name for names in find_varying_fields([row["run"] for row in rows]).values() for name in names]
     over = [name for name in dict.fromkeys(others) if name not in (x, y)]
     notes = [f"each cell is the mean over {', '.join(over)}; ±: standard deviation"] if over else []
     if left_out := len(set(runs)) - len(rows):
@@ -136,21 +136,21 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     return View(title, (y, *(f"{x}={one}" for one in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 
-def _order(value: Any) -> tuple[int, float, str]:
-    """Return what sorts values of one field: none, then numbers, then texts."""
+def _make_sort_key(value: Any) -> tuple[int, float, str]:
+    """Return the sort key of a field value: None first, then numbers, then texts."""
     if value is None:
         return 0, 0.0, ""
     return (1, float(value), "") if isinstance(value, (int, float)) else (2, 0.0, str(value))
 
 
 def tabulate_scores(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the runs as plain values, recorded or not: id, what differs from the scale, metrics (None: no record)."""
+    """Return each run as plain values: id, differences from its scale, and metrics (None if it has no record)."""
     metrics = {record.run: dict(record.metrics) for record in find_records(runs)}
     return [{"id": run_id(run), "run": difference(run), "metrics": metrics.get(run)} for run in dict.fromkeys(runs)]
 
 
 def list_contexts(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
-    """Return the metric path and the name of each context that a suite was scored under, "own" first."""
+    """Return the metric path and the name of each context of a suite, "own" first."""
     names = {path.split("/")[0] for path in metrics}
     found = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
     usual = {kind: place for place, kind in enumerate(KINDS)}
@@ -163,13 +163,13 @@ def list_contexts(metrics: Mapping[str, float], suite: str) -> list[tuple[str, s
 
 
 def list_suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what a record's provenance says of each collection."""
+    """Return the provenance of each collection, from the provenance of a record."""
     rows: list[dict[str, Any]] = provenance.get("suite", {}).get("datasets", [])
     return rows
 
 
 def list_notes(suite: Mapping[str, Any]) -> list[str]:
-    """Return a line for each collection that has something odd about it."""
+    """Return a note per collection with a peculiarity."""
     rows = suite.get("datasets", [])
     parts = Counter(row["part_of"] for row in rows if row.get("part_of"))
     once = [f"{name}: {count_noun(size, 'collection')}, which count once in the mean" for name, size in parts.items()]

@@ -1,4 +1,4 @@
-"""What the report says of each artefact: claims, views, pictures, the runs behind them, their time and machine."""
+"""Sections of the HTML report, one per artefact: claims, tables, pictures, and the records behind them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from repro.analyses.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, load_records, make_view
 from repro.report.figure_data import list_figure_rows, make_rows_view
-from repro.report.names import COMPANION, artefact_of, format_heading, format_title, split_name
-from repro.report.tables import claim_row, list_exhibit_rows
+from repro.report.names import COMPANION, find_artefact, format_heading, format_title, split_name
+from repro.report.tables import format_claim_row, list_exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
@@ -26,26 +26,29 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Drawing(Protocol):
-    """A picture that is begun, or done."""
+    """A finished or pending picture."""
 
     def result(self) -> Path:
-        """Return the vector file, waiting for it; ValueError for what cannot be drawn, OSError for where it cannot."""
+        """Wait for the vector file and return its path.
+
+        Raises ValueError if the figure cannot be drawn, and OSError if the file cannot be written.
+        """
         ...
 
 
 Painter = Callable[[Figure, str, str, Rows], Drawing | None]
-"""Begins to draw a figure at a scale, whose records its rows are from, and the rows; None for no picture."""
+"""Starts to draw a figure, given its scale, the source of its records and its rows. Returns None without a picture."""
 ForestPainter = Callable[[Rows, str], Drawing]
-"""Begins to draw a forest plot of rows at a scale."""
+"""Starts to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
-"""The scale whose values are the paper's own; the others differ from it."""
+"""Scale with the values of the paper."""
 TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
-"""What rows of text that records carry are called."""
+"""Titles of the texts in records."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One claim as the ledger prints it, and the artefact it is of."""
+    """One claim as printed in the ledger, and its artefact."""
 
     judged: Judgement
     effect: str
@@ -59,20 +62,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure: whose records, the vector file, its data beside it."""
+    """A drawn figure: the source of its records and the vector file, with its data next to it."""
 
     whose: str
     svg: Path
 
     @property
     def data(self) -> Path:
-        """The plotted data."""
+        """Path of the plotted data."""
         return self.svg.with_suffix(".csv")
 
 
 @dataclass(frozen=True)
 class Section:
-    """All that the report says of one artefact."""
+    """Content of the report for one artefact."""
 
     name: str
     title: str
@@ -80,26 +83,26 @@ class Section:
     lines: tuple[Line, ...]
     view: View
     is_figure: bool
-    drawings: tuple[tuple[str, Drawing], ...]  # vector files to come, with whose records they are of
-    texts: tuple[View, ...]  # rows of text that its records carry and no exhibit shows, such as a batch
-    records: tuple[tuple[str, Record], ...]  # with whose they are
+    drawings: tuple[tuple[str, Drawing], ...]  # pending vector files, each with the source of its records
+    texts: tuple[View, ...]  # texts in its records that no exhibit shows, for example a batch
+    records: tuple[tuple[str, Record], ...]  # each with its source
     num_asked: int
     num_published: int
     paper: str = MAIN
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """What was drawn; waits for those under way."""
+        """Drawn pictures. Waits for pending ones."""
         return self._draw_or_explain[0]
 
     @property
     def problem(self) -> str:
-        """Why there is no picture, where that is no matter of missing records."""
+        """Reasons why pictures failed. Empty if they are drawn or records are missing."""
         return "; ".join(self._draw_or_explain[1])
 
     @cached_property
     def _draw_or_explain(self) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-        """The pictures and the problems of others: one that cannot be drawn spoils no other."""
+        """Drawn pictures, and the errors of the others. One failed picture does not affect the others."""
         drawn, problems = [], []
         for whose, svg in self.drawings:
             try:
@@ -110,17 +113,17 @@ class Section:
 
     @property
     def num_yours(self) -> int:
-        """Record of this machine."""
+        """Number of records from this machine."""
         return len(self.records) - self.num_published
 
     @property
     def heading(self) -> str:
-        """The artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
+        """Name as the paper writes it, with the suffix in brackets."""
         return format_heading(self.name)
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """The place in the report: a paper's tables, its figures, then what it lacks; companions after this paper."""
+        """Sort key in the report: per paper the tables, figures and other artefacts, companion papers last."""
         kind, number, _ = split_name(COMPANION.sub("", self.name))
         return (list(PAPERS).index(self.paper), ("Table", "Figure").index(kind) if number else 2, number)
 
@@ -128,14 +131,14 @@ class Section:
 def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
     """Return a section for each artefact of an experiment."""
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
-    kept = {whose: load_records(runs, whose) for whose in RECORDS}
+    by_source = {whose: load_records(runs, whose) for whose in RECORDS}
     lines = format_ledger_lines(experiment, scale)
     declared = {one.rows or one.name for one in experiment.shows if isinstance(one, Exhibit)}
     sections = []
     for shown in experiment.shows:
         own = {run for run in runs if _shows(shown, run)} or set(runs)
-        records = [(whose, record) for whose, those in kept.items() for record in those if record.run in own]
-        view, rows = _make_view_and_rows(shown, runs, kept)
+        records = [(whose, record) for whose, those in by_source.items() for record in those if record.run in own]
+        view, rows = _make_view_and_rows(shown, runs, by_source)
         sections.append(
             Section(
                 name=shown.name,
@@ -144,8 +147,8 @@ def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Se
                 lines=tuple(line for line in lines if line.artefact == shown.name),
                 view=view,
                 is_figure=isinstance(shown, Figure),
-                drawings=_drawings(shown, scale, paint, rows),
-                texts=_texts(shown, [record for _, record in records], declared),
+                drawings=_start_drawings(shown, scale, paint, rows),
+                texts=_list_texts(shown, [record for _, record in records], declared),
                 records=tuple(records),
                 num_asked=len(own),
                 num_published=sum(whose == "published" for whose, _ in records),
@@ -166,26 +169,26 @@ def _get_section_rows(shown: Table | Figure | Exhibit) -> tuple[Row, ...]:
 
 
 def _make_view_and_rows(
-    shown: Table | Figure | Exhibit, runs: Sequence[Run], kept: Mapping[str, list[Record]]
+    shown: Table | Figure | Exhibit, runs: Sequence[Run], by_source: Mapping[str, list[Record]]
 ) -> tuple[View, dict[str, Rows]]:
-    """Return an artefact as a table, and what a figure plots by whose records it is from."""
+    """Return an artefact as a table, and the plotted rows of a figure by the source of the records."""
     if not isinstance(shown, Figure):
-        return make_view(shown, runs, kept["published"], kept["yours"]), {}
-    rows: dict[str, Rows] = {who: list_figure_rows(shown, runs, those) for who, those in kept.items() if those}
+        return make_view(shown, runs, by_source["published"], by_source["yours"]), {}
+    rows: dict[str, Rows] = {who: list_figure_rows(shown, runs, those) for who, those in by_source.items() if those}
     return make_rows_view(shown, runs, rows), rows
 
 
-def _drawings(
+def _start_drawings(
     shown: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
 ) -> tuple[tuple[str, Drawing], ...]:
     if not isinstance(shown, Figure):
         return ()
-    begun = ((whose, paint(shown, scale, whose, rows.get(whose, ()))) for whose in RECORDS)
-    return tuple((whose, svg) for whose, svg in begun if svg is not None)
+    pending = ((whose, paint(shown, scale, whose, rows.get(whose, ()))) for whose in RECORDS)
+    return tuple((whose, svg) for whose, svg in pending if svg is not None)
 
 
-def _texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared: set[str]) -> tuple[View, ...]:
-    """Return the rows of text that records carry and that are no artefact, of one seed of each system."""
+def _list_texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared: set[str]) -> tuple[View, ...]:
+    """Return the texts in records that are not artefacts, from one seed per system."""
     of_systems: dict[Run, Record] = {}
     for record in sorted(records, key=lambda record: record.run.seed):
         of_systems.setdefault(drop_seed(record.run), record)
@@ -200,21 +203,21 @@ def _texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared:
 
 
 def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the columns in their order; a record keeps them by name."""
+    """Return the columns of a text in display order, because records store them by name."""
     return tuple(one for one in COLUMNS if one in rows[0]) if name == EXHIBIT else ()
 
 
 def format_ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
-    """Return the word for each claim of an experiment, from the published records."""
+    """Return the ledger line of each claim of an experiment, judged from the published records."""
     return [
-        Line(one, effect, interval, threshold, seeds, yours, text, artefact_of(one.claim.id, experiment.artefacts))
+        Line(one, effect, interval, threshold, seeds, yours, text, find_artefact(one.claim.id, experiment.artefacts))
         for one in judgements(experiment, scale)
-        for effect, interval, threshold, seeds, yours, text in [claim_row(one)[2:]]
+        for effect, interval, threshold, seeds, yours, text in [format_claim_row(one)[2:]]
     ]
 
 
-def deviations(scale: str) -> View:
-    """Return what a scale sets otherwise than the paper's small setting."""
+def make_deviations_view(scale: str) -> View:
+    """Return a table of the fields in which a scale differs from the paper's small setting."""
     here, paper = get_scale(scale).fields, get_scale(PAPER_SCALE).fields
     rows = [(name, _word(here[name]), _word(paper[name])) for name in here if here[name] != paper[name]]
     return View(f"What {scale} sets otherwise than the paper", ("field", scale, "paper"), tuple(rows), align="lrr")
@@ -225,10 +228,10 @@ def _word(value: Any) -> str:
 
 
 def list_machines(records: Iterable[Record]) -> list[str]:
-    """Return the different machines that records were trained and measured on, in words."""
+    """Return a line per distinct machine on which records were trained and measured."""
     found: dict[str, None] = {}
-    told = (record.provenance for record in records)
-    for one in (who for each in told for who in (*each.get("training", {}).get("sittings", ()), each)):
+    provenance = (record.provenance for record in records)
+    for one in (who for each in provenance for who in (*each.get("training", {}).get("sittings", ()), each)):
         machine, versions = one.get("machine", {}), one.get("versions", {})
         if machine:
             threads = machine.get("num_threads", ABSENT)

@@ -1,4 +1,4 @@
-"""Tables of the paper, exhibits and ledgers of claims as views: records in, cells of text out."""
+"""Views of the paper's tables, of exhibits and of ledgers of claims, from records."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from repro.spec.artefact import ABSENT, MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
 from repro.spec.values import count_noun
 
-if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
+if TYPE_CHECKING:  # judging loads scipy, which is slow to import
     from repro.statistics.judge import Comparison, Judgement
 
 INTERVAL_WORDS = "plain 95 % intervals: of twenty words, one may be chance"
 WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 READS_TOKENS = {"max_tokens": ("surrogate",)}
-"""Fields that a reference system, which is not trained, shows too."""
+"""Fields that are also shown for untrained reference systems."""
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
-"""What does not hold first, claims without a word last."""
+"""Order of verdicts in a ledger: failures first, claims without a verdict last."""
 NARROW = 110
-"""Letters of a terminal below which the ledger has no room for thresholds."""
+"""Width of a terminal below which the ledger omits thresholds."""
 LEAST_SENTENCE = 30
-"""Letters that are left of a claim's sentence if it is cut to fit on a line."""
+"""Shortest length in characters to which a claim's sentence is cut."""
 
 
 def get_metric_path(pattern: str, run: Run, context: str = "own") -> str:
-    """Return the path under which a record keeps a metric: `{suite}` becomes the run's suite, seen through a context"""
+    """Return the path of a metric in a record. `{suite}` becomes the suite of the run under a context."""
     return pattern.replace("{suite}", run.suite if context == "own" else f"{run.suite}+{context}")
 
 
-def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
-    """Return the text of one cell over the records of its row; a dash when one of them lacks the value.
+def format_cell(column: Column, row: Row, records: Iterable[Record]) -> str:
+    """Return the text of one cell over the records of its row, or a dash if a record lacks the value.
 
-    A row seen through another context differs only in scores: its other cells stay empty.
+    A row under another context differs only in scores, so its other cells are empty.
     """
     values: list[float] = []
     for record in records:
@@ -62,27 +62,26 @@ def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
 
 
 def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
-    """Return a table of the paper with up to three lines a row: paper, published records, this machine's records.
+    """Return a table with up to three lines per row: paper, published records and records of this machine.
 
-    A published row that lacks one of its records has dashes: what is published is whole or not there. Of your own
-    records a row shows those there are, and how many they are. Published rows whose records are older than all that
-    the table shows are left out, and a note says so.
+    A published row is complete, or has dashes if one of its records is missing. A row of this machine shows the
+    available records and their number. Rows whose records predate all columns of the table are dropped with a note.
     """
     scale = wanted[0].scale
     columns = [column for column in table.columns if not column.scales or scale in column.scales]
     lines: list[tuple[str, ...]] = []
     num_without = 0
-    kept = {"published": published, "yours": yours}
+    by_source = {"published": published, "yours": yours}
     for row in (row for row in table.rows if not row.scales or scale in row.scales):
         if row.paper:
             printed = [format_number(row.paper.get(c.label), c.decimals) for c in columns]
             lines.append((row.label, "paper", "", *printed))
         asked = [run for run in wanted if row.of.matches(run)]
         meant = set(asked)
-        for whose, records in ((whose, records) for whose, records in kept.items() if records and asked):
+        for whose, records in ((whose, records) for whose, records in by_source.items() if records and asked):
             have = [record for record in records if record.run in meant]
             shown = [] if whose == "published" and len(have) < len(asked) else have
-            cells = [cell(column, row, shown) for column in columns]
+            cells = [format_cell(column, row, shown) for column in columns]
             if shown and not set(cells) - {ABSENT, ""}:
                 num_without += 1
                 continue
@@ -96,7 +95,7 @@ def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Rec
 
 
 def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:
-    """Return the rows of text of the first record, in the order of the runs, that carries them."""
+    """Return the rows of text from the first record that contains them, in the order of the runs."""
     title = f"{exhibit.name} at scale {wanted[0].scale if wanted else ABSENT}: {exhibit.caption}"
     name = exhibit.rows or exhibit.name
     have = {record.run: record for record in reversed(records) if name in record.exhibits}
@@ -108,7 +107,7 @@ def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence
 
 
 def format_no_records_note(name: str, scale: str) -> str:
-    """Return what stands for the rows of an artefact of which no record has one yet, and what to type next."""
+    """Return the note of an artefact without records, with the command that shows the cost of its runs."""
     return f"No record has a row of it yet; `repro plan {name} --scale {scale}` says what its runs would take."
 
 
@@ -119,7 +118,7 @@ def list_exhibit_rows(
     columns: Sequence[str] = (),
     notes: tuple[str, ...] = (),
 ) -> View:
-    """Return rows of text as a view; without `columns` those of the first row."""
+    """Return rows of text as a view. The default columns are those of the first row."""
     names = tuple(columns or rows[0])
     lines = tuple(tuple(_text(row.get(name)) for name in names) for row in rows)
     return View(title, names, lines, notes, "l" * len(names))
@@ -143,55 +142,57 @@ LEDGER_HEADER = ("claim", "word", "effect", "interval", "threshold", "seeds", "y
 
 
 def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
-    """Return the ledger: a row per claim that has an effect, and one line for the others of each kind.
+    """Return the ledger: a row per claim with an effect, and one line per kind of other claims.
 
-    With `width` a row fits on a line of so many letters if possible: sentences are cut, a claim of several comparisons
-    prints their range, and claims about printed numbers have no row.
+    With `width` a row fits on a line of this many characters if possible. Sentences are cut, claims with several
+    comparisons show a range, and claims about printed numbers have no row.
     """
     is_brief = width is not None
     shown = [
         one for one in judgements if one.comparisons or (is_arithmetic(one) and one.word != "HOLDS" and not is_brief)
     ]
-    rows = [claim_row(one, is_brief=is_brief) for one in shown]
+    rows = [format_claim_row(one, is_brief=is_brief) for one in shown]
     if width is not None:
         columns = list(zip(LEDGER_HEADER, *rows, strict=True))[:-1]
         room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
-        rows = [(*row[:-1], claim_text(one, room)) for row, one in zip(rows, shown, strict=True)]
+        rows = [(*row[:-1], format_claim(one, room)) for row, one in zip(rows, shown, strict=True)]
     notes = tuple(_list_others(judgements, shown))
     view = View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
-    is_narrow = width is not None and width < NARROW  # `why` has the threshold
+    is_narrow = width is not None and width < NARROW  # `repro why` shows the threshold
     return view.with_columns([0, 1, 2, 3, 5, 6, 7], notes) if is_narrow else view
 
 
 GAP = 3
-"""Letters between two columns of a terminal."""
+"""Gap between two columns of a terminal, in characters."""
 
 
 def is_arithmetic(judged: Judgement) -> bool:
-    """Return whether a claim is arithmetic of printed numbers, which needs no record."""
+    """Return whether a claim is about printed numbers only, and needs no record."""
     return isinstance(judged.claim, Identity)
 
 
-def claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str, ...]:
+def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str, ...]:
     """Return the cells of one claim under LEDGER_HEADER."""
     unit, some = judged.unit, judged.comparisons
     if not some:
-        return judged.claim.id, judged.verdict, *[ABSENT] * 4, "", claim_text(judged)
-    effects, yours = ([in_unit(value, unit) for value in values] for values in ([c.effect for c in some], judged.yours))
+        return judged.claim.id, judged.verdict, *[ABSENT] * 4, "", format_claim(judged)
+    effects, yours = (
+        [format_in_unit(value, unit) for value in values] for values in ([c.effect for c in some], judged.yours)
+    )
     intervals = [format_interval(one, unit) for one in some]
     if is_brief and len(some) > 1:
-        ends = [in_unit(find(one.effect for one in some), unit) for find in (min, max)]
+        ends = [format_in_unit(find(one.effect for one in some), unit) for find in (min, max)]
         effects, intervals, yours = [f"{len(some)}: {ends[0]} to {ends[1]}"], ["see `why`"], yours[:1]
     threshold, seeds = f"{judged.claim.threshold} {unit.name}", format_seeds(judged)
     cells = (", ".join(effects), ", ".join(intervals), threshold, seeds, ", ".join(yours))
-    return judged.claim.id, judged.verdict, *cells, claim_text(judged)
+    return judged.claim.id, judged.verdict, *cells, format_claim(judged)
 
 
 def format_interval(one: Comparison, unit: Unit) -> str:
     """Return an interval as printed, "(+0.27 to +0.60)"; a dash if there is none."""
     if one.low is None or one.high is None:
         return ABSENT
-    return f"({in_unit(one.low, unit)} to {in_unit(one.high, unit)})"
+    return f"({format_in_unit(one.low, unit)} to {format_in_unit(one.high, unit)})"
 
 
 def format_seeds(judged: Judgement) -> str:
@@ -199,8 +200,8 @@ def format_seeds(judged: Judgement) -> str:
     return format_spans(judged.seeds) or "queries"
 
 
-def claim_text(judged: Judgement, room: int | None = None) -> str:
-    """Return the sentence of a claim and what a reader must know of its word, the sentence cut to fit into `room`."""
+def format_claim(judged: Judgement, room: int | None = None) -> str:
+    """Return the sentence of a claim and the remarks on its verdict. The sentence is cut to fit into `room`."""
     says, notes = judged.claim.says, "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
     if room is not None:
         left = max(LEAST_SENTENCE, room - (len(notes) + 3 if notes else 0))
@@ -209,22 +210,22 @@ def claim_text(judged: Judgement, room: int | None = None) -> str:
 
 
 def list_remarks(judged: Judgement) -> list[str]:
-    """Return what is printed next to a headline claim, and next to a claim about context."""
+    """Return the remarks on a headline claim (p value, collections) and on a claim about context."""
     remarks, unit = [], judged.unit
     if judged.p is not None:
         remarks.append(f"p = {judged.p:.2g} after Holm")
         over = [one.collections for one in judged.comparisons if one.collections]
-        words = ", ".join(f"({in_unit(low, unit)} to {in_unit(high, unit)})" for low, high in over)
+        words = ", ".join(f"({format_in_unit(low, unit)} to {format_in_unit(high, unit)})" for low, high in over)
         remarks += [f"over collections {words}"] if over else []
     if judged.claim.blind is not None and judged.comparisons:
         found = judged.blind
-        difference = found and f"{in_unit(found.effect, unit)} {format_interval(found, unit)}"
+        difference = found and f"{format_in_unit(found.effect, unit)} {format_interval(found, unit)}"
         remarks.append(f"minus context-blind {difference}" if difference else "not attributable to context")
     return remarks
 
 
 def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) -> Iterator[str]:
-    """Return one line for each kind of claim that has no row."""
+    """Yield one line per kind of claim without a row."""
     others = [one for one in judgements if one not in shown]
     for words, does_hold in (("hold", True), ("do not hold", False)):
         ids = [one.claim.id for one in others if is_arithmetic(one) and (one.word == "HOLDS") == does_hold]
@@ -245,23 +246,23 @@ def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) ->
         yield f"{number} need another scale: {needs}"
 
 
-def in_unit(value: float, unit: Unit) -> str:
-    """Return a difference as it is printed, with its sign, without the unit's name."""
+def format_in_unit(value: float, unit: Unit) -> str:
+    """Return a difference in its printed unit, with its sign and without the name of the unit."""
     return format_signed(value * unit.factor, unit.decimals)
 
 
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the judgements with what does not hold first and claims without a word last."""
-    return sorted(judgements, key=ledger_place)
+    """Return the judgements sorted as a ledger: failures first, claims without a verdict last."""
+    return sorted(judgements, key=get_ledger_rank)
 
 
-def ledger_place(judged: Judgement) -> tuple[int, bool]:
-    """Return the place of a judgement in a ledger: by its word, measured claims before arithmetic."""
+def get_ledger_rank(judged: Judgement) -> tuple[int, bool]:
+    """Return the sort key of a judgement in a ledger: its verdict, then measured claims before arithmetic."""
     return LEDGER_ORDER.index(judged.word), judged.effect is None
 
 
-def by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
-    """Return the judgements by the paper whose claims they are, that of this suite first, sorted as a ledger."""
+def group_by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+    """Group the judgements by paper, this suite's paper first, each group sorted as a ledger."""
     found: dict[str, list[Judgement]] = {paper: [] for paper in PAPERS}
     for judged in sort_judgements(judgements):
         found[find_paper(judged.claim.id)].append(judged)
@@ -269,7 +270,7 @@ def by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
 
 
 def format_summary_line(judgements: Sequence[Judgement]) -> str:
-    """Return the number of claims with each word, as one line."""
+    """Return the number of claims per verdict, as one line."""
     counts = Counter(judged.word for judged in judgements)
     words = ", ".join(f"{counts[word]} {word}" for word in LEDGER_ORDER if counts[word])
     return f"{count_noun(len(judgements), 'claim')}: {words or 'none judged'}"

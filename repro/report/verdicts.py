@@ -1,8 +1,8 @@
-"""Cache of verdicts: the same claims on the same records are judged once.
+"""Cache of verdicts, so that the same claims on the same records are judged once.
 
-Judging loads scipy and statsmodels and reads hundreds of records, a cached answer needs neither. There is one file per
-experiment and scale. Its key is a digest of everything that decides: the source code and package versions, the claims
-and runs, and name, time and size of each record. A missing or damaged file, or another key, means judging again.
+Judging loads scipy and statsmodels and reads hundreds of records. A cached verdict needs neither. The cache has one
+file per experiment and scale. Its key is a digest of all inputs: source code, package versions, claims, runs, and the
+name, time and size of each record. If the file is missing or damaged, or the key differs, the claims are judged again.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
 DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
-"""Folders whose source decides a verdict. A claim may hold a function, so those that declare claims are among them."""
+"""Folders whose source code affects a verdict. Claims may hold functions, so the experiments are included."""
 DECIDING_PACKAGES = ("numpy", "scipy", "statsmodels")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class KeptVerdicts:
-    """Where the verdicts of one experiment are cached, and the digest of everything that decides them."""
+class CachedVerdicts:
+    """Cache file of the verdicts of one experiment, and the digest of all their inputs."""
 
     path: Path
     key: str
 
     def read(self, claims: Sequence[Claim]) -> list[Judgement] | None:
-        """Return the cached verdicts on the claims; None if there are none that can be trusted."""
+        """Return the cached verdicts on the claims, or None if the cache is missing, damaged or out of date."""
         try:
             content = json_object(self.path)
             if content["key"] != self.key or content["sha256"] != _digest(content["verdicts"]):
@@ -53,7 +53,7 @@ class KeptVerdicts:
             return None
 
     def write(self, judged: Sequence[Judgement]) -> None:
-        """Write the verdicts. A folder that cannot be written is no error."""
+        """Write the verdicts. An unwritable folder is ignored, because the cache is optional."""
         names = [one.name for one in fields(Judgement) if one.name != "claim"]
         rows = [{name: _plain(getattr(one, name)) for name in names} | {"id": one.claim.id} for one in judged]
         verdicts = json.dumps(rows)
@@ -63,7 +63,7 @@ class KeptVerdicts:
 
 
 def compute_key(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, folders: Sequence[Path]) -> str:
-    """Return the digest of everything that decides the verdicts on claims at a scale."""
+    """Return the digest of all inputs of the verdicts on claims at a scale."""
     names = [f"{run_id(run)}{suffix}" for run in wanted for suffix in (".json", ".npz")] + [FIRST_COMMITS_FILE]
     decides = {
         "code": compute_source_digest(DECIDING_FOLDERS),
@@ -76,6 +76,7 @@ def compute_key(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, fold
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return modification time (ns) and size (bytes) of a file, or None if it is missing."""
     try:
         found = path.stat()
     except OSError:
@@ -102,7 +103,7 @@ def _plain(value: Any) -> Any:
 def _read_judgement(claim: Claim, row: Mapping[str, Any]) -> Judgement:
     values = dict(row)
     if values.pop("id") != claim.id:
-        raise ValueError(f"verdicts of other claims than {claim.id}")
+        raise ValueError(f"verdicts are cached for other claims, not {claim.id}")
     values["unit"] = Unit(**values["unit"])
     values["comparisons"] = tuple(map(_read_comparison, values["comparisons"]))
     values["blind"] = values["blind"] and _read_comparison(values["blind"])

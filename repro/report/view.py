@@ -1,4 +1,4 @@
-"""A table ready to be shown, every cell text, and the only place that formats numbers."""
+"""Tables of text cells, and the formatting of all numbers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from repro.spec.artefact import ABSENT
 
 @dataclass(frozen=True)
 class View:
-    """A table ready to be printed: every cell is text."""
+    """A table ready to print. Every cell is text."""
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    align: str = ""  # l or r for each column; empty: two of words, then numbers
+    align: str = ""  # l or r per column, empty: two columns of words, then numbers
 
     @property
     def alignment(self) -> str:
-        """Return l or r for each column."""
+        """Return the alignment of each column, l or r."""
         return self.align or "ll"[: len(self.header)] + "r" * (len(self.header) - 2)
 
     @property
     def shown(self) -> View:
-        """Return what a reader is shown: no header without rows, no column without a value; notes say what is missing.
+        """Return the view without empty columns, and without header if it has no rows. Notes name dropped columns.
 
-        A column of blanks alone was never meant to have a value here, and is not missed.
+        A column of blanks has no values by design, so no note names it.
         """
         if not self.rows:
             return View(self.title, (), (), self.notes or (NO_ROWS,))
@@ -41,35 +41,40 @@ class View:
         return self.with_columns(kept, (*self.notes, *notes))
 
     def with_columns(self, numbers: Sequence[int], notes: tuple[str, ...] = ()) -> View:
-        """Return some of the columns under the same title, with these notes."""
+        """Return the view with some of its columns and with these notes."""
 
-        def chosen(cells: Sequence[str]) -> tuple[str, ...]:
+        def select(cells: Sequence[str]) -> tuple[str, ...]:
             return tuple(cells[number] for number in numbers)
 
-        rows = tuple(map(chosen, self.rows))
-        return View(self.title, chosen(self.header), rows, notes, "".join(chosen(self.alignment)))
+        rows = tuple(map(select, self.rows))
+        return View(self.title, select(self.header), rows, notes, "".join(select(self.alignment)))
 
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
 NARROW_SPACE = "\u202f"
 LONG_TEXT = 40
-"""Letters from which on a cell is a sentence: a paragraph in LaTeX, below its row on a narrow terminal."""
+"""Length in characters above which a cell is a sentence.
+
+Sentences are paragraphs in LaTeX, and are printed below their row on a narrow terminal.
+"""
 SPREAD = "±: standard deviation over the runs that “seeds” counts"
 
 
 def format_number(value: float | None, decimals: int = 1) -> str:
-    """Return a number with its decimals, thousands apart; a dash where there is none."""
+    """Return a number with separated thousands, or a dash for None."""
     if value is None:
         return ABSENT
-    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE)  # never "-0.0"
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(
+        ",", NARROW_SPACE
+    )  # plus zero, so that it is never "-0.0"
 
 
 A_YEAR = 365.25 * 86_400
-"""Seconds."""
+"""A year in seconds."""
 
 
 def format_seconds(seconds: float | None) -> str:
-    """Return a duration for a reader: 45 s, 12 min, 3.5 h, from two years on 76 years; nothing where not known."""
+    """Return a duration as text, for example 45 s, 12 min, 3.5 h or 76 years, or an empty string for None."""
     if seconds is None:
         return ""
     if seconds < 90:
@@ -80,7 +85,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_mean(values: Sequence[float], decimals: int) -> str:
-    """Return mean ± standard deviation over seeds; the mean alone for one; a dash for none."""
+    """Return mean ± standard deviation over seeds, the plain mean for one value, or a dash for none."""
     if not values:
         return ABSENT
     mean = format_number(statistics.fmean(values), decimals)
@@ -88,10 +93,10 @@ def format_mean(values: Sequence[float], decimals: int) -> str:
 
 
 def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the note of a table that has means over its runs; none where no cell has a ±."""
+    """Return the note that explains ± if a cell contains it."""
     return (SPREAD,) if any("±" in cell for row in rows for cell in row) else ()
 
 
 def format_signed(value: float, decimals: int = 2) -> str:
-    """Return a number with its sign and its decimals."""
-    return f"{round(value, decimals) + 0.0:+.{decimals}f}"  # plus zero, lest a loss of next to nothing reads "-0.00"
+    """Return a number with its sign."""
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}"  # plus zero, so that a tiny loss is not "-0.00"

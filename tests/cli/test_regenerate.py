@@ -25,7 +25,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         lacking.clear()
         return tmp_path
 
-    monkeypatch.setattr("repro.report.markdown_pages.renewed_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
     monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
     monkeypatch.setattr(renewing, "without_golden", lambda: list(lacking))
     monkeypatch.setattr(renewing, "make_golden", make)

@@ -7,7 +7,7 @@ import pytest
 from repro.cli.main import app
 from repro.planning.claim_text import explain_claim, name_comparisons
 from repro.report.artefacts import judgements
-from repro.report.tables import format_interval, in_unit
+from repro.report.tables import format_in_unit, format_interval
 from repro.spec import Identity, Varies
 from repro.spec.registry import experiments, find_experiment
 
@@ -23,7 +23,7 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
         effects = [line for line in lines if line.startswith("  effect")]
         for line, one in zip(effects, judged.comparisons, strict=True):
             interval = format_interval(one, judged.unit) if one.low is not None else "without an interval"
-            assert f": {in_unit(one.effect, judged.unit)} {interval} " in line
+            assert f": {format_in_unit(one.effect, judged.unit)} {interval} " in line
 
 
 def test_comparisons_are_named_by_rows() -> None:

@@ -10,7 +10,7 @@ from experiments.e01_table1 import TABLE
 from figures.gains import gains_svg
 from repro.cli.regenerate import make_front_pictures
 from repro.records.store import read_records, write_record
-from repro.report.gains import list_gain_rows
+from repro.report.gallery import list_gain_rows
 from repro.spec import Column, Row, Table, base, grid, pick
 from repro.spec.registry import find_experiment
 from repro.storage.paths import get_published_records

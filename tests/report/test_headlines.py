@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.headlines import HEADLINES
-from repro.report.headlines import make_headlines_view
+from repro.report.markdown_pages import make_headlines_view
 from repro.report.tables import make_claims_view
 from repro.spec import Claim, Unit
 from repro.spec.registry import experiments

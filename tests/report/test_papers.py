@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from repro.cli.main import app
-from repro.report.contents import make_artefact_table
 from repro.report.html import render_page
-from repro.report.markdown_pages import LEDGERS, renewed_pages
-from repro.report.names import artefact_of, format_heading
+from repro.report.markdown_pages import LEDGERS, make_artefact_table, regenerate_pages
+from repro.report.names import find_artefact, format_heading
 from repro.report.sections import Line, Section
-from repro.report.tables import by_paper
+from repro.report.tables import group_by_paper
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
@@ -27,7 +26,7 @@ def judged(*ids: str) -> list[Judgement]:
 
 
 def test_a_claim_is_counted_with_its_own_paper() -> None:
-    found = by_paper(judged("M2.a", "T1.b", "own.a"))
+    found = group_by_paper(judged("M2.a", "T1.b", "own.a"))
     assert {paper: [one.claim.id for one in those] for paper, those in found.items()} == {
         "CDE": ["T1.b", "own.a"],
         "MRL": ["M2.a"],
@@ -60,7 +59,7 @@ def test_check_shortens_companion_papers(
 
 
 def test_the_page_has_each_papers_claims_in_its_own_block() -> None:
-    pages = renewed_pages(judged("M2.a", "T1.b"), "smoke")
+    pages = regenerate_pages(judged("M2.a", "T1.b"), "smoke")
     text = next(text for path, text in pages.items() if path.name == "RESULTS.md")
     blocks = {
         paper: text.split(f"<!-- {name} -->")[1].split(f"<!-- {name} end -->")[0] for paper, name in LEDGERS.items()
@@ -97,10 +96,10 @@ def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
     assert format_heading("gte_figure3a") == "GTE Figure 3 (a)"
     assert format_heading("figure6_sizes") == "Figure 6 (sizes)"
     assert format_heading("context_by_width_icl") == "Context by width (icl)" and format_heading("recipes") == "Recipes"
-    assert artefact_of("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
-    assert artefact_of("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
-    assert artefact_of("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"
-    assert artefact_of("own.x", ("table1",)) == "table1"
+    assert find_artefact("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
+    assert find_artefact("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
+    assert find_artefact("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"
+    assert find_artefact("own.x", ("table1",)) == "table1"
 
 
 def test_sections_of_companions_come_after_this_papers() -> None:

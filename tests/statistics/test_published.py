@@ -8,8 +8,8 @@ import pytest
 
 from experiments.e01_table1 import TABLE
 from repro.report.artefacts import load_records
-from repro.report.gains import list_gain_rows
-from repro.report.tables import in_unit
+from repro.report.gallery import list_gain_rows
+from repro.report.tables import format_in_unit
 from repro.spec import Identity
 from repro.spec.registry import experiments, find_experiment
 from repro.statistics.judge import WORDS, Judgement, is_early, judge_all
@@ -35,7 +35,7 @@ def test_effects_did_not_move(scale: str) -> None:
     """To the printed digit, on the same seeds; claims over queries alone have no seeds now."""
     same = {id: row for id, row in EFFECTS[scale].items() if id not in RESTATED}
     now = {id: judged(scale)[id] for id in same}
-    assert {id: [in_unit(c.effect, one.unit) for c in one.comparisons] for id, one in now.items()} == {
+    assert {id: [format_in_unit(c.effect, one.unit) for c in one.comparisons] for id, one in now.items()} == {
         id: effects for id, (effects, _) in same.items()
     }
     assert all(list(one.seeds) in ([], same[id][1]) for id, one in now.items())

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from repro.cli import figures as pictures
-from repro.report import kept_pictures
-from repro.report.kept_pictures import kept_picture
+from repro.report import picture_cache
+from repro.report.picture_cache import get_cached_picture
 from repro.storage.paths import get_figures_folder
 
 ROWS = [{"series": "a", "seed": seed, "x": x, "y": x * 0.5 + seed} for x in (1, 2, 4) for seed in (0, 1)]
@@ -40,7 +40,7 @@ def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_drawn: list[Path]) -> None:
     first = drawn().read_bytes()
     assert drawn().read_bytes() == first and len(times_drawn) == 1
-    kept_picture(get_figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
+    get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
     assert drawn().read_bytes() == first and len(times_drawn) == 2
 
 
@@ -56,16 +56,16 @@ def test_a_file_that_was_touched_is_drawn_again(touched: str, how: str, times_dr
 
 def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    keys = [kept_picture(tmp_path, ROWS, PICTURE).key]
-    keys.append(kept_picture(tmp_path, [*ROWS[1:], ROWS[0]], PICTURE).key)
-    keys.append(kept_picture(tmp_path, [ROWS[0] | {"y": float("nan")}, *ROWS[1:]], PICTURE).key)
-    keys.append(kept_picture(tmp_path, ROWS, PICTURE | {"title": "another"}).key)
+    keys = [get_cached_picture(tmp_path, ROWS, PICTURE).key]
+    keys.append(get_cached_picture(tmp_path, [*ROWS[1:], ROWS[0]], PICTURE).key)
+    keys.append(get_cached_picture(tmp_path, [ROWS[0] | {"y": float("nan")}, *ROWS[1:]], PICTURE).key)
+    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE | {"title": "another"}).key)
     (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9")
-    keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
-    monkeypatch.setattr(kept_pictures, "get_versions", lambda packages: dict.fromkeys(packages, "0"))
-    keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
-    monkeypatch.setattr(kept_pictures, "compute_source_digest", lambda folders: "another")
-    keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
+    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE).key)
+    monkeypatch.setattr(picture_cache, "get_versions", lambda packages: dict.fromkeys(packages, "0"))
+    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE).key)
+    monkeypatch.setattr(picture_cache, "compute_source_digest", lambda folders: "another")
+    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE).key)
     assert len(set(keys)) == len(keys)
 
 
@@ -89,7 +89,7 @@ def test_pictures_drawn_beside_are_those_drawn_here(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
             no_such.result()
         assert isinstance(executor, ProcessPoolExecutor)
-    assert kept_picture(get_figures_folder() / "a", ROWS, PICTURE).is_there(("svg", "csv"))
+    assert get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).is_current(("svg", "csv"))
     with pictures.open_painters(num_cores=1) as painters:
         assert isinstance(painters[0].keywords["executor"], pictures.Inline)
 

@@ -1,7 +1,7 @@
-"""Pictures kept from one command to the next: the same rows drawn by the same code are drawn once.
+"""Cache of drawn pictures, so that the same rows and code are drawn once.
 
-Next to each drawing lies a memo, `NAME.drawn.json`. Its key is a digest of all that decides the picture (its rows and
-words, the source and versions that draw it, the reader's own style files), its result the sha256 of each file drawn.
+Each picture has a memo `NAME.drawn.json` next to it. The key is a digest of its inputs: rows, labels, source code,
+package versions and style files of the user. The result is the sha256 of each drawn file.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import PACKAGE, SOURCES
 
 DRAWING_FOLDERS = (SOURCES / "figures", PACKAGE / "spec", SOURCES / "experiments")
-"""The folders whose source draws; an experiment may hold a function that draws its own picture."""
+"""Folders whose source affects a picture. Experiments are included, because they may hold drawing functions."""
 DRAWING_PACKAGES = ("matplotlib", "seaborn", "pandas", "numpy", "scipy")
 STYLE_FILE = "matplotlibrc"
 
 
 @dataclass(frozen=True)
-class KeptPicture:
-    """Where a picture's files lie (a path without an ending), and the digest of all that decides it."""
+class CachedPicture:
+    """Path of a picture without suffix, and the digest of its inputs."""
 
     path: Path
     key: str
 
     @property
     def memo(self) -> Memo:
-        """What is kept of it: the sha256 of each file drawn, by its ending."""
+        """Cached result: the sha256 of each drawn file, by suffix."""
         return Memo(self.path.parent / f"{self.path.name}.drawn.json", self.key)
 
-    def is_there(self, endings: Sequence[str]) -> bool:
-        """Return whether this very picture exists in every file that is asked for, none of them changed since."""
+    def is_current(self, endings: Sequence[str]) -> bool:
+        """Return whether all files with these suffixes exist unchanged for the current inputs."""
         try:
             files = self.memo.read()
             return files is not None and all(files[one] == hash_file(self._file(one)) for one in endings)
         except (OSError, TypeError, KeyError):
             return False
 
-    def remember(self, endings: Sequence[str]) -> None:
-        """Note the files that were just drawn."""
+    def write(self, endings: Sequence[str]) -> None:
+        """Store the digests of newly drawn files. An unwritable folder is ignored."""
         with suppress(OSError):
             self.memo.write({one: hash_file(self._file(one)) for one in endings})
 
@@ -54,20 +54,20 @@ class KeptPicture:
         return self.path.parent / f"{self.path.name}.{ending}"
 
 
-def kept_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any]) -> KeptPicture:
-    """Return what is kept of a picture of these rows; `picture`: how they are drawn, plain values and functions."""
+def get_cached_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any]) -> CachedPicture:
+    """Return the cache entry of a picture, given its plotted rows and its settings (plain values and functions)."""
     decides = {
-        "rows": json.dumps(rows, default=repr),  # a text, since the order of columns counts
+        "rows": json.dumps(rows, default=repr),  # as text, because the order of columns matters
         "picture": ADDRESS.sub("", repr(sorted(picture.items()))),
         "code": compute_source_digest(DRAWING_FOLDERS),
         "versions": get_versions(DRAWING_PACKAGES),
         "styles": [hash_file(one) for one in _list_style_files() if one.is_file()],
     }
-    return KeptPicture(path, get_digest_key(decides))
+    return CachedPicture(path, get_digest_key(decides))
 
 
 def _list_style_files() -> list[Path]:
-    """Return where matplotlib would find a reader's own settings."""
+    """Return the paths at which matplotlib searches for style files of the user."""
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
     named = [Path(os.environ[name]) for name in ("MATPLOTLIBRC", "MPLCONFIGDIR") if os.environ.get(name)]
     return [Path(STYLE_FILE), *named, *(folder / STYLE_FILE for folder in (*named, settings))]
