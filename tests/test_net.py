@@ -61,7 +61,7 @@ def test_what_may_not_be_written_to_is_told_with_what_to_do(
 ) -> None:
     assert ends(OSError(number, os.strerror(number), "/locked/x"), monkeypatch) == EXIT_NOT_RUN
     said = capsys.readouterr().err
-    assert "/locked/x" in said and "name another folder (REPRO_HOME" in said and said.count("\n") == 1
+    assert "/locked/x" in said and "REPRO_HOME" in said and said.count("\n") == 1
 
 
 def test_debug_shows_the_traceback_and_is_no_word_of_the_verb(

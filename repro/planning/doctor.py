@@ -66,8 +66,8 @@ def examine_deeply() -> Iterator[Finding]:
 
     Yields one finding per set of records, one for the stages, and one per failure.
     """
-    yield from _verify_records("published records", get_published_verify_records())
-    yield from _verify_records("your records", get_local_verify_records())
+    yield from _verify_records("published records", get_published_records())
+    yield from _verify_records("your records", get_local_records())
     yield from _verify_stages()
 
 
