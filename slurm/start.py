@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro.pipeline.corpora import check_available
-from repro.planning.clusters import too_large_clusters
+from repro.planning.clusters import find_oversized_clusters
 from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_of_fields
@@ -176,7 +176,7 @@ def _unreadable(found: Iterable[RunStatus]) -> dict[str, str]:
 
 def _impossible(runs: Sequence[Run]) -> dict[str, str]:
     """Return the runs whose clusters will be refused, after days of embedding maybe, each with the reason."""
-    return {run_id(run): why for run, why in too_large_clusters(runs).items()}
+    return {run_id(run): why for run, why in find_oversized_clusters(runs).items()}
 
 
 def _with_failed_stages(tasks: list[Task]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from repro.execute import execute
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
 from repro.model.start import get_backbones
-from repro.planning.requirements import check_encoders, list_missing_requirements, misfits_of
+from repro.planning.requirements import check_encoders, find_misfits, list_missing_requirements
 from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.identity import run_id
@@ -204,8 +204,8 @@ def test_changed_encoder_is_refused(tmp_path: Path) -> None:
 def test_plan_refuses_misfits(changes: dict[str, Any], field: str) -> None:
     """What a run would refuse is known before: by `plan` as a line, by `run` and `launch` before anything is built."""
     run = base("smoke", start="minilm", **changes)
-    (line,) = misfits_of([run])
+    (line,) = find_misfits([run])
     assert line.startswith(f"{field}=")
     with pytest.raises(ValueError, match=f"^{field}="):
         check_encoders([run])
-    assert not misfits_of([base("smoke", start="minilm")])
+    assert not find_misfits([base("smoke", start="minilm")])

@@ -292,7 +292,7 @@ def verify(
 def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
     """Return the selected data sets, and the requirements of the selected runs."""
     from repro.data.paper.local_copies import list_declared
-    from repro.planning.requirements import list_requirements, source_needs
+    from repro.planning.requirements import list_requirements, list_source_requirements
 
     if data_dir is not None:
         os.environ["REPRO_DATA"] = str(data_dir)
@@ -305,7 +305,7 @@ def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: P
                 f"{short(repr(word))} is neither an artefact (`repro list` shows them) nor data{near}; data are "
                 f"{', '.join(list_declared())}"
             )
-    found = [need for name in sources for need in source_needs(name)]
+    found = [need for name in sources for need in list_source_requirements(name)]
     return (
         found if sources and not others else found + list_requirements(resolve_runs(others, scale, all_seeds=all_seeds))
     )

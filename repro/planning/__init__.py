@@ -1,1 +1,1 @@
-"""What a set of runs would cost, and what this machine still lacks for it."""
+"""Costs and requirements of runs, and checks of this machine."""

@@ -1,4 +1,4 @@
-"""Explain one claim: what was compared, on which seeds, how its word came about, and where it stands in the paper."""
+"""Explain one claim for `repro why`: the comparisons, their seeds, the reason for the verdict, and the source."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ USUAL_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
 CONTEXTS = {"own": "in-corpus context", "wrong": "another corpus as context", "null": "null context"}
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
-"""The id of a claim: T1.b, own.a. No artefact and no run has such a name."""
+"""Id of a claim, for example T1.b or own.a. No artefact or run has a name of this form."""
 
 
 def find_claim(id: str) -> tuple[Experiment, Claim]:
-    """Return a claim, in capitals or not, and its experiment. Raises ValueError with ids that are spelled alike."""
+    """Return a claim and its experiment, ignoring case. Raises ValueError with the nearest id if it is unknown."""
     found = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
     if id.casefold() not in found:
         near = suggestion(id.casefold(), found, likeness=0.7)
@@ -64,11 +64,11 @@ def explain_claim(id: str, scale: str) -> list[str]:
     experiment, claim = find_claim(id)
     judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
     words = {**WORDS, **(OF_ARITHMETIC if is_arithmetic(judged) else {})}[judged.verdict]
-    asked = "our question" if claim.is_ours else "the paper"
+    origin = "our question" if claim.is_ours else "the paper"
     unit = judged.unit.name or claim.unit.name
     lines = [
         f"{claim.id} at {scale}: {judged.verdict}: {words}",
-        f"  {asked:<14}{claim.says} ({claim.source})",
+        f"  {origin:<14}{claim.says} ({claim.source})",
     ]
     if not is_arithmetic(judged):
         lines.append(f"  {'threshold':<14}{claim.threshold} {unit}: {claim.because}".rstrip())
@@ -102,17 +102,17 @@ def _explain_comparison(name: str, one: Comparison, judged: Judgement) -> list[s
 
 def _describe_evidence(judged: Judgement) -> str:
     runs, claim = count_noun(judged.num_runs, "run"), judged.claim
-    dated = f", stated on {claim.stated}" if claim.stated else ""
+    stated = f", stated on {claim.stated}" if claim.stated else ""
     if isinstance(claim, Correlation):
-        return f"means over seeds {format_seeds(judged)}, {runs}; the interval is Pearson's{dated}"
+        return f"means over seeds {format_seeds(judged)}, {runs}; the interval is Pearson's{stated}"
     if not judged.seeds:
-        return f"{runs}; nothing depends on a seed, so the interval is a paired bootstrap over queries{dated}"
+        return f"{runs}; nothing depends on a seed, so the interval is a paired bootstrap over queries{stated}"
     interval = "the interval is a paired t interval" if len(judged.seeds) > 1 else "one seed has no interval"
-    return f"seeds {format_seeds(judged)}, {runs}; {interval} at 95 %{dated}"
+    return f"seeds {format_seeds(judged)}, {runs}; {interval} at 95 %{stated}"
 
 
 def _explain_power(judged: Judgement) -> list[str]:
-    """Return how many seeds an OPEN claim needs."""
+    """Return the line with the number of seeds that an OPEN claim needs, if it applies."""
     if judged.word != "OPEN" or not judged.seeds or isinstance(judged.claim, Correlation):
         return []
     needed = judged.seeds_needed()
@@ -121,7 +121,7 @@ def _explain_power(judged: Judgement) -> list[str]:
 
 
 def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[str]:
-    """Return what each comparison of a claim compares, by the row names of the experiment's tables and figures."""
+    """Return a name per comparison of a claim, from the row labels of the experiment's tables and figures."""
     namer = RowNamer(experiment, scale)
     if isinstance(claim, Order | Equivalence):
         return [namer.subtract(pair) for pair in claim.pairs]
@@ -142,12 +142,12 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
 
 
 def describe_metric(term: Term) -> str:
-    """Return a metric's path as words if it is the usual one."""
+    """Return the path of a metric, or "NDCG@10" if it is the usual one."""
     return USUAL_METRIC.sub("NDCG@10", term.metric).replace("{suite}/", "")
 
 
 class RowNamer:
-    """Names the runs of a term by the row of a table or figure that shows the same runs, else by their fields."""
+    """Names the runs of a term by the label of the row that shows the same runs, or else by their fields."""
 
     def __init__(self, experiment: Experiment, scale: str) -> None:
         self.scale = scale
@@ -155,25 +155,25 @@ class RowNamer:
         others = [shown for _, shown in artefacts().values() if shown not in experiment.shows]
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for shown in (*experiment.shows, *others):
-            for row in _rows_of(shown):
-                # A label that begins with a dot goes on from the row above.
-                if not row.label.startswith("·") and (found := self._picked(row.of.matches)):
+            for row in _list_rows(shown):
+                # A label that begins with a dot continues the row above.
+                if not row.label.startswith("·") and (found := self._select(row.of.matches)):
                     self.rows.setdefault((found, row.context), row.label)
 
-    def _picked(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
+    def _select(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
         return frozenset(filter(matches, self.runs))
 
     def name(self, term: Term) -> str:
-        """Return the name of a term, with its metric unless that is the mean NDCG@10."""
-        usual, picked = USUAL_METRIC.fullmatch(term.metric), self._picked(term.of.matches)
-        runs = self.rows.get((picked, "own")) or describe_fields(term, self.scale)
+        """Return the name of a term. The metric is omitted if it is the mean NDCG@10."""
+        usual, selected = USUAL_METRIC.fullmatch(term.metric), self._select(term.of.matches)
+        runs = self.rows.get((selected, "own")) or describe_fields(term, self.scale)
         if usual is None:
             return f"{describe_metric(term)} of {runs}"
         context = (usual[1] or "+own")[1:]
-        return self.rows.get((picked, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
+        return self.rows.get((selected, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
 
     def subtract(self, pair: tuple[Term, Term]) -> str:
-        """Return the name of a difference; a metric that both sides share is named once."""
+        """Return the name of a difference. A shared metric is named once."""
         first, second = pair
         names = [self.name(term) for term in pair]
         if first.metric == second.metric and not USUAL_METRIC.fullmatch(first.metric):
@@ -182,12 +182,12 @@ class RowNamer:
         return f"{names[0]} − {names[1]}"
 
 
-def _rows_of(shown: Table | Figure | Exhibit) -> Sequence[Row]:
+def _list_rows(shown: Table | Figure | Exhibit) -> Sequence[Row]:
     return shown.rows if isinstance(shown, Table) else shown.series if isinstance(shown, Figure) else ()
 
 
 def describe_fields(term: Term, scale: str) -> str:
-    """Return the fields that a term picks its runs by."""
+    """Return the field values that select the runs of a term."""
     values = dict(term.of.at(scale).wanted)
     each = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
     return ", ".join(f"{name}={' or '.join(map(str, several))}" for name, several in each.items()) or "all runs"

@@ -1,4 +1,4 @@
-"""Whether a run's clusters can be made at all: none is larger than the largest domain, as far as its size is known."""
+"""Check that the clusters of a run are not larger than its largest domain, if the size of that domain is known."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from repro.spec.identity import run_id
 
 
 def check_clusters(runs: Iterable[Run]) -> None:
-    """ValueError, before anything is spent, for a run whose clusters are larger than its largest domain."""
-    for found in too_large_clusters(runs).values():
+    """Raise ValueError if the clusters of a run are larger than its largest domain, before any work starts."""
+    for found in find_oversized_clusters(runs).values():
         raise ValueError(found)
 
 
-def too_large_clusters(runs: Iterable[Run]) -> dict[Run, str]:
-    """Return the runs whose clusters, or those of a training before, are larger than the largest domain, and why."""
+def find_oversized_clusters(runs: Iterable[Run]) -> dict[Run, str]:
+    """Return a message per run with too large clusters, also in an earlier training phase."""
     known: dict[tuple[object, ...], int | None] = {}
     found: dict[Run, str] = {}
     for run in runs:
@@ -33,23 +33,23 @@ def too_large_clusters(runs: Iterable[Run]) -> dict[Run, str]:
                 continue
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column)
             if pairs not in known:
-                known[pairs] = largest_domain(phase)
+                known[pairs] = count_largest_domain(phase)
             most = known[pairs]
             if most is not None and phase.cluster_size > most:
-                asked = f"run {run_id(run)}: cluster_size is {phase.cluster_size}"
-                found[run] = f"{asked}, and the largest domain has {most} pairs: choose at most that many"
+                subject = f"run {run_id(run)}: cluster_size is {phase.cluster_size}"
+                found[run] = f"{subject}, and the largest domain has {most} pairs: choose at most that many"
     return found
 
 
-def largest_domain(run: Run) -> int | None:
-    """Return how many pairs a run's largest domain has: counted, or at most; None where nobody knows yet."""
+def count_largest_domain(run: Run) -> int | None:
+    """Return the number of pairs in the largest domain of a run, or an upper bound, or None if it is unknown."""
     num_pairs = count_pairs(run)
     if get_printed_sizes(run.corpus):
         named = list_sources(run)
         whole = count_pairs(replace(run, num_pairs=None))
-        assert whole is not None and num_pairs is not None, "who prints the domains of a corpus prints its size"
+        assert whole is not None and num_pairs is not None, "a corpus with printed domains has a printed size"
         return min(num_pairs, max(count_domain_sizes(run.corpus, whole, named)))
-    with suppress(ValueError):  # the corpus is not here, which a plan says in its own line
+    with suppress(ValueError):  # the corpus is missing, which the plan reports separately
         graph = StageGraph(run)
         if graph.selection.is_built:
             return int(np.bincount(domain_codes(run, graph.selected_pairs())).max())

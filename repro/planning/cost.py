@@ -1,12 +1,13 @@
-"""What a run will cost, in time, memory and disk: arithmetic of the model, times speeds taken from records.
+"""Estimate the cost of a run in time, memory and disk, from operation counts and recorded speeds.
 
-A run's arithmetic is counted in floating-point operations: 24 h² + 4 n h for a token of a text of n tokens in a layer
-of width h, three times over for the backward pass, and once more where a step's texts do not fit at once; both texts of
-a pair; the first stage once for each context document of a batch; and the context vectors as further tokens of every
-text. Several processes share all of it equally; their waiting for each other is not counted. How many of these a
-machine does in a second is measured: the median over the records made on such a machine, of the same architecture where
-there are any. The error of an estimate is how far the same rule is off on those records, leaving each one out. What a
-run does beside training is taken from the records that measured the same thing, a context at a time.
+A token of a text of n tokens takes 24 h² + 4 n h floating-point operations in a layer of width h. With the backward pass
+this counts three times, or four times if the texts of a step do not fit in memory together. The count includes both
+texts of a pair, the first stage for each context document of a batch, and the context vectors as further tokens of
+every text. Several processes share the work equally, and their waiting for each other is not counted.
+
+The speed of a machine is the median over the records from such machines, from the same architecture if available. The
+error of an estimate is the leave-one-out error on these records. The time of an evaluation comes from records of the
+same evaluation, scaled by the number of contexts.
 """
 
 from __future__ import annotations
@@ -24,32 +25,35 @@ from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
 from repro.train.sharing import batches_are_sharded
 from repro.train.switches import switches_here
 
-TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
+TEXT_SHARE = 0.6  # mean text length as a share of max_tokens. The measured speed absorbs the error
 VOCABULARY = 30_528
-BYTES_A_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
+BYTES_PER_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
 BASE_MEMORY_BYTES = 700 * 2**20  # Python, torch and libraries, before the first weight
-GPU_BYTES = 80 * 2**30  # assumed of a GPU, from which follows how many texts keep their graph at once
+GPU_BYTES = 80 * 2**30  # assumed memory, which determines the number of texts per chunk
 
 ASSUMED_FLOPS_PER_SECOND = {"cpu": 4.0e10, "gpu": 1.0e14}
-"""One core, and an 80 GB GPU at a tenth of its bfloat16 peak: used, and said to be assumed, until there are records."""
+"""Speed of one core, and of an 80 GB GPU at a tenth of its bfloat16 peak. Used until records are available."""
 HALF_EFFICIENT_WIDTH = 500
-"""From one core at widths 128 (published records) and 384 (MiniLM in both stages, 96 to 105 GFLOPS)."""
+"""Width at which a core reaches half its speed.
+
+Measured on one core at widths 128 (published records) and 384 (MiniLM in both stages, 96 to 105 GFLOPS).
+"""
 ASSUMED_FLOAT32_FLOPS_PER_SECOND = 1.0e13
-"""Of a GPU in float32, without its tensor cores, as FAISS computes distances: half the peak of an A100, 19.5e12."""
+"""Speed of a GPU in float32 without tensor cores, as in FAISS: half the peak of an A100 (19.5e12)."""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a run does, whatever the machine."""
+    """Amount of work of a training run, independent of the machine."""
 
     num_pairs: int  # seen in training, repeats counted
     num_tokens: int
     flops: float
     num_weights: int
-    is_known: bool = True  # False: by epochs of nobody knows how many pairs, which count as none here
+    is_known: bool = True  # False: the length of an epoch is unknown, and counts as zero
 
     def __add__(self, other: Arithmetic) -> Arithmetic:
-        """Return what both do, one after the other, with the larger one's weights."""
+        """Return the sum of both, with the larger number of weights."""
         num_weights = max(self.num_weights, other.num_weights)
         num_pairs, num_tokens = self.num_pairs + other.num_pairs, self.num_tokens + other.num_tokens
         is_known = self.is_known and other.is_known
@@ -58,7 +62,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a kind of machine does: operations a second in training, and the error."""
+    """Training speed of a kind of machine in operations per second, and the error of estimates."""
 
     flops_per_second: float
     num_records: int  # 0: assumed
@@ -67,18 +71,18 @@ class Speed:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost on one machine; without the training where `arithmetic.is_known` says that nobody knows."""
+    """Cost of a run on one machine. If `arithmetic.is_known` is false, it excludes training."""
 
     seconds: float
     memory_bytes: int
     disk_bytes: int
     arithmetic: Arithmetic
     speed: Speed
-    counts_evaluation: bool = True  # False: nothing like it was measured, so it is no part of the seconds
+    counts_evaluation: bool = True  # False: no similar evaluation is recorded, so the seconds exclude it
 
     @property
     def is_known(self) -> bool:
-        """Whether the seconds say anything: not of unknown epochs, nor of an evaluation alone that nobody measured."""
+        """Whether the seconds are meaningful, so the length of training is known and something was estimated."""
         return self.arithmetic.is_known and (self.counts_evaluation or self.arithmetic.flops > 0)
 
 
@@ -87,78 +91,78 @@ ON_A_CPU = ChunkSizes()
 
 
 def count_operations(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) -> Arithmetic:
-    """Count what a run does in training, by chunks of these sizes; nothing for a reference system, never trained."""
+    """Count the operations of training with these chunk sizes. The result is zero for an untrained reference system."""
     if run.architecture not in TRAINED:
         return NOTHING
-    an_epoch = None if run.num_steps else count_pairs(run)
-    of_epochs = -(-(an_epoch or 0) * (run.num_epochs or 0) // run.batch_size)  # batches
-    num_batches = (run.num_steps or of_epochs // run.batches_a_step) * run.batches_a_step
+    pairs_per_epoch = None if run.num_steps else count_pairs(run)
+    batches_in_epochs = -(-(pairs_per_epoch or 0) * (run.num_epochs or 0) // run.batch_size)
+    num_batches = (run.num_steps or batches_in_epochs // run.batches_a_step) * run.batches_a_step
     num_pairs = num_batches * run.batch_size
     width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
     contextual = run.architecture == "contextual"
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
-    num_texts = 2 + run.num_hard_negatives  # of a pair
-    a_pair = num_texts * forward_flops(length, width, run.num_layers)
-    a_batch = _documents_of_a_batch(run) * forward_flops(text, width, run.num_first_stage_layers)
+    num_texts = 2 + run.num_hard_negatives  # per pair
+    flops_per_pair = num_texts * count_forward_flops(length, width, run.num_layers)
+    flops_per_batch = _count_context_documents(run) * count_forward_flops(text, width, run.num_first_stage_layers)
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
-    num_passes = 3 if sizes.hold(*_texts_of_a_process(run, num_devices)) else 4  # backward takes as long as two
-    flops = num_passes * (num_pairs * a_pair + num_batches * a_batch)
-    is_known = bool(run.num_steps) or an_epoch is not None
+    num_passes = 3 if sizes.hold(*_count_texts_per_process(run, num_devices)) else 4  # backward takes as long as two
+    flops = num_passes * (num_pairs * flops_per_pair + num_batches * flops_per_batch)
+    is_known = bool(run.num_steps) or pairs_per_epoch is not None
     return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)
 
 
-def _documents_of_a_batch(run: Run) -> int:
-    """Return how many documents the first stage reads for a batch."""
+def _count_context_documents(run: Run) -> int:
+    """Return the number of documents that the first stage encodes per batch."""
     return run.num_contexts if run.architecture == "contextual" and not is_blind(run) else 0
 
 
-def _texts_of_a_process(run: Run, num_devices: int) -> tuple[int, int]:
-    """Return how many texts of a batch, and how many context documents, one of several processes computes."""
-    of_a_batch = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
-    num_contexts = _documents_of_a_batch(run)
-    return -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch), -(-num_contexts // of_a_batch)
+def _count_texts_per_process(run: Run, num_devices: int) -> tuple[int, int]:
+    """Return the number of texts and of context documents per batch that one process computes."""
+    texts_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
+    num_contexts = _count_context_documents(run)
+    return -(-run.batch_size * (2 + run.num_hard_negatives) // texts_shards), -(-num_contexts // texts_shards)
 
 
-def _sizes_on(run: Run, kind: str) -> ChunkSizes:
+def _get_chunk_sizes(run: Run, kind: str) -> ChunkSizes:
     return chunks_for(run, GPU_BYTES if kind == "gpu" else None, switches_here())
 
 
 def _read_recorded_training(record: Record) -> Arithmetic:
-    """Return what a record's training did, by the chunks and processes that it had."""
-    told = record.provenance["training"]
-    sizes = ChunkSizes(*map(int, told["chunks"].split(","))) if "chunks" in told else ON_A_CPU
-    sittings = told.get("sittings") or [{}]
+    """Return the operations of a recorded training run, from its chunk sizes and number of processes."""
+    training = record.provenance["training"]
+    sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else ON_A_CPU
+    sittings = training.get("sittings") or [{}]
     return count_operations(record.run, sizes, sittings[-1].get("num_processes", 1))
 
 
-def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
-    """Return the operations of a forward pass over one text of so many tokens."""
+def count_forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
+    """Return the operations of a forward pass over one text."""
     return num_tokens * num_layers * (24 * width * width + 4 * num_tokens * width)
 
 
 def get_machine_kind(device: str) -> str:
-    """Return "gpu" or "cpu" for a device's name as records have it."""
+    """Return "gpu" or "cpu" for the name of a device in a record."""
     return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
 
 
-class Known:
-    """What the records of one kind of machine tell of costs; each question is answered once, however many runs ask."""
+class RecordedCosts:
+    """Speeds and evaluation times from the records of one kind of machine. Results are cached."""
 
     def __init__(self, records: Iterable[Record], kind: str) -> None:
-        """Keep the records of that kind of machine."""
+        """Select the records of this kind of machine."""
         self.kind, self._records = kind, [record for record in records if _get_cost_kind(record) == kind]
         self._speeds: dict[tuple[str, str, int], Speed] = {}
         self._evaluations: dict[tuple[Any, ...], float | None] = {}
 
-    def speed(self, like: Run) -> Speed:
-        """Return the speed for runs like this one, from the nearest records there are.
+    def get_speed(self, like: Run) -> Speed:
+        """Return the speed for runs like this one, from the most similar records.
 
-        Nearest: of the same scale, architecture and width, else of the same scale and architecture, else of the same
-        architecture, else any that was trained there. Speeds of another width are scaled by `efficiency`.
+        In order of preference: same scale, architecture and width, same scale and architecture, same architecture, any
+        training run. Speeds of another width are scaled by `get_efficiency`.
         """
-        asked = like.scale, like.architecture, like.hidden_size
-        if asked not in self._speeds:
+        key = like.scale, like.architecture, like.hidden_size
+        if key not in self._speeds:
             trained = [record for record in self._records if record.provenance["training"].get("seconds")]
             trained = [record for record in trained if count_operations(record.run).is_known]
             same = [record for record in trained if record.run.architecture == like.architecture]
@@ -166,43 +170,43 @@ class Known:
             as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
             groups = (as_wide, of_scale, same, trained)
             assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
-            self._speeds[asked] = next((_estimate_speed(group, like.hidden_size) for group in groups if group), assumed)
-        return self._speeds[asked]
+            self._speeds[key] = next((_estimate_speed(group, like.hidden_size) for group in groups if group), assumed)
+        return self._speeds[key]
 
-    def evaluation_seconds(self, run: Run) -> float | None:
-        """Return what a run does beside training; None where no record did the same."""
+    def get_evaluation_seconds(self, run: Run) -> float | None:
+        """Return the evaluation time of a run in seconds, or None if no record has the same evaluation."""
         like = run.architecture, run.suite, run.measure
-        asked = (*like, _estimate_encoding_cost(run))
-        if asked not in self._evaluations:
+        key = (*like, _estimate_encoding_cost(run))
+        if key not in self._evaluations:
             ran = ((record.run, record.provenance["evaluation_seconds"]) for record in self._records)
             each = [
-                seconds / _count_contexts(one) * _encoding_ratio(run, one)
+                seconds / _count_contexts(one) * _compute_encoding_ratio(run, one)
                 for one, seconds in ran
                 if (one.architecture, one.suite, one.measure) == like
             ]
-            self._evaluations[asked] = median(each) if each else None
-        a_context = self._evaluations[asked]
-        return None if a_context is None else a_context * _count_contexts(run)
+            self._evaluations[key] = median(each) if each else None
+        per_context = self._evaluations[key]
+        return None if per_context is None else per_context * _count_contexts(run)
 
 
 def _estimate_encoding_cost(run: Run) -> float:
-    """Return what encoding a text costs, in operations at full speed; 0 for a system that is not trained."""
+    """Return the cost of encoding a text in operations at full speed, or 0 for an untrained system."""
     if run.architecture not in TRAINED:
         return 0.0
     ahead = run.num_contexts * run.tokens_per_document + run.num_soft_prompts if run.architecture == "contextual" else 0
     length = TEXT_SHARE * run.max_tokens + ahead
-    return forward_flops(length, run.hidden_size, run.num_layers) / efficiency(run.hidden_size)
+    return count_forward_flops(length, run.hidden_size, run.num_layers) / get_efficiency(run.hidden_size)
 
 
-def _encoding_ratio(run: Run, recorded: Run) -> float:
-    """Return by how much an evaluation's encoding costs more than a recorded one's; 1 for equal sizes."""
+def _compute_encoding_ratio(run: Run, recorded: Run) -> float:
+    """Return the encoding cost relative to a recorded run, or 1 for equal widths."""
     if run.architecture not in TRAINED or run.hidden_size == recorded.hidden_size:
         return 1.0
     return _estimate_encoding_cost(run) / _estimate_encoding_cost(recorded)
 
 
-def efficiency(width: int) -> float:
-    """Return the share of a machine's speed that layers of this width reach: small products wait for memory."""
+def get_efficiency(width: int) -> float:
+    """Return the share of peak speed at a layer width. Small matrix products are limited by memory access."""
     return width / (width + HALF_EFFICIENT_WIDTH)
 
 
@@ -210,7 +214,7 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     rates = sorted(
         _read_recorded_training(record).flops
         / record.provenance["training"]["seconds"]
-        * (efficiency(width) / efficiency(record.run.hidden_size))
+        * (get_efficiency(width) / get_efficiency(record.run.hidden_size))
         for record in records
     )
     several = len(rates) > 1
@@ -219,7 +223,7 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
 
 
 def _median_without(rising: Sequence[float], place: int) -> float:
-    """Return the median of rising numbers, the one at a place left out."""
+    """Return the median of sorted numbers without the one at index `place`."""
     num_left = len(rising) - 1
     low, high = (one + (one >= place) for one in ((num_left - 1) // 2, num_left // 2))
     return median((rising[low], rising[high]))
@@ -227,36 +231,36 @@ def _median_without(rising: Sequence[float], place: int) -> float:
 
 def estimate(
     run: Run,
-    records: Iterable[Record] | Known,
+    records: Iterable[Record] | RecordedCosts,
     *,
     kind: str = "cpu",
     num_devices: int = 1,
     trained: Collection[str] = (),
 ) -> Estimate:
-    """Return what a run will cost, less the trainings that are there; several devices share a training equally."""
-    known = records if isinstance(records, Known) else Known(records, kind)
-    assert known.kind == kind, f"what is known is of a {known.kind}, asked is a {kind}"
+    """Return the cost of a run without the training runs in `trained`. Several devices share the work equally."""
+    known = records if isinstance(records, RecordedCosts) else RecordedCosts(records, kind)
+    assert known.kind == kind, f"the records are from a {known.kind}, the estimate is for a {kind}"
     phases = [phase for phase in list_training_phases(run) if get_training_id(phase) not in trained]
-    does = sum((count_operations(phase, _sizes_on(phase, kind), num_devices) for phase in phases), NOTHING)
-    speed, other = known.speed(run), known.evaluation_seconds(run)
+    does = sum((count_operations(phase, _get_chunk_sizes(phase, kind), num_devices) for phase in phases), NOTHING)
+    speed, other = known.get_speed(run), known.get_evaluation_seconds(run)
     seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
-    memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
+    memory = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * does.num_weights
     memory += _estimate_graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
     return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed, other is not None)
 
 
 def _estimate_graph_bytes(run: Run, kind: str, num_devices: int) -> int:
-    """Return what one process keeps of a step; on a CPU texts are packed, and as long as they are in the mean."""
-    sizes, switches = _sizes_on(run, kind), switches_here()
+    """Return the memory of one process for the graph of a step. On a CPU texts are packed at their mean length."""
+    sizes, switches = _get_chunk_sizes(run, kind), switches_here()
     if kind != "gpu":
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
         switches = replace(switches, autocast=False)
-    num_texts, num_contexts = _texts_of_a_process(run, num_devices)
+    num_texts, num_contexts = _count_texts_per_process(run, num_devices)
     return round(estimate_graph_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts))
 
 
 def list_training_phases(run: Run) -> Iterator[Run]:
-    """Return the run, then the training that its own goes on from, where there is one."""
+    """Yield the run, then the earlier training phases from which it starts."""
     phase: Run | None = run
     while phase is not None:
         yield phase
@@ -269,5 +273,7 @@ def _count_contexts(run: Run) -> int:
 
 def _get_cost_kind(record: Record) -> str:
     sittings = record.provenance.get("training", {}).get("sittings") or [{}]
-    machine = sittings[-1].get("machine") or record.provenance["machine"]  # which trained may not be which measured
+    machine = (
+        sittings[-1].get("machine") or record.provenance["machine"]
+    )  # training and evaluation may use different machines
     return get_machine_kind(machine["device"])

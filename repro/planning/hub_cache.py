@@ -1,7 +1,7 @@
-"""Whether what was fetched from the Hugging Face hub is there and whole: an encoder's files, a dataset's.
+"""Check that encoders and datasets from the Hugging Face hub are complete in the local cache.
 
-A download that was broken off leaves the small files. So weights and tokenizer are looked for, every shard that an
-index names, the size of every file that the repository was seen to have, and blobs that were begun and not ended.
+An interrupted download leaves the small files. The check covers weights and tokenizer, every shard in an index, the size
+of every known file of the repository, and incomplete blobs.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from repro.storage.json_files import json_object, read_json
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
-"""Each alone makes a tokenizer, or stands for the file beside it that does."""
+"""Each file is sufficient for a tokenizer, or indicates one that is."""
 DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".arrow", ".gz", ".zst", ".bz2", ".xz", ".zip", ".txt")
 UNFINISHED = ".incomplete"
 
 
-def lacks_of_encoder(name: str) -> list[str]:
-    """Return a sentence for each thing that a local folder or a hub's model lacks to be loaded; none: it is whole."""
+def find_missing_encoder_files(name: str) -> list[str]:
+    """Return a line per missing or damaged part of a local folder or hub model. Empty if it is complete."""
     if Path(name).is_dir():
         return list(_list_missing_of_folder(Path(name)))
-    snapshot, lacks = _snapshot(name)
+    snapshot, lacks = _find_snapshot(name)
     if snapshot is None:
         return lacks
     return [*lacks, *_list_missing_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
 
 
-def lacks_of_dataset(path: str, revision: str) -> list[str]:
-    """Return a sentence for each thing seen to be lacking of a hub's dataset in this machine's cache."""
-    snapshot, lacks = _snapshot(path, revision, repo_type="dataset", may_be_part=True)
+def find_missing_dataset_files(path: str, revision: str) -> list[str]:
+    """Return a line per missing part of a hub dataset in the local cache."""
+    snapshot, lacks = _find_snapshot(path, revision, repo_type="dataset", may_be_part=True)
     if snapshot is None or lacks:
         return lacks
     files = [file for file in snapshot.rglob("*") if file.is_file() and file.suffix in DATA_SUFFIXES]
@@ -40,12 +40,12 @@ def lacks_of_dataset(path: str, revision: str) -> list[str]:
     return [] if files else [f"{path}: no file of data"]
 
 
-def _snapshot(
+def _find_snapshot(
     name: str, revision: str | None = None, *, repo_type: str = "model", may_be_part: bool = False
 ) -> tuple[Path | None, list[str]]:
-    """Return the folder of a repository in the cache and what is not whole in it; no folder: all is lacking.
+    """Return the cached folder of a repository (None if missing), and a line per incomplete part.
 
-    `may_be_part`: only some of its files are meant to be here.
+    `may_be_part`: whether only some of its files are expected.
     """
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
@@ -64,7 +64,7 @@ def _snapshot(
 
 
 def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
-    """Name blobs that were begun and never ended, where no listing of the repository says what there should be."""
+    """Yield incomplete blobs, and files that differ from the cached listing of the repository."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -84,7 +84,7 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
 
 def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
     """Say what a folder lacks to be opened by transformers or sentence-transformers."""
-    modules = _modules(folder)
+    modules = _read_modules(folder)
     places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
     if not any((place / "config.json").is_file() for place in places):
         yield f"{folder}: config.json"
@@ -101,18 +101,18 @@ def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iter
 
 
 def _has_weights(folder: Path) -> bool:
-    """Return whether one file of weights is whole, or all those that an index names are."""
+    """Return whether one weights file is complete, or all shards of an index are."""
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
-        named = _fields(_fields(index).get("weight_map")).values() if index.is_file() else ()
+        named = _read_object(_read_object(index).get("weight_map")).values() if index.is_file() else ()
         shards = {str(shard) for shard in named}
-        if _is_whole(folder / name) or (shards and all(_is_whole(folder / shard) for shard in shards)):
+        if _is_complete(folder / name) or (shards and all(_is_complete(folder / shard) for shard in shards)):
             return True
     return False
 
 
-def _is_whole(path: Path) -> bool:
-    """Return whether a file of weights is there, and as long as its header says where it has one."""
+def _is_complete(path: Path) -> bool:
+    """Return whether a weights file exists, with the length in its header if it has one."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file() or not path.stat().st_size:
@@ -126,18 +126,18 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _modules(folder: Path) -> dict[str, str]:
-    """Return the sub-folders of a model's modules, each with the module's kind; none where it is all in one folder."""
+def _read_modules(folder: Path) -> dict[str, str]:
+    """Return the kind of each module by its sub-folder. Empty if the model has a single folder."""
     try:
         listed = read_json(folder / "modules.json")
     except ValueError:
         return {}
-    found = (_fields(one) for one in (listed if isinstance(listed, list) else ()))
+    found = (_read_object(one) for one in (listed if isinstance(listed, list) else ()))
     return {str(one["path"]): str(one.get("type", "")).rpartition(".")[2] for one in found if one.get("path")}
 
 
-def _fields(found: Any) -> dict[str, Any]:
-    """Return an object of JSON, or that of a file; nothing for what is damaged or is no object."""
+def _read_object(found: Any) -> dict[str, Any]:
+    """Return a JSON object, given itself or its file, or an empty dictionary if it is invalid."""
     try:
         values = json_object(found) if isinstance(found, Path) else found
     except ValueError:
@@ -146,7 +146,7 @@ def _fields(found: Any) -> dict[str, Any]:
 
 
 def _find_damage(path: Path) -> str:
-    """Return what is wrong with a file that has to hold an object of JSON; "" where nothing is, or it is not there."""
+    """Return the error of a JSON file, or an empty string if it is valid or missing."""
     try:
         if path.is_file():
             json_object(path)

@@ -1,4 +1,4 @@
-"""What to do with an imported corpus: its audit in words, a file of runs at a scale, the commands to go on with."""
+"""Plan runs on an imported corpus: its audit as text, a file of runs at a scale, and the next commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
 from repro.pipeline.corpora import make_corpus_stage
-from repro.planning.texts_read import TextsRead, check_known, count_tokens
+from repro.planning.texts_read import TextsRead, check_vocabulary, count_tokens
 from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
@@ -25,9 +25,9 @@ from repro.spec.scales import get_scale
 from repro.spec.values import count_noun
 from repro.storage.json_files import read_json
 
-LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
+LEAST_OF_A_TENTH = 0.8  # hashing gives about a tenth. Below this share of it, another limit applied
 FEW_QUERIES = 50
-"""Where a query's difference in NDCG@10 has a standard deviation of 35 points, so many give an interval of ±10."""
+"""Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
@@ -49,11 +49,11 @@ class Planned:
     """An imported corpus with its runs."""
 
     corpus: ImportedCorpus
-    report: dict[str, Any]  # of the stage: what is trained on, left out, evaluated
+    report: dict[str, Any]  # report of the stage: trained, dropped and evaluated pairs
     runs: tuple[Run, ...]
     path: Path
     texts: TextsRead | None = None
-    was_edited: bool = False  # the file of runs was there and differs from what would be written: it is as it was
+    was_edited: bool = False  # an edited file of runs existed, and was not overwritten
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -81,14 +81,14 @@ class Planned:
             f"evaluated on {count_noun(asked, 'query', 'queries')} searched among {count_noun(searched, 'document')} in "
             f"{count_noun(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
-        lines += oddities(self.corpus, suite)
-        lines += few_queries(asked, is_given=is_given)
+        lines += list_peculiarities(self.corpus, suite)
+        lines += warn_few_queries(asked, is_given=is_given)
         if not is_given:
             held_out = self.report.get("held_out_documents", searched)
             is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
             is_part = is_full or found.num_domains > 1
             lines.append(format_held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
-        lines += near_duplicates(self.report.get("near_duplicates", {}))
+        lines += warn_near_duplicates(self.report.get("near_duplicates", {}))
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
@@ -100,45 +100,45 @@ class Planned:
         )
         for run in self.runs:
             name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
-            lines.append(f"  {run_id(run)}  {name}{_measure_length(run)}")
+            lines.append(f"  {run_id(run)}  {name}{_format_length(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
-        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
+        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
         return [
             *lines,
-            f"the runs are in {self.path}{kept if self.was_edited else _longer(self.runs[0])}. Go on with",
+            f"the runs are in {self.path}{kept if self.was_edited else _hint_longer_training(self.runs[0])}. Go on with",
             f"  repro run {self.path}",
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
 
 
-def _longer(run: Run) -> str:
+def _hint_longer_training(run: Run) -> str:
     name, now = ("num_epochs", run.num_epochs) if run.num_steps is None else ("num_steps", run.num_steps)
-    assert now is not None, "a training is so many steps or epochs long"
+    assert now is not None, "training has a number of steps or epochs"
     return f'; "{name}": {10 * now} in one of them trains ten times as long'
 
 
-def _measure_length(run: Run) -> str:
+def _format_length(run: Run) -> str:
     if run.architecture not in TRAINED:
         return ""
     if run.num_steps is not None:
         long = count_noun(run.num_steps, "step")
     else:
-        assert run.num_epochs is not None, "a training is so many steps or epochs long"
+        assert run.num_epochs is not None, "training has a number of steps or epochs"
         long = f"{count_noun(run.num_epochs, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
 
 
-def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return what a reader of the scores must know of collections that were given, and how many queries were not."""
+def list_peculiarities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return notes on given collections that affect their scores, and the numbers of skipped queries."""
     given = corpus.folder / GIVEN_FOLDER
     rows = load_suite(given).datasets if given.is_dir() else ()
     told = [(one.name, one.quirks.describe_quirks(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
     return [*(f"  {line}" for line in corpus.skipped), *(f"  {name}: {note}" for name, note in told if note)]
 
 
-def near_duplicates(found: Mapping[str, int]) -> list[str]:
-    """Return what the queries of each collection mean whose document has a near-duplicate; nothing without any."""
+def warn_near_duplicates(found: Mapping[str, int]) -> list[str]:
+    """Return a warning about queries whose document has a near-duplicate, if there are any."""
     if not found:
         return []
     named = ", ".join(f"{name} {count}" for name, count in found.items())
@@ -149,8 +149,8 @@ def near_duplicates(found: Mapping[str, int]) -> list[str]:
     ]
 
 
-def few_queries(num: int, *, is_given: bool) -> list[str]:
-    """Return what to do about so few evaluated queries that hardly any difference will be clear; nothing otherwise."""
+def warn_few_queries(num: int, *, is_given: bool) -> list[str]:
+    """Return a warning with advice if there are too few queries to detect differences."""
     if num >= FEW_QUERIES:
         return []
     more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
@@ -159,9 +159,9 @@ def few_queries(num: int, *, is_given: bool) -> list[str]:
 
 
 def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
-    """Return how much was held out, and why where it is less than the tenth that is meant.
+    """Return the number of held-out documents, with the reason if it is less than a tenth.
 
-    `is_part`: a domain gave nothing, or as much as a collection takes; else the hash alone decided how many there are.
+    `is_part`: whether a domain was too small or a collection was full. Otherwise hashing alone decided the number.
     """
     line = f"  held out: {num_documents} documents of {num_pairs} pairs ({num_documents / num_pairs:.1%})"
     if domains:
@@ -178,9 +178,9 @@ def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[s
 def plan_imported(
     name: str, scale: str, progress: Callable[[str], None] = print, *, allow_unknown: bool = True
 ) -> Planned:
-    """Build an imported corpus and write its file of runs at a scale; one that was edited is read, and left as it is.
+    """Build an imported corpus and write its file of runs at a scale. An edited file is read and not changed.
 
-    ValueError when the corpus is too small to train on, or when most of its tokens are unknown and that is not allowed.
+    Raises ValueError if the corpus is too small for training, or if most tokens are unknown and not allowed.
     """
     corpus = find_imported(name)
     check_trainable(name)
@@ -201,12 +201,12 @@ def plan_imported(
     runs = tuple(read_runs(path))
     texts = count_tokens(pairs, runs[0])
     if not allow_unknown:
-        check_known(texts, corpus.corpus)
+        check_vocabulary(texts, corpus.corpus)
     return Planned(corpus, told, runs, path, texts, was_edited)
 
 
 def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:
-    """Return what an imported evaluation set holds, and the command that uses it; its suite is built."""
+    """Build an imported evaluation set, and return its collections and the commands that use it."""
     corpus = find_imported(name)
     folder = make_corpus_stage(corpus.corpus).build(progress)
     sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
@@ -218,7 +218,7 @@ def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) 
         f"{name} is an evaluation set of {count_noun(len(sizes), 'collection')}: "
         "nothing in it is to train on (no qrels/train.tsv)",
         *rows,
-        *oddities(corpus, sizes),
+        *list_peculiarities(corpus, sizes),
         "Go on with",
         f"  repro evaluate --model bm25 --suite {name}",
         f"  repro evaluate --model M --suite {name}",

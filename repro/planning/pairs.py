@@ -1,4 +1,4 @@
-"""How many pairs a run trains on, told before its corpus is here: declared, imported, or not known."""
+"""Number of training pairs of a run before its corpus is available: declared, imported or unknown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from repro.data.paper.hub import SOURCES
 from repro.spec import Run
 
 MINED = {"desk": 168_464, "planted-tiny": 240}
-"""Pairs of corpora that are made here; a test holds them to what is made."""
+"""Pairs of the generated corpora. A test compares them with the real corpora."""
 
 
 def count_pairs(run: Run) -> int | None:
-    """Return how many pairs a run's corpus, sources and selection leave, before anything is held out of an import.
+    """Return the number of pairs after the selection of corpus, sources and `num_pairs`, before any hold-out.
 
-    None where nobody knows before the corpus is here; then a selection of so many pairs says how many at most.
+    If the size of the corpus is unknown, the result is `num_pairs` as an upper bound, or None.
     """
     num_all, named = _count_pairs_of_corpus(run.corpus), list_sources(run)
     printed = get_printed_sizes(run.corpus)
@@ -25,18 +25,21 @@ def count_pairs(run: Run) -> int | None:
 
 
 def list_sources(run: Run) -> tuple[str, ...]:
-    """Return the sources that a run names; none where it trains on all."""
+    """Return the selected sources of a run. An empty tuple means all."""
     return tuple(run.sources.split("+")) if run.sources else ()
 
 
 def count_domain_sizes(corpus: str, num_pairs: int, named: Sequence[str] = ()) -> Sequence[int]:
-    """Return the pairs of each domain as the paper prints them, or of the named, scaled to so many in all; else one."""
+    """Return the pairs per domain as printed in the paper, scaled to `num_pairs` in total.
+
+    `named` restricts the domains. Without printed sizes, all pairs are one domain.
+    """
     printed = get_printed_sizes(corpus, named or None)
     return [round(rows * num_pairs / sum(printed)) for rows in printed] or [num_pairs]
 
 
 def get_printed_sizes(corpus: str, named: Sequence[str] | None = None) -> list[int]:
-    """Return the rows that the paper prints of a corpus' domains, or of the named; none where it prints none."""
+    """Return the printed sizes of the domains of a corpus, or of the named ones. Empty if none are printed."""
     domains: Mapping[str, object] = SOURCES[corpus].domains if corpus in SOURCES else {}
     wanted = [domain for name, domain in domains.items() if named is None or name in named]
     return [rows for domain in wanted if (rows := getattr(domain, "num_rows", None))]
@@ -49,5 +52,5 @@ def _count_pairs_of_corpus(corpus: str) -> int | None:
         return MINED.get(corpus)
     try:
         return find_imported(corpus).found.num_kept
-    except ValueError:  # it is not here, which the plan says in its own line
+    except ValueError:  # it is missing, which the plan reports separately
         return None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline.stages import list_known_stages, stages_by_phase
-from repro.planning.clusters import too_large_clusters
-from repro.planning.cost import Estimate, Known, estimate, list_training_phases
-from repro.planning.requirements import list_missing_requirements, misfits_of
+from repro.planning.clusters import find_oversized_clusters
+from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
+from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
@@ -216,8 +216,8 @@ def make_plan(
         "num_shards": cut,
         "most_shards": most,
         "impossible": (
-            *misfits_of(missing),
-            *too_large_clusters(missing).values(),
+            *find_misfits(missing),
+            *find_oversized_clusters(missing).values(),
             *_list_undivided(missing, max(1, num_gpus)),
         ),
         "scales_known": frozenset(record.run.scale for record in known),
@@ -242,7 +242,7 @@ def _estimates(
     """Return the cost of each run; a training that several runs share is counted with the first of them."""
     trained, known = (
         {get_training_id(phase) for run in recorded for phase in list_training_phases(run)},
-        Known(records, kind),
+        RecordedCosts(records, kind),
     )
     for run in missing:
         yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)

@@ -1,4 +1,4 @@
-"""What a set of runs needs from outside before it can run without a network: corpora and encoders; here or not."""
+"""Requirements of runs that need a network: corpora and encoders, and whether they are available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from repro.pipeline.encoders import NAMED
 from repro.pipeline.kinds import kinds_of_evaluation, needs_surrogate, reads_pairs
 from repro.pipeline.wanted import get_tokenizer_name
 from repro.planning.cost import list_training_phases
-from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
+from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
 from repro.storage.atomic import whole_file
@@ -29,42 +29,45 @@ SIZES = (
     *("architecture", "start", "backbone", "num_layers", "num_first_stage_layers", "hidden_size"),
     *("num_contexts", "tokens_per_document", "num_soft_prompts", "max_tokens"),
 )
-"""Fields that decide whether a model fits the weights that it starts from."""
+"""Fields that determine whether a model fits its start weights."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing a plan needs."""
+    """One requirement of a plan."""
 
     name: str
-    how: str  # how it is got
+    how: str  # the way to obtain it
     is_here: Callable[[], bool]
     bring: Callable[[Progress], object]
-    problems: Callable[[], list[str]] = list  # what is wrong with what is here; reads all of it
-    is_made_here: bool = False  # a run makes it itself, without a network
+    problems: Callable[[], list[str]] = list  # errors in the local copy, found by reading it completely
+    is_made_here: bool = False  # a run builds it without a network
 
 
 def list_requirements(runs: Iterable[Run]) -> list[Need]:
-    """Return what the runs and the trainings before them need, each once.
+    """Return the requirements of the runs and of their earlier training phases, without duplicates.
 
-    A need whose `bring` cannot help raises ValueError that says what to do.
+    If a requirement cannot be fetched, its `bring` raises ValueError with instructions.
     """
     found: dict[str, Need] = {}
     for phase, is_scored in dict.fromkeys((phase, phase == run) for run in runs for phase in list_training_phases(run)):
-        for need in (*_corpora(phase, is_scored=is_scored), *map(_need_of_encoder, _encoders(phase))):
+        for need in (
+            *_list_corpus_requirements(phase, is_scored=is_scored),
+            *map(_make_encoder_need, _list_encoders(phase)),
+        ):
             found.setdefault(need.name, need)
     return list(found.values())
 
 
-def check_encoders(runs: Iterable[Run]) -> None:
-    """ValueError, before stages of hours are built, if an encoder that the runs load is not here or does not fit."""
+def check_list_encoders(runs: Iterable[Run]) -> None:
+    """Raise ValueError if an encoder of the runs is missing or does not fit, before stages are built for hours."""
     runs = list(runs)
-    if misfits := misfits_of(runs):
+    if misfits := find_misfits(runs):
         raise ValueError("; ".join(misfits))
-    names = dict.fromkeys(name for run in runs for phase in list_training_phases(run) for name in _encoders(phase))
+    names = dict.fromkeys(name for run in runs for phase in list_training_phases(run) for name in _list_encoders(phase))
     for name in names:
         check_model_name(name)
-    needs = {need.name: need for need in map(_need_of_encoder, names) if not need.is_here()}
+    needs = {need.name: need for need in map(_make_encoder_need, names) if not need.is_here()}
     lacks = [f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values()]
     if lacks:
         raise ValueError(
@@ -73,11 +76,11 @@ def check_encoders(runs: Iterable[Run]) -> None:
         )
 
 
-def misfits_of(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return a line for each kind of model whose sizes do not fit the weights that it starts from."""
+def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return an error per kind of model whose sizes do not fit its start weights."""
     found: dict[str, None] = {}
     trained = (phase for run in runs for phase in list_training_phases(run) if phase.architecture in TRAINED)
-    # one run per kind of model: a sweep has thousands of runs, and few models
+    # Check one run per kind of model, because a sweep has thousands of runs but few models.
     for run in {tuple(getattr(run, name) for name in SIZES): run for run in trained}.values():
         try:
             check_start(run)
@@ -87,17 +90,17 @@ def misfits_of(runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def list_missing_requirements(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return a line for each thing that the runs need and that neither is here nor is made here."""
+    """Return a line per requirement that is missing and cannot be built here."""
     needs = (need for need in list_requirements(runs) if not need.is_made_here)
     return tuple(f"{need.name}: {need.how}" for need in needs if not need.is_here())
 
 
-def source_needs(name: str) -> list[Need]:
-    """Return the local copies behind a declared name; ValueError lists the names there are."""
-    return [_copy_need(part) for part in resolve_sources(name)]
+def list_source_requirements(name: str) -> list[Need]:
+    """Return the local copies of a declared data set. Raises ValueError with the known names if it is unknown."""
+    return [_make_copy_requirement(part) for part in resolve_sources(name)]
 
 
-def _copy_need(name: str) -> Need:
+def _make_copy_requirement(name: str) -> Need:
     where = "the Hugging Face hub" if name in SOURCES else "BEIR's archives"
     return Need(
         f"data {name}",
@@ -108,19 +111,19 @@ def _copy_need(name: str) -> Need:
     )
 
 
-def _corpora(run: Run, *, is_scored: bool) -> list[Need]:
+def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
     finds: dict[str, Callable[[], Stage | None]] = {}
     if reads_pairs(run):
         finds[run.corpus] = lambda: make_corpus_stage(run.corpus)
     if is_scored:
         finds.setdefault(run.suite, lambda: make_suite_stage(run))
-    needs = [need for name in finds if name in list_declared() for need in source_needs(name)]
+    needs = [need for name in finds if name in list_declared() for need in list_source_requirements(name)]
     for name, find in finds.items():
         try:
             stage = find()
             needs.append(_make_mteb_requirement(run.suite) if stage is None else _make_stage_requirement(stage))
         except ValueError as error:
-            if name not in list_declared():  # those are needs of their own
+            if name not in list_declared():  # local copies are separate requirements
                 needs.append(_list_missing(f"data {name}", str(error)))
     return needs
 
@@ -139,8 +142,8 @@ def _list_missing(name: str, how: str) -> Need:
     return Need(name, how, lambda: False, bring)
 
 
-def _encoders(run: Run) -> Iterator[str]:
-    """Give the names of the encoders that a run, or a training before one, loads."""
+def _list_encoders(run: Run) -> Iterator[str]:
+    """Yield the names of the encoders that a run or training phase loads."""
     if run.architecture in TRAINED:
         yield from (run.start, get_tokenizer_name(run))
     finds_first = run.protocol == "rerank" and "candidates" in kinds_of_evaluation(run)
@@ -150,13 +153,13 @@ def _encoders(run: Run) -> Iterator[str]:
         yield run.filter_model
 
 
-def _need_of_encoder(name: str) -> Need:
+def _make_encoder_need(name: str) -> Need:
     if LOCAL_NAME.fullmatch(name):
-        return _local_need(name)
+        return _make_local_requirement(name)
     return _make_wheel_requirement() if name in NAMED else _make_encoder_requirement(name)
 
 
-def _local_need(name: str) -> Need:
+def _make_local_requirement(name: str) -> Need:
     def problems() -> list[str]:
         try:
             get_encoder_folder(name)
@@ -183,16 +186,19 @@ def _make_wheel_requirement() -> Need:
 
 
 def _make_mteb_requirement(suite: str) -> Need:
-    """A task is here once its data was loaded here: which files of its datasets that takes, mteb alone knows."""
+    """Return the requirement of an MTEB suite.
 
-    def is_here() -> bool:  # importing mteb takes seconds, and memory, only to find no note of any task
+    Only mteb knows the files of a task, so a task counts as available after its data was loaded here once.
+    """
+
+    def is_here() -> bool:  # check the notes first, because importing mteb takes seconds and memory
         return any(_get_notes_folder().glob("*.json")) and not lacks()
 
     def lacks() -> list[str]:
         from repro.analyses.mteb import tasks_of_mteb
 
         tasks = tasks_of_mteb(suite)
-        found = [told for task in tasks if (told := _list_missing_of_task(task))]
+        found = [missing for task in tasks if (missing := _list_missing_of_task(task))]
         return [f"{len(found)} of {len(tasks)} tasks, the first: {'; '.join(found[0])}"] if found else []
 
     def bring(progress: Progress) -> None:
@@ -224,8 +230,8 @@ def _list_missing_of_task(task: Any) -> list[str]:
 
     name, datasets = task.metadata.name, list_task_datasets(task)
     if not _get_requirement_note(task).is_file() or read_json(_get_requirement_note(task)) != datasets:
-        return [f"{name} was not loaded here to its end; on a machine with internet, repro fetch goes on with it"]
-    return [f"{name}: {lack}" for one in datasets for lack in lacks_of_dataset(one["path"], one["revision"])]
+        return [f"{name} was not loaded completely; on a machine with internet, repro fetch continues"]
+    return [f"{name}: {lack}" for one in datasets for lack in find_missing_dataset_files(one["path"], one["revision"])]
 
 
 def _make_encoder_requirement(name: str) -> Need:
@@ -234,8 +240,14 @@ def _make_encoder_requirement(name: str) -> Need:
 
         if not Path(name).is_dir():
             progress(f"in {snapshot_download(name)}")
-        if lacks := lacks_of_encoder(name):
+        if lacks := find_missing_encoder_files(name):
             raise ValueError(f"encoder {name} still lacks {'; '.join(lacks)}: put another copy there, or name another")
 
     how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
-    return Need(f"encoder {name}", how, lambda: not lacks_of_encoder(name), bring, lambda: lacks_of_encoder(name))
+    return Need(
+        f"encoder {name}",
+        how,
+        lambda: not find_missing_encoder_files(name),
+        bring,
+        lambda: find_missing_encoder_files(name),
+    )

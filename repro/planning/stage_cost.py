@@ -23,7 +23,7 @@ from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
     TEXT_SHARE,
-    forward_flops,
+    count_forward_flops,
     list_training_phases,
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
@@ -236,7 +236,7 @@ def _embeddings(chosen: Chosen, encoder: FixedEncoder) -> StageCost:
     width, disk, how = encoder.width, 2 * 2 * encoder.width, "disk: 2 sides in float16"
     if encoder.name == WORDS:
         return _estimate_streamed_stage(chosen, "embeddings", disk, how, f" by {encoder.name}")
-    flops = 2 * chosen.num_pairs * forward_flops(TEXT_SHARE * chosen.run.max_tokens, width, NUM_ENCODER_LAYERS)
+    flops = 2 * chosen.num_pairs * count_forward_flops(TEXT_SHARE * chosen.run.max_tokens, width, NUM_ENCODER_LAYERS)
     held = BYTES_A_PAIR["longest first"]
     how += (
         f"; memory: {PEAK_GIB['embeddings']} GiB and {held} bytes a pair, to sort texts by their length; "

@@ -1,4 +1,4 @@
-"""How much of a corpus a run's tokenizer knows, and how many documents are longer than the run reads."""
+"""Check an imported corpus with the tokenizer of a run: unknown tokens, and documents longer than `max_tokens`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from repro.pipeline.wanted import get_tokenizer_name
 from repro.spec import Run
 from repro.spec.values import count_noun
 
-LOOKED_AT = 20_000
-"""Pairs, evenly spaced, in which tokens are counted: a few seconds."""
+SAMPLE_SIZE = 20_000
+"""Number of evenly spaced pairs to count, which takes a few seconds."""
 MUCH_UNKNOWN, MOST_UNKNOWN = 0.05, 0.5
 
 
@@ -22,9 +22,9 @@ class TextsRead:
     """Counts of tokens in the pairs of a corpus.
 
     Attributes:
-        num_looked_at: Pairs that were counted, of all those of the corpus.
-        num_cut: How many of their documents have more tokens than `max_tokens`.
-        max_tokens: What a run reads of a text.
+        num_looked_at: Number of counted pairs.
+        num_cut: Number of their documents with more tokens than `max_tokens`.
+        max_tokens: Longest text that a run reads.
         unknown_share: The share of unknown tokens in queries and documents.
     """
 
@@ -44,9 +44,9 @@ class TextsRead:
 
 
 def count_tokens(pairs: Pairs, run: Run) -> TextsRead:
-    """Tokenise pairs, evenly spaced, as a run does, and count unknown tokens and documents that are cut."""
+    """Tokenise evenly spaced pairs as a run does, and count unknown tokens and truncated documents."""
     tokenizer = load_tokenizer(get_tokenizer_name(run))
-    places = np.unique(np.linspace(0, len(pairs) - 1, LOOKED_AT).astype(int))
+    places = np.unique(np.linspace(0, len(pairs) - 1, SAMPLE_SIZE).astype(int))
     documents = tokenize(pairs.texts("document", places), tokenizer, run.max_tokens + 1)
     queries = tokenize(pairs.texts("query", places), tokenizer, run.max_tokens + 1)
     sizes = np.array([len(documents.ids), len(queries.ids)])
@@ -55,8 +55,8 @@ def count_tokens(pairs: Pairs, run: Run) -> TextsRead:
     return TextsRead(len(places), num_cut, run.max_tokens, float(np.average(shares, weights=sizes)))
 
 
-def check_known(found: TextsRead, name: str) -> None:
-    """ValueError for a corpus of which most tokens are unknown."""
+def check_vocabulary(found: TextsRead, name: str) -> None:
+    """Raise ValueError if most tokens of a corpus are unknown."""
     if found.unknown_share > MOST_UNKNOWN:
         raise ValueError(
             f"{found.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "

@@ -8,7 +8,7 @@ import pytest
 
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.inputs import Inputs
-from repro.planning.clusters import check_clusters, largest_domain
+from repro.planning.clusters import check_clusters, count_largest_domain
 from repro.planning.plan import make_plan
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -35,19 +35,19 @@ def test_a_plan_says_so_and_a_launch_leaves_it_out(tmp_path: Path) -> None:
 
 
 def test_domains_are_counted_where_the_pairs_are_there_and_printed_ones_are_those_of_the_paper() -> None:
-    assert largest_domain(SMOKE) == 240, "at most: nobody has counted yet"
+    assert count_largest_domain(SMOKE) == 240, "at most: nobody has counted yet"
     inputs = Inputs(SMOKE)
     inputs.graph.selection.build()
     codes = inputs.pairs.source_codes if SMOKE.domain_column == "source" else inputs.pairs.domain_codes
     counted = int(np.unique(codes, return_counts=True)[1].max())
-    assert largest_domain(SMOKE) == counted
+    assert count_largest_domain(SMOKE) == counted
     check_clusters([replace(SMOKE, cluster_size=counted)])
     if counted < 240:
         with pytest.raises(ValueError, match=f"largest domain has {counted} pairs"):
             check_clusters([replace(SMOKE, cluster_size=counted + 1)])
     reddit = UNSUPERVISED["reddit_title_body"].num_rows or 0
-    assert largest_domain(LARGE) == pytest.approx(reddit, rel=0.02)
-    assert largest_domain(replace(LARGE, num_pairs=1000)) == 1000
-    assert largest_domain(replace(LARGE, sources="squad")) == pytest.approx(16_384, rel=0.02)
-    assert largest_domain(replace(LARGE, corpus="bge-full-data")) is None
+    assert count_largest_domain(LARGE) == pytest.approx(reddit, rel=0.02)
+    assert count_largest_domain(replace(LARGE, num_pairs=1000)) == 1000
+    assert count_largest_domain(replace(LARGE, sources="squad")) == pytest.approx(16_384, rel=0.02)
+    assert count_largest_domain(replace(LARGE, corpus="bge-full-data")) is None
     check_clusters([replace(LARGE, corpus="bge-full-data")])

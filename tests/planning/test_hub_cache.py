@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from repro.data.tokens import load_tokenizer
 from repro.pipeline.wanted import NOMIC_BERT, get_tokenizer_name
-from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
+from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.planning.requirements import Need, list_requirements
 from repro.spec import base
 
@@ -92,7 +92,7 @@ def test_what_is_fetched_and_still_no_encoder_is_an_error(cache: Path, monkeypat
 
 def test_a_leftover_of_a_blob_that_was_ended_later_is_no_lack(cache: Path) -> None:
     end(begin(cache))
-    assert lacks_of_encoder(NAME) == []
+    assert find_missing_encoder_files(NAME) == []
 
 
 def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> None:
@@ -100,11 +100,11 @@ def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> No
     (snapshot.parents[1] / "blobs" / "f00d").unlink()  # as when the hub has another revision by now
     size = (snapshot / "model.safetensors").stat().st_size
     listing(snapshot, **{"model.safetensors": size})
-    assert lacks_of_encoder(NAME) == []
+    assert find_missing_encoder_files(NAME) == []
     listing(snapshot, **{"model.safetensors": size + 1})
-    assert lacks_of_encoder(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
+    assert find_missing_encoder_files(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
     listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
-    [lack] = lacks_of_encoder(NAME)
+    [lack] = find_missing_encoder_files(NAME)
     assert lack == f"{NAME} is fetched in part: 1 file(s) are missing (2_Dense/model.safetensors)"
 
 
@@ -118,17 +118,17 @@ def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_mod
     assert encoder(str(folder)).is_here()
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-1])
-    assert "whole weights" in "".join(lacks_of_encoder(str(folder)))
+    assert "whole weights" in "".join(find_missing_encoder_files(str(folder)))
     (folder / "model.safetensors").rename(folder / "two.safetensors")
     (folder / "one.safetensors").write_bytes(whole)
     index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert "whole weights" in "".join(lacks_of_encoder(str(folder)))
+    assert "whole weights" in "".join(find_missing_encoder_files(str(folder)))
     (folder / "two.safetensors").write_bytes(whole)
-    assert lacks_of_encoder(str(folder)) == []
+    assert find_missing_encoder_files(str(folder)) == []
     modules = [{"path": "", "type": "st.Transformer"}, {"path": "1_Pooling", "type": "st.Pooling"}]
     (folder / "modules.json").write_text(json.dumps(modules))
-    assert lacks_of_encoder(str(folder)) == [f"{folder}: 1_Pooling/config.json"]
+    assert find_missing_encoder_files(str(folder)) == [f"{folder}: 1_Pooling/config.json"]
 
 
 def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
@@ -155,7 +155,7 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded here")
-    assert "broken off" in lacks_of_dataset("mteb/one", COMMIT)[0]
+    assert "broken off" in find_missing_dataset_files("mteb/one", COMMIT)[0]
     need.bring(quiet)
     assert need.is_here() and loaded == ["load", "unload"]
     need.bring(quiet)
@@ -168,7 +168,7 @@ def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_m
     for name, lacks in ((NOMIC_BERT, []), (NAME, ["a tokenizer"])):
         end(snapshot := begin(cache, name))
         (snapshot / "tokenizer.json").unlink()
-        found = lacks_of_encoder(name)
+        found = find_missing_encoder_files(name)
         assert len(found) == len(lacks) and all(lack in told for lack, told in zip(lacks, found, strict=True))
     assert get_tokenizer_name(base("small")) == get_tokenizer_name(base("desk")) == "minilm"
     assert load_tokenizer("minilm").get_vocab_size() == 30522, "as bert-base-uncased has them"
@@ -178,7 +178,7 @@ def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_m
 def test_a_config_that_is_no_object_is_named_and_to_be_fetched_again(cache: Path, content: str) -> None:
     end(snapshot := begin(cache))
     (snapshot / "config.json").write_text(content)
-    [lack] = lacks_of_encoder(NAME)
+    [lack] = find_missing_encoder_files(NAME)
     assert str(snapshot / "config.json") in lack and lack.endswith("remove it and fetch it again")
 
 
@@ -190,4 +190,4 @@ def test_odd_modules_and_indices_are_no_tracebacks(tmp_path: Path, content: str)
     (folder / "modules.json").write_text(content)
     for index in ("[]", '{"weight_map": 1}', '{"weight_map": {"a": ["b"]}}'):
         (folder / "model.safetensors.index.json").write_text(index)
-        assert lacks_of_encoder(str(folder)) == []
+        assert find_missing_encoder_files(str(folder)) == []

@@ -12,7 +12,7 @@ from repro.cli.main import app
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
-from repro.planning.requirements import check_encoders, list_requirements, source_needs
+from repro.planning.requirements import check_encoders, list_requirements, list_source_requirements
 from repro.spec import Run, base, grid
 from repro.spec.registry import find_experiment
 
@@ -63,12 +63,12 @@ def test_a_surrogate_is_needed_only_where_something_reads_it() -> None:
 
 
 def test_declared_data_is_needed_part_by_part_and_never_here_by_itself() -> None:
-    parts = source_needs("beir")
+    parts = list_source_requirements("beir")
     assert {need.name.removeprefix("data ") for need in parts} <= set(BENCHMARKS) and len(parts) > 1
     assert not any(need.is_here() for need in parts)
     assert all(need.problems() for need in parts), "what is not here is a problem that verify tells"
     with pytest.raises(ValueError, match="nobody-knows-this"):
-        source_needs("nobody-knows-this")
+        list_source_requirements("nobody-knows-this")
 
 
 def test_data_that_mteb_gets_itself_is_a_need_and_no_stage_and_nothing_of_ours_searches_it() -> None:
