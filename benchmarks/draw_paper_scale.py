@@ -21,7 +21,7 @@ import matplotlib as mpl
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-from repro.planning.stage_cost import BYTES_A_PAIR, MICROSECONDS_A_PAIR, PEAK_GIB, estimate_stage_costs
+from repro.planning.stage_cost import BYTES_PER_PAIR, MICROSECONDS_PER_PAIR, PEAK_GIB, estimate_stage_costs
 from repro.spec import base
 
 HERE = Path(__file__).parent
@@ -72,8 +72,8 @@ def planned() -> tuple[Points, Points]:
                 peaks[cost.kind].append((size, cost.memory_bytes / 2**30))
                 if cost.on == "core":
                     seconds[cost.kind].append((size, 3600 * cost.hours))
-        seconds["corpus"].append((size, MICROSECONDS_A_PAIR["corpus"] * size / 1e6))
-        peaks["corpus"].append((size, PEAK_GIB["corpus"] + BYTES_A_PAIR["corpus"] * size / 2**30))
+        seconds["corpus"].append((size, MICROSECONDS_PER_PAIR["corpus"] * size / 1e6))
+        peaks["corpus"].append((size, PEAK_GIB["corpus"] + BYTES_PER_PAIR["corpus"] * size / 2**30))
     return dict(seconds), dict(peaks)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from repro.planning.plan import IN_SHARDS, Plan
+from repro.planning.plan import SHARDED_KINDS, Plan
 from repro.planning.stage_cost import StageCost
 from repro.report.view import format_seconds
 from repro.spec.identity import run_id
@@ -31,7 +31,7 @@ def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
 
 def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[str]:
     """A stage that is killed starts over, so its time has to be enough at once."""
-    shards = plan.most_shards if cost.kind in IN_SHARDS else 1
+    shards = plan.most_shards if cost.kind in SHARDED_KINDS else 1
     minutes = profile.stage_time_minutes or profile.time_minutes
     if 60 * cost.hours / shards > minutes:
         asked = format_seconds(3600 * cost.hours / shards) + (f" in each of {shards} shards" if shards > 1 else "")

@@ -15,7 +15,7 @@ from repro.report.formats import as_csv, as_markdown, render
 from repro.report.latex import as_latex
 from repro.report.markdown_pages import replace_block
 from repro.report.tables import (
-    cell,
+    format_cell,
     format_no_records_note,
     format_summary_line,
     make_claims_view,
@@ -83,8 +83,8 @@ def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path
 def test_a_metric_that_one_record_lacks_leaves_the_average_absent(tmp_path: Path) -> None:
     whole = record(tmp_path, RUNS[0], 0.5)
     lacking = write_record(tmp_path, RUNS[1], metrics={"other": 1.0}, arrays={}, provenance={})
-    assert cell(NDCG, TABLE.rows[0], [whole]) == "50.0"
-    assert cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
+    assert format_cell(NDCG, TABLE.rows[0], [whole]) == "50.0"
+    assert format_cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
 
 
 def test_a_published_row_is_whole_or_dashes_and_yours_shows_what_there_is(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_published_rows_older_than_all_that_a_table_shows_are_told_of_and_left_o
 def test_a_row_may_be_one_part_of_a_metric(tmp_path: Path) -> None:
     made = write_record(tmp_path, RUNS[0], metrics={"train/packages/num_pairs": 7.0}, arrays={}, provenance={})
     column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)
-    assert cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
-    assert cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
+    assert format_cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
+    assert format_cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
 
 
 def test_an_exhibit_shows_the_rows_of_a_record_and_dashes_without_one(tmp_path: Path) -> None:

@@ -102,6 +102,6 @@ def select_sound(chosen: Sequence[Experiment], scales: Sequence[str]) -> list[Ex
             found.append(experiment)
     if faults and not found:
         raise faults[0]
-    for fault in faults:
-        tell(f"left out: {fault}")
+    for skipped in faults:
+        tell(f"left out: {skipped}")
     return found

@@ -342,9 +342,9 @@ def _examine_gpu() -> Iterator[Finding]:
     """Yield the findings on the GPU, and write them to a file of their own."""
     import torch
 
-    from repro.planning.gpu import examine_gpu, found_gpu, write_findings
+    from repro.planning.gpu import examine_gpu, find_gpu, write_findings
 
-    first = found_gpu()
+    first = find_gpu()
     yield first
     if first.good:
         found = [first]

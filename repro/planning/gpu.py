@@ -1,13 +1,14 @@
-"""What `doctor --gpu` tries, the first thing to type on a machine with one: each switch, then shapes of real trainings.
+"""Checks of `doctor --gpu`, the first command to run on a machine with a GPU.
 
-1. A small model of each backbone gives vectors and gradients on the GPU as on the CPU, under each switch. 2. A step in
-chunks has the gradient of a step at once, with the same contexts dropped; a training is taken up from its checkpoint as
-it was left; `encode` gives the CPU's vectors. 3. Ten steps of the contextual model at the shapes of
-`small` and `large`, on drawn tokens: memory, tokens a second. 4. K-means by FAISS on the GPU finds as good centroids as
-on the CPU. What was found is written to a record.
+1. A small model of each backbone gives the same vectors and gradients on GPU and CPU, under each performance switch.
+2. A step in chunks has the gradient of an undivided step, with the same contexts dropped. Training resumes from a
+   checkpoint with identical state. `encode` gives the same vectors as on the CPU.
+3. Ten steps of the contextual model at the shapes of `small` and `large`, on random tokens, measure memory and tokens
+   per second.
+4. K-means by FAISS finds equally good centroids on GPU and CPU.
 
-Nothing here needs data or weights. Without a GPU it says so in one line; all but FAISS runs on a CPU as well, which is
-how it is tested: the numbers that a GPU gives were never seen where this was written.
+The findings are written to a file. The checks need neither data nor weights. Without a GPU one line reports this. All
+checks except FAISS also run on a CPU, and the tests use this.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ from repro.train.switches import Switches, switches_from
 from repro.train.trainer import make_base_config
 
 SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
-"""Words to try, each against float32 on the CPU; the last is what a training uses when nothing is said."""
-CLOSE, CLOSE_NARROW = 1e-3, 5e-2
-"""Largest difference between vectors of length 1, and share of the gradient's length; in float32 and in bfloat16."""
+"""Switches to compare with float32 on the CPU. The last one is the default of training."""
+TOLERANCE, TOLERANCE_NARROW = 1e-3, 5e-2
+"""Largest difference of unit vectors and relative difference of gradients, in float32 and in bfloat16."""
 NUM_STEPS = 10
-PIECE = 5
+CHUNK_SIZE = 5
 GIB = 1024**3
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a training is tried: pairs of a batch, tokens of each text; chunks are those of a training."""
+    """Size of a training run: the model, pairs per batch and tokens per text. Chunk sizes are those of training."""
 
     config: ModelConfig
     batch_size: int
@@ -70,22 +71,22 @@ class Shape:
 
 
 def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")) -> Iterator[Finding]:
-    """Give what was found, each as soon as it is known; a thing that fails is a finding with its reason."""
+    """Run all checks, and yield each finding as soon as it is available. An exception becomes a failed finding."""
     for backbone in CHOICES["backbone"]:
         for words in SWITCHES:
             yield _run_check(
-                f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _equal(device, b, w)
+                f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _compare_switches(device, b, w)
             )
-    yield _run_check("a step in chunks", lambda: _in_chunks(device))
-    yield _run_check("a checkpoint", lambda: _taken_up(device))
+    yield _run_check("a step in chunks", lambda: _compare_chunked_step(device))
+    yield _run_check("a checkpoint", lambda: _check_resuming(device))
     yield _run_check("encode", lambda: _compare_encoding(device))
     for name in shapes:
-        yield _run_check(f"ten steps of {name}", lambda one=name: _steps(get_model_shape(one), device))
-    yield _run_check("FAISS", _faiss)
+        yield _run_check(f"ten steps of {name}", lambda one=name: _measure_steps(get_model_shape(one), device))
+    yield _run_check("FAISS", _compare_faiss)
 
 
-def found_gpu() -> Finding:
-    """Say which GPU torch sees; not good without one."""
+def find_gpu() -> Finding:
+    """Return a finding with the GPU that torch sees, or a failed one without a GPU."""
     if not torch.cuda.is_available():
         return Finding("gpu", False, f"torch {torch.__version__} sees none here: it takes a GPU and a build for it")
     memory = torch.cuda.get_device_properties(0).total_memory / GIB
@@ -93,49 +94,52 @@ def found_gpu() -> Finding:
 
 
 def write_findings(findings: Sequence[Finding]) -> Path:
-    """Write what was found, with versions and code, below the home; return where."""
+    """Write the findings with versions and code identity below the home folder, and return the path."""
     path = home() / "doctor" / "gpu.json"
-    told = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": get_code_identity()}
+    content = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": get_code_identity()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
-        part.write_text(json.dumps({**told, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
+        part.write_text(json.dumps({**content, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
     return path
 
 
 def get_model_shape(scale: str) -> Shape:
-    """Return the shape of a scale's contextual model; start weights are not needed, sizes are."""
+    """Return the shape of the contextual model of a scale. Start weights are not loaded."""
     run = base(scale, architecture="contextual")
     return Shape(make_base_config(run), run.batch_size, run.max_tokens)
 
 
-def _run_check(what: str, look: Any) -> Finding:
-    if torch.cuda.is_initialized():  # what was tried before shall not count, nor stand in the way of FAISS
+def _run_check(what: str, check: Any) -> Finding:
+    if torch.cuda.is_initialized():  # earlier checks must not count, or occupy the memory that FAISS needs
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:
-        is_good, says = look()
-    except Exception as error:  # noqa: BLE001 — whatever a GPU's libraries raise is what was looked for
+        is_good, says = check()
+    except Exception as error:  # noqa: BLE001 — any error of a GPU library is a finding
         lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
         said = " ".join(lines[: 1 + lines[0].rstrip().endswith(":")])
         return Finding(what, False, said[:300])
     return Finding(what, is_good, says)
 
 
-def _equal(device: torch.device, backbone: str, words: str) -> tuple[bool, str]:
-    """Compare vectors and gradients under these switches with those of float32 on the CPU."""
+def _compare_switches(device: torch.device, backbone: str, words: str) -> tuple[bool, str]:
+    """Compare vectors and gradients under these switches with float32 on the CPU."""
     switches = switches_from(words)
-    reference, found = _gradient(torch.device("cpu"), backbone, Switches()), _gradient(device, backbone, switches)
-    allowed = CLOSE_NARROW if switches.autocast and device.type == "cuda" else CLOSE
+    reference, found = (
+        _compute_gradient(torch.device("cpu"), backbone, Switches()),
+        _compute_gradient(device, backbone, switches),
+    )
+    allowed = TOLERANCE_NARROW if switches.autocast and device.type == "cuda" else TOLERANCE
     apart = float((found[0] - reference[0]).abs().max())
     share = float((found[1] - reference[1]).norm() / reference[1].norm())
     return max(apart, share) <= allowed, f"vectors apart by {apart:.1e}, gradient by {share:.1e} of its length"
 
 
-def _gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:
+def _compute_gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:
     """Return unit vectors (N, D) and the whole gradient of one step, on the CPU."""
     config = ModelConfig(architecture="contextual", backbone=backbone, vocab_size=500, sequence_dropout=0.0)
     shape = Shape(config, batch_size=24, num_tokens=17)
-    model, feed, settings = _measure_training(shape, device, switches)
+    model, feed, settings = _prepare_training(shape, device, switches)
     add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     with torch.no_grad():
         second, contexts = feed.texts.queries, feed.texts.contexts
@@ -144,42 +148,45 @@ def _gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[
     return vectors_ND, torch.cat([weight.grad.to_dense().float().flatten().cpu() for weight in weights])
 
 
-def _in_chunks(device: torch.device) -> tuple[bool, str]:
-    """Compare the gradient of a step in chunks with that of one at once, where contexts are dropped at random."""
+def _compare_chunked_step(device: torch.device) -> tuple[bool, str]:
+    """Compare the gradient of a chunked step with that of an undivided step, with random dropping of contexts."""
     config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
     found = []
-    for sizes in (ChunkSizes(piece=PIECE), ChunkSizes(PIECE, PIECE, PIECE)):
-        model, feed, settings = _measure_training(Shape(config, 24, 17), device, switches_from("no-autocast"))
+    for sizes in (ChunkSizes(piece=CHUNK_SIZE), ChunkSizes(CHUNK_SIZE, CHUNK_SIZE, CHUNK_SIZE)):
+        model, feed, settings = _prepare_training(Shape(config, 24, 17), device, switches_from("no-autocast"))
         torch.manual_seed(0)
         add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
         found.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
     share = float((found[1] - found[0]).norm() / found[0].norm())
-    return share <= CLOSE, f"gradient apart by {share:.1e} of its length"
+    return share <= TOLERANCE, f"gradient apart by {share:.1e} of its length"
 
 
-def _taken_up(device: torch.device) -> tuple[bool, str]:
-    """Write a checkpoint after a step, read it into another model and optimiser, compare these, and take a step."""
+def _check_resuming(device: torch.device) -> tuple[bool, str]:
+    """Write a checkpoint after a step, load it into another model and optimiser, compare both, and take a step."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
-    model, feed, settings = _measure_training(Shape(config, 24, 17), device, switches_from(""))
+    model, feed, settings = _prepare_training(Shape(config, 24, 17), device, switches_from(""))
     optimizer, other = optimizer_for(model, settings), build_model(config, seed=1).to(device).train()
     resumed = optimizer_for(other, settings)
     take_step(model, optimizer, [feed], settings, step=1)
     with TemporaryDirectory() as folder:
         write_checkpoint(Path(folder), TrainState("doctor", 1), model, optimizer)
         read_checkpoint(Path(folder), "doctor", other, resumed)
-    kept, read = _numbers(model, optimizer), _numbers(other, resumed)
+    kept, read = _list_state(model, optimizer), _list_state(other, resumed)
     is_same = len(kept) == len(read) and all(map(torch.equal, kept, read))
     loss = take_step(other, resumed, [feed], settings, step=2)["loss"]
-    return is_same, f"{'taken up as it was' if is_same else 'not taken up as it was'}; loss of the next step {loss:.3f}"
+    return (
+        is_same,
+        f"{'resumed with the same state' if is_same else 'resumed with another state'}; loss of the next step {loss:.3f}",
+    )
 
 
-def _numbers(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def _list_state(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     states = [optimizer.state.get(weight, {}) for weight in model.parameters()]
     return [*model.parameters(), *(state[name] for state in states for name in sorted(state))]
 
 
 def _compare_encoding(device: torch.device) -> tuple[bool, str]:
-    """Compare what is served, unit vectors under a context, with that of the CPU in float32."""
+    """Compare encoded unit vectors under a context with those of the CPU in float32."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
     rng, found = np.random.default_rng(0), []
     tokens = Tokens(rng.integers(1, 500, 24 * 17).astype(np.int32), np.arange(25, dtype=np.int64) * 17)
@@ -190,12 +197,12 @@ def _compare_encoding(device: torch.device) -> tuple[bool, str]:
         model.set_context_tokens(tokens)
         found.append(model.encode_tokens(tokens))
     apart = float(np.abs(found[1] - found[0]).max())
-    return apart <= CLOSE_NARROW, f"vectors apart by {apart:.1e}"
+    return apart <= TOLERANCE_NARROW, f"vectors apart by {apart:.1e}"
 
 
-def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
-    """Take a training's own steps on drawn tokens; return what they cost. ValueError when a loss is not finite."""
-    model, feed, settings = _measure_training(shape, device, switches_from(""))
+def _measure_steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
+    """Measure training steps on random tokens. Raises ValueError if a loss is not finite."""
+    model, feed, settings = _prepare_training(shape, device, switches_from(""))
     optimizer, seconds, loss = optimizer_for(model, settings), [], 0.0
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
@@ -210,32 +217,32 @@ def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
 
 
 def _report_chunk_memory(shape: Shape, settings: TrainSettings) -> str:
-    """Say the sizes of chunks and what their graphs were reckoned to keep, to compare with what was used."""
+    """Return the chunk sizes and the estimated memory of their graphs, for comparison with the measured memory."""
     sizes, count = settings.chunks, {"num_texts": 2 * shape.batch_size, "num_contexts": shape.config.num_contexts}
-    reckoned = estimate_graph_bytes(shape.config, sizes, settings.switches, **count) / GIB
-    return f"chunks of {sizes.words}, graphs reckoned at {reckoned:.1f} GiB of it"
+    estimated = estimate_graph_bytes(shape.config, sizes, settings.switches, **count) / GIB
+    return f"chunks of {sizes.words}, graphs estimated at {estimated:.1f} GiB of it"
 
 
-def _measure_training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
+def _prepare_training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
     config, generator = shape.config, torch.Generator().manual_seed(0)
     model: Model = build_model(config).to(device).train()
     prepare(model, switches)
 
-    def drawn(num_texts: int) -> Texts:
+    def draw(num_texts: int) -> Texts:
         lengths_N1 = torch.randint(3, shape.num_tokens + 1, (num_texts, 1), generator=generator)
         mask_NS = (torch.arange(shape.num_tokens) < lengths_N1).long()
         ids_NS = torch.randint(1, config.vocab_size, mask_NS.shape, generator=generator)
         return Texts(ids_NS * mask_NS, mask_NS).to(device)
 
-    texts = StepTexts(drawn(shape.batch_size), drawn(shape.batch_size), drawn(config.num_contexts))
+    texts = StepTexts(draw(shape.batch_size), draw(shape.batch_size), draw(config.num_contexts))
     feed = Feed(texts, shape.batch_size, None, None)
     chunks = chunks_for(config, measure_gpu_bytes(device), switches)
     values: dict[str, Any] = {"seed": 0, "num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
     return model, feed, TrainSettings(run_id="doctor", chunks=chunks, switches=switches, **values)
 
 
-def _faiss() -> tuple[bool, str]:
-    """Compare K-means on the GPU with that on the CPU, by how far points lie from their centroids."""
+def _compare_faiss() -> tuple[bool, str]:
+    """Compare K-means on GPU and CPU by the distance of points from their centroids."""
     import faiss
 
     points_ND = np.random.default_rng(0).standard_normal((100_000, 64), np.float32)

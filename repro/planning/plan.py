@@ -1,4 +1,4 @@
-"""What a set of runs asks for: shared, recorded and missing runs, the stages they need, what the missing would cost."""
+"""Plan a set of runs: recorded and missing runs, stages to build, missing data, and the cost of missing runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from repro.pipeline.stages import list_known_stages, stages_by_phase
 from repro.planning.clusters import find_oversized_clusters
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
 from repro.planning.requirements import find_misfits, list_missing_requirements
-from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, unknown_corpora
+from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
@@ -24,31 +24,31 @@ from repro.storage.stages import Stage
 from repro.train.sharing import batches_are_sharded, explain_indivisible
 
 GIB = 2**30
-IN_SHARDS = ("tokens", "embeddings", "keys")
-"""Kinds of stages that a profile may cut."""
+SHARDED_KINDS = ("tokens", "embeddings", "keys")
+"""Kinds of stages that a profile may split into shards."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs an artefact asks for, sorted by what is still to do, with the cost of that on one kind of machine."""
+    """The requested runs, split into recorded and missing, with the cost of the missing ones on one kind of machine."""
 
     num_asked: int
     recorded: tuple[Run, ...]
     missing: tuple[Run, ...]
-    stages: tuple[Stage, ...]  # that the missing need and that are not built
-    lacks: tuple[str, ...]  # data that is not here, and how to get it
-    estimates: tuple[Estimate, ...]  # of the missing, in their order
-    num_gpus: int  # of each run; 0: CPU
+    stages: tuple[Stage, ...]  # unbuilt stages of the missing runs
+    lacks: tuple[str, ...]  # missing data, and the way to get it
+    estimates: tuple[Estimate, ...]  # one per missing run, in the same order
+    num_gpus: int  # per run, 0 means CPU
     num_at_once: int
-    stage_costs: tuple[StageCost, ...] = ()  # of declared corpora of a million pairs or more
-    num_shards: Mapping[str, int] = field(default_factory=dict)  # of the stages that are made in shards
-    most_shards: int = 1  # of a stage of any missing run, also of data that is not here
-    scales_known: frozenset[str] = frozenset()  # those that have a record
-    impossible: tuple[str, ...] = ()  # what will be refused, a line each
+    stage_costs: tuple[StageCost, ...] = ()  # for corpora of a million pairs or more
+    num_shards: Mapping[str, int] = field(default_factory=dict)  # per stage that is split
+    most_shards: int = 1  # largest number over all missing runs, including stages of missing data
+    scales_known: frozenset[str] = frozenset()  # scales with a record
+    impossible: tuple[str, ...] = ()  # runs that will be refused, one line each
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Return the cost of all missing runs, without trainings on unknown pairs; memory is the largest of any."""
+        """Total cost of the missing runs, without training of unknown length. Memory is the maximum over runs."""
         seconds = sum(one.seconds for one in self.estimates)
         errors = [one.speed.relative_error for one in self.estimates if one.speed.relative_error is not None]
         return {
@@ -87,7 +87,7 @@ class Plan:
         }
 
     def lines(self) -> list[str]:
-        """Return the plan as lines for a reader."""
+        """Return the plan as lines of text."""
         unique = len(self.recorded) + len(self.missing)
         asked = f"{count_noun(self.num_asked, 'run')} asked for, {unique} different"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
@@ -111,10 +111,12 @@ class Plan:
         ]
 
     def _stage_lines(self) -> list[str]:
-        unknown = [f"{name}: {ABSENT} pairs, as nobody here knows how many" for name in unknown_corpora(self.missing)]
+        unknown = [
+            f"{name}: {ABSENT} pairs, as nobody here knows how many" for name in list_unknown_corpora(self.missing)
+        ]
         if not self.stage_costs:
             return unknown
-        cut = f"  {', '.join(IN_SHARDS)} in {self.most_shards} shards: the hours are those of all of them together"
+        cut = f"  {', '.join(SHARDED_KINDS)} in {self.most_shards} shards: the hours are those of all of them together"
         return [*format_stage_costs(self.stage_costs), *([cut] if self.most_shards > 1 else []), *unknown]
 
     def _cost_lines(self) -> list[str]:
@@ -136,12 +138,12 @@ class Plan:
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
         trainings = count_noun(cost["num_unknown"], "training")
         unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
-        told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
-        told += [*self._count_unevaluated(), *self._together(), self._trust()]
-        return [*self._other_machines(), *told]
+        lines = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
+        lines += [*self._count_unevaluated(), *self._list_sharing_assumptions(), self._describe_accuracy()]
+        return [*self._suggest_profile(), *lines]
 
-    def _other_machines(self) -> list[str]:
-        """Say, before what it costs on a CPU, for which machines the runs are meant, and how to reckon with those."""
+    def _suggest_profile(self) -> list[str]:
+        """Return a line on the intended hardware, and the option that estimates costs for it."""
         meant = {run.scale: get_scale(run.scale) for run in self.missing}
         told = [f"{name} is meant for {one.hardware}" for name, one in sorted(meant.items()) if one.judges_values]
         if self.num_gpus or not (told or self.stage_costs):
@@ -149,15 +151,15 @@ class Plan:
         return ["; ".join([*told, "--profile NAME reckons with other machines, as slurm/profiles.toml has them"])]
 
     def _count_unevaluated(self) -> list[str]:
-        """Say of how many runs the evaluation is no part of the times, and why."""
+        """Return a line on the runs whose time excludes evaluation, and the reason."""
         pairs = zip(self.missing, self.estimates, strict=True)
         suites = [run.suite for run, one in pairs if not one.counts_evaluation]
         machine = "a GPU" if self.num_gpus else "a CPU"
         why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
         return [f"evaluation not counted, of {count_noun(len(suites), 'run')}: {why}"] if suites else []
 
-    def _together(self) -> list[str]:
-        """Say what the times leave out where several GPUs share a run."""
+    def _list_sharing_assumptions(self) -> list[str]:
+        """Return lines on the assumptions if several GPUs share a run."""
         if self.num_gpus < 2:
             return []
         gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is counted"
@@ -167,7 +169,8 @@ class Plan:
             told[shared] for shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
         ]
 
-    def _trust(self) -> str:
+    def _describe_accuracy(self) -> str:
+        """Return a line on the source and the error of the times."""
         measured = self.totals["num_measured"]
         if not measured:
             return "no run was measured on such a machine yet: the times are assumed, and may be several times off"
@@ -190,17 +193,17 @@ def make_plan(
     num_at_once: int = 1,
     num_shards: Callable[[Run], int] = lambda run: 1,
 ) -> Plan:
-    """Return the plan for these runs; a run is recorded when one of the folders has its record.
+    """Return the plan of these runs. A run is recorded if one of the folders contains its record.
 
-    Speeds come from the published records and from those in the folders. `num_shards`: into how many shards the stages
-    of a run are cut that can be.
+    Speeds come from the published records and from the records in the folders. `num_shards` returns the number of
+    shards for the stages of a run that can be split.
     """
     places = list(folders)
     recorded, missing = split_recorded(runs, places)
     known = _list_readable_records(dict.fromkeys([get_published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
-    estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
-    stages = _stages(missing)
+    estimates = tuple(_estimate_all(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
+    stages = _list_unbuilt_stages(missing)
     cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
     made = (
         tuple(recorded),
@@ -218,15 +221,15 @@ def make_plan(
         "impossible": (
             *find_misfits(missing),
             *find_oversized_clusters(missing).values(),
-            *_list_undivided(missing, max(1, num_gpus)),
+            *_list_indivisible(missing, max(1, num_gpus)),
         ),
         "scales_known": frozenset(record.run.scale for record in known),
     }
     return Plan(len(runs), *made, stage_costs=estimate_stage_costs(missing), **more)
 
 
-def _list_undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
-    """Give why so many devices cannot train a run, or a training before it, a line each."""
+def _list_indivisible(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
+    """Yield the reason for each run or training phase that this number of devices cannot train."""
     for run in runs:
         found = (
             explain_indivisible(phase, num_devices)
@@ -236,10 +239,10 @@ def _list_undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
         yield from (f"run {run_id(run)}: {why}" for why in set(found) if why)
 
 
-def _estimates(
+def _estimate_all(
     missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
-    """Return the cost of each run; a training that several runs share is counted with the first of them."""
+    """Yield the cost of each run. A training run shared by several runs is counted with the first."""
     trained, known = (
         {get_training_id(phase) for run in recorded for phase in list_training_phases(run)},
         RecordedCosts(records, kind),
@@ -250,13 +253,13 @@ def _estimates(
 
 
 def _list_readable_records(folders: Iterable[Path]) -> list[Record]:
-    # a record of other days tells no speed, and is no reason not to plan
+    # A record that cannot be read has no speed, but must not prevent planning.
     paths = (path for folder in folders for path in sorted(folder.glob("*.json")))
     return [record for record in map(readable_record, paths) if record is not None]
 
 
-def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:
-    """Return the stages that are not built, as far as they can be told, each with the first training it is made for."""
+def _list_unbuilt_stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:
+    """Return the known unbuilt stages, each with the first training phase that needs it."""
     found: dict[Path, tuple[Stage, Run]] = {}
     for run in runs:
         for stage, owner in stages_by_phase(run, list_known_stages):

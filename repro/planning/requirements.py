@@ -59,7 +59,7 @@ def list_requirements(runs: Iterable[Run]) -> list[Need]:
     return list(found.values())
 
 
-def check_list_encoders(runs: Iterable[Run]) -> None:
+def check_encoders(runs: Iterable[Run]) -> None:
     """Raise ValueError if an encoder of the runs is missing or does not fit, before stages are built for hours."""
     runs = list(runs)
     if misfits := find_misfits(runs):

@@ -62,9 +62,9 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_checkpointed_layers_give_the_vectors_and_gradients_of_kept_ones(
     backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = gpu._gradient(CPU, backbone, Switches())
+    expected = gpu._compute_gradient(CPU, backbone, Switches())
     calls = counting(monkeypatch)
-    found = gpu._gradient(CPU, backbone, Switches(checkpoint=True))
+    found = gpu._compute_gradient(CPU, backbone, Switches(checkpoint=True))
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
     # 2 layers: of 3 forwards (contexts, queries, documents) each again in backward; then 2 for the vectors, once
@@ -78,19 +78,19 @@ def test_a_compiled_forward_is_what_is_called(monkeypatch: pytest.MonkeyPatch) -
         return lambda *given, **named: calls.append(words) or forward(*given, **named)
 
     monkeypatch.setattr(torch, "compile", fake)
-    is_good, says = gpu._equal(CPU, "bert", "compile no-fused")
+    is_good, says = gpu._compare_switches(CPU, "bert", "compile no-fused")
     assert is_good and "gradient by" in says
     assert len(calls) == 5 and all(one == {"dynamic": True, "backend": "inductor"} for one in calls)
 
 
 def test_a_difference_that_is_more_than_rounding_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
     given = iter([(torch.zeros(2, 2), torch.ones(9)), (torch.zeros(2, 2), torch.ones(9) * 1.1)])
-    monkeypatch.setattr(gpu, "_gradient", lambda *words: next(given))
-    assert not gpu._equal(CPU, "bert", "")[0]
+    monkeypatch.setattr(gpu, "_compute_gradient", lambda *words: next(given))
+    assert not gpu._compare_switches(CPU, "bert", "")[0]
 
 
 def test_steps_are_trained_and_their_cost_is_told() -> None:
-    is_good, says = gpu._steps(TINY, CPU)
+    is_good, says = gpu._measure_steps(TINY, CPU)
     assert is_good and "tokens/s" in says and "chunks of 4096,4096" in says
 
 
@@ -101,8 +101,8 @@ def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
     models, real = [], gpu.build_model
     monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
-    gpu._steps(TINY, CPU)
-    model, feed, settings = gpu._measure_training(TINY, CPU, Switches())
+    gpu._measure_steps(TINY, CPU)
+    model, feed, settings = gpu._prepare_training(TINY, CPU, Switches())
     monkeypatch.setattr(feeding, "feed_batch", lambda *given, **named: feed)
     monkeypatch.setattr(feeding, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
     loop.train(model, SimpleNamespace(batches=None), settings, folder=tmp_path)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_a_loss_that_is_no_number_is_a_finding(monkeypatch: pytest.MonkeyPatch) 
         return LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
 
     monkeypatch.setattr(loop, "add_gradients", spoilt)
-    found = gpu._run_check("ten steps", lambda: gpu._steps(TINY, CPU))
+    found = gpu._run_check("ten steps", lambda: gpu._measure_steps(TINY, CPU))
     assert not found.good and found.says.startswith("step 1 of 10: loss nan")
 
 
@@ -128,14 +128,14 @@ def test_steps_are_tried_in_the_chunks_that_a_training_would_have(monkeypatch: p
     monkeypatch.setattr(gpu, "measure_gpu_bytes", lambda device: 80 * 2**30)
     large = gpu.get_model_shape("large")
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
-    gpu._steps(TINY, CPU)
+    gpu._measure_steps(TINY, CPU)
     assert given == [chunks_for(TINY.config, 80 * 2**30, Switches())] and given[0] != ChunkSizes()
     # a run says of its sizes what the shape of its scale says
     assert chunks_for(large.config, 2**36, Switches()) == chunks_for(
         base("large", architecture="contextual"), 2**36, Switches()
     )
     monkeypatch.setenv("REPRO_CHUNKS", "2,3")
-    is_good, says = gpu._steps(TINY, CPU)
+    is_good, says = gpu._measure_steps(TINY, CPU)
     assert is_good and "chunks of 2,3" in says and given[-1] == ChunkSizes(2, 3)
 
 
@@ -152,7 +152,7 @@ def test_what_fails_is_a_finding_with_its_reason() -> None:
 
 
 def test_without_a_gpu_one_line_says_so_and_findings_are_written(own_home: Path) -> None:
-    assert torch.cuda.is_available() or not gpu.found_gpu().good
+    assert torch.cuda.is_available() or not gpu.find_gpu().good
     path = gpu.write_findings([Finding("a", True, "b")])
     assert json.loads(path.read_text())["findings"] == [{"what": "a", "good": True, "says": "b"}]
 
@@ -171,7 +171,7 @@ def test_an_error_without_words_or_of_any_library_is_a_finding() -> None:
     assert gpu._run_check("compile", odd).says == "backend='inductor' raised: no C compiler"
 
 
-@pytest.mark.parametrize("look", [gpu._in_chunks, gpu._taken_up, gpu._compare_encoding])
+@pytest.mark.parametrize("look", [gpu._compare_chunked_step, gpu._check_resuming, gpu._compare_encoding])
 def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
     is_good, says = look(CPU)
     assert is_good and says
@@ -179,7 +179,7 @@ def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device]
 
 def test_a_chunk_that_drops_other_contexts_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomState, "restored", lambda self: nullcontext())
-    assert not gpu._in_chunks(CPU)[0]
+    assert not gpu._compare_chunked_step(CPU)[0]
 
 
 def test_an_optimiser_that_begins_anew_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_an_optimiser_that_begins_anew_is_no_good(monkeypatch: pytest.MonkeyPatc
         optimizer.state.clear()
 
     monkeypatch.setattr(gpu, "read_checkpoint", forgetful)
-    assert not gpu._taken_up(CPU)[0]
+    assert not gpu._check_resuming(CPU)[0]
 
 
 def test_models_are_trained_and_gpus_tried_where_faiss_is_not_installed() -> None:

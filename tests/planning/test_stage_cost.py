@@ -18,11 +18,11 @@ from repro.planning.cost import estimate
 from repro.planning.pairs import MINED, count_domain_sizes, count_pairs
 from repro.planning.plan import make_plan
 from repro.planning.stage_cost import (
-    BYTES_A_PAIR,
+    BYTES_PER_PAIR,
     GENERATED_BYTES,
     GIB,
-    MICROSECONDS_A_PAIR,
-    MICROSECONDS_A_TOKEN,
+    MICROSECONDS_PER_PAIR,
+    MICROSECONDS_PER_TOKEN,
     PEAK_GIB,
     estimate_stage_costs,
 )
@@ -89,7 +89,7 @@ def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) ->
     assert corpus.hours == pytest.approx(38e-6 * 238_998_494 / 3600 * (300e9 / 238_998_494) / GENERATED_BYTES)
     lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
     beside = "the download (279.4 GiB), and the largest stage twice while its shards are joined (683.8 GiB more)"
-    assert f"beside it: {beside}" in lines
+    assert f"in addition: {beside}" in lines
     assert any("with 16 at once, after the stages above" in line for line in lines)
 
 
@@ -113,7 +113,7 @@ def test_an_imported_corpus_is_planned_by_its_pairs(own_home: Path, monkeypatch:
     run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
     assert count_pairs(run) == 40
     assert estimate(run, []).arithmetic.num_pairs == 3 * 40
-    monkeypatch.setattr("repro.planning.stage_cost.LEAST_PAIRS", 40)
+    monkeypatch.setattr("repro.planning.stage_cost.MIN_PAIRS", 40)
     costs = {cost.name: cost for cost in estimate_stage_costs([run])}
     assert costs["corpus"].pairs.endswith(", 40 pairs") and costs["corpus"].disk_bytes > 40 * 30
     assert count_pairs(replace(run, corpus="other@12345678")) is None
@@ -152,15 +152,15 @@ def test_a_plan_of_the_papers_scales_says_what_each_stage_takes_and_how_that_is_
 def test_the_rates_are_those_of_the_committed_bench() -> None:
     rows = json.loads((CHECKOUT / "benchmarks" / "paper_scale.json").read_text())["rows"]
     spent = {row["step"]: row["cpu_seconds"] for row in rows if row["label"] == "now" and row["num_pairs"] == 10**6}
-    assert MICROSECONDS_A_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
+    assert MICROSECONDS_PER_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
     for step in ("embeddings", "keys"):
-        assert MICROSECONDS_A_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
+        assert MICROSECONDS_PER_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
     most = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
-    assert MICROSECONDS_A_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
+    assert MICROSECONDS_PER_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
     assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "no stage takes no time"
     texts = json.loads((CHECKOUT / "benchmarks" / "tokenizing.json").read_text())["rows"]
     mined = next(row for row in texts if row["texts"] == "desk-views" and row["way"] == "by words")
-    assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_A_TOKEN
+    assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_PER_TOKEN
 
 
 def test_the_memory_is_that_of_the_committed_bench() -> None:
@@ -168,7 +168,7 @@ def test_the_memory_is_that_of_the_committed_bench() -> None:
     for row in rows:
         kind = row["step"]
         if row["label"] in ("now", "blank") and kind in PEAK_GIB and row["num_pairs"] >= 10**6 and kind != "clusters":
-            planned = PEAK_GIB[kind] * 1024 + BYTES_A_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
+            planned = PEAK_GIB[kind] * 1024 + BYTES_PER_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
             assert 0.9 * row["peak_mebibytes"] <= planned, row
 
 

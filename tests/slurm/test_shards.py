@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from repro.pipeline.stages import StageGraph
-from repro.planning.plan import IN_SHARDS, make_plan
+from repro.planning.plan import SHARDED_KINDS, make_plan
 from repro.spec import Run, base, get_first_phase
 from repro.storage.lease import look
 from repro.storage.shards import list_shards
@@ -179,7 +179,7 @@ def test_a_plan_says_so_of_data_that_is_not_here() -> None:
     ]
     assert line.startswith("  tokens, embeddings, keys in 32 shards")
     kinds = {stage.name for stage in StageGraph(replace(RUN, filter="surrogate")).stages if stage.sharding}
-    assert kinds == set(IN_SHARDS)
+    assert kinds == set(SHARDED_KINDS)
 
 
 def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
