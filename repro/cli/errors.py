@@ -90,6 +90,7 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     """Print an exception as one line and return its exit code."""
     if show_traceback:
         traceback.print_exception(error)
+    # faiss has two packages, so the message names both extras.
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
         _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN

@@ -162,6 +162,7 @@ def draw_once(
     cached, endings = get_cached_picture(path, rows, picture), ("svg", "csv", *(["png"] if with_png else []))
     if cached.is_current(endings):
         return PendingPicture(Inline().submit(path.with_suffix, ".svg"), here=lambda: path.with_suffix(".svg"))
+    # If a worker process was killed, the pool is broken, and this process draws instead.
     here = partial(_draw, rows, picture, cached, endings)
     try:
         return PendingPicture(executor.submit(here), here)

@@ -306,6 +306,7 @@ def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: P
                 f"{', '.join(list_declared())}"
             )
     found = [need for name in sources for need in list_source_requirements(name)]
+    # Only data sets were named, so no run is selected.
     return (
         found if sources and not others else found + list_requirements(resolve_runs(others, scale, all_seeds=all_seeds))
     )

@@ -31,6 +31,7 @@ def find_oversized_clusters(runs: Iterable[Run]) -> dict[Run, str]:
         for phase in list_training_phases(run):
             if phase.sampler != "cluster" or phase.cluster_size is None or not needs_surrogate(phase):
                 continue
+            # Many runs of a sweep share their pairs, so each selection is counted once.
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column)
             if pairs not in known:
                 known[pairs] = count_largest_domain(phase)

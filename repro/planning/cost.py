@@ -218,6 +218,7 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
         for record in records
     )
     several = len(rates) > 1
+    # Leave-one-out error: each rate against the median of the others.
     errors = [abs(rate / _median_without(rates, place) - 1) for place, rate in enumerate(rates) if several]
     return Speed(median(rates), len(records), median(errors) if errors else None)
 

@@ -51,6 +51,7 @@ class Plan:
         """Total cost of the missing runs, without training of unknown length. Memory is the maximum over runs."""
         seconds = sum(one.seconds for one in self.estimates)
         errors = [one.speed.relative_error for one in self.estimates if one.speed.relative_error is not None]
+        # With several runs at once, the longest run is a lower bound of the time.
         return {
             "hours_one_after_another": round(seconds / 3600, 3),
             "hours": round(

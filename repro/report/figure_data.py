@@ -142,6 +142,7 @@ def _pattern(points: str, series: Row, record: Record) -> str:
 
 @lru_cache(maxsize=256)  # the records of a figure share few suites
 def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
+    # A negative lookahead excludes the means over datasets, which share the path of a dataset.
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
     family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
     known = {"*": any_name, "{family}": family}

@@ -131,6 +131,7 @@ def _measure_width(view: View, number: int) -> int:
 
 def _split_columns(view: View, width: int) -> Iterator[View]:
     """Yield the view in parts that fit into a width. Each part repeats the leading columns of words."""
+    # Leading left-aligned columns hold the names of the rows.
     names = len(view.alignment) - len(view.alignment.lstrip("l"))
     sides = enumerate(view.alignment)
     widths = [min(_measure_width(view, n), LONG_WORDS) if side == "l" else _measure_width(view, n) for n, side in sides]

@@ -163,6 +163,7 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
     ElementTree.register_namespace("xlink", LINK)
     root = ElementTree.parse(path).getroot()
     _sanitize_svg(root)
+    # Prefix all ids and references, so that several pictures on one page do not clash.
     for element in root.iter():
         for name, value in element.attrib.items():
             if name == "id":

@@ -1,4 +1,4 @@
-"""Sections of the HTML report, one per artefact: claims, tables, pictures, and the records behind them."""
+"""Sections of the HTML report, one per artefact: claims, tables, pictures and records."""
 
 from __future__ import annotations
 

@@ -153,6 +153,7 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
     ]
     rows = [format_claim_row(one, is_brief=is_brief) for one in shown]
     if width is not None:
+        # The sentence gets the width that the other non-empty columns leave.
         columns = list(zip(LEDGER_HEADER, *rows, strict=True))[:-1]
         room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
         rows = [(*row[:-1], format_claim(one, room)) for row, one in zip(rows, shown, strict=True)]
@@ -189,14 +190,14 @@ def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str,
 
 
 def format_interval(one: Comparison, unit: Unit) -> str:
-    """Return an interval as printed, "(+0.27 to +0.60)"; a dash if there is none."""
+    """Return an interval as text, for example "(+0.27 to +0.60)", or a dash if it is missing."""
     if one.low is None or one.high is None:
         return ABSENT
     return f"({format_in_unit(one.low, unit)} to {format_in_unit(one.high, unit)})"
 
 
 def format_seeds(judged: Judgement) -> str:
-    """Return the seeds of a judgement, e.g. "3–7, 9"; "queries" if nothing depends on a seed."""
+    """Return the seeds of a judgement, for example "3–7, 9", or "queries" if nothing depends on a seed."""
     return format_spans(judged.seeds) or "queries"
 
 

@@ -31,6 +31,7 @@ from repro.storage.paths import PACKAGE, SOURCES
 DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
 """Folders whose source code affects a verdict. Claims may hold functions, so the experiments are included."""
 DECIDING_PACKAGES = ("numpy", "scipy", "statsmodels")
+# Memory addresses in the text of a function differ between processes, so they are removed from keys.
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 

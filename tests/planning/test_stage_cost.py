@@ -145,7 +145,7 @@ def test_a_plan_of_the_papers_scales_says_what_each_stage_takes_and_how_that_is_
     assert len(names) == len(set(names)) and {"corpus", "selection", "keys", "clusters of 512"} < set(names)
     lines = made.lines()
     for cost in made.stage_costs:
-        assert lines.index(cost.line()) < lines.index(f"  {cost.kind}: {cost.how}")
+        assert lines.index(cost.format_line()) < lines.index(f"  {cost.kind}: {cost.how}")
     assert not make_plan([base("desk")], [tmp_path]).stage_costs
 
 
