@@ -185,7 +185,7 @@ def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
     """Return a column for each system and context; a context is named where there is more than one."""
     names = [column_name(one.told) for one in scored]
     if len(scored) > 1 and names[0] == names[1]:  # two folders of one name, or two runs of one kind
-        ids = [one.told.get("run") for one in scored[:2]]
+        ids = [str(one.told.get("run") or "") for one in scored[:2]]
         names[:2] = (
             [f"{names[0]} {ids[0][:6]}", f"{names[1]} {ids[1][:6]}"]
             if all(ids) and ids[0] != ids[1]
