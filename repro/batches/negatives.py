@@ -14,7 +14,7 @@ import numpy as np
 
 from repro.batches.known_positives import KnownPositives
 from repro.seeds import generator_for
-from repro.storage.arrays import blocks_of, rows_by_code, taken
+from repro.storage.arrays import iter_blocks, rows_by_code, taken
 
 ROWS_AT_ONCE = 512
 ROUNDING = 1e-6
@@ -52,7 +52,7 @@ def mine_negatives(
                 "different documents; ask for fewer, or leave small domains out"
             )
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
-        for part in blocks_of(len(members_M), ROWS_AT_ONCE):
+        for part in iter_blocks(len(members_M), ROWS_AT_ONCE):
             rows = members_M[part]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
             near_RM = None
@@ -130,7 +130,7 @@ def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
     return found_RN
 
 
-def document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:
+def list_document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:
     """Return the rows of a batch's documents, int64 (M,): the positives, then the hard negatives of pair after pair."""
     if negatives_NH is None:
         return pairs_B

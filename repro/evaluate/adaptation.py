@@ -127,7 +127,7 @@ def add_feedback(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: float
     return moved_QH
 
 
-def hub_scores(documents_DH: np.ndarray) -> np.ndarray:
+def compute_hub_scores(documents_DH: np.ndarray) -> np.ndarray:
     """Return each document's mean cosine to its nearest other documents, float32 (D,): how much of a hub it is.
 
     This is r(y) of cross-domain similarity local scaling (Conneau et al. 2018, "Word translation without parallel
@@ -152,7 +152,7 @@ def subtract_hubness(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: f
     Conneau et al. 2018 rank by 2 cos(x, y) − r(x) − r(y), which for one query is a weight of 1/2.
     """
     ones_Q1 = np.ones((len(queries_QH), 1), np.float32)
-    penalty_D1 = (-weight * hub_scores(documents_DH))[:, None].astype(np.float32)
+    penalty_D1 = (-weight * compute_hub_scores(documents_DH))[:, None].astype(np.float32)
     return np.hstack([queries_QH, ones_Q1]), np.hstack([documents_DH, penalty_D1])
 
 
@@ -168,7 +168,7 @@ SOURCES = ("own", "wrong", "random")
 WHITENED = "whitened"
 
 
-def whitened_view(source: str, count: int | None = None) -> str:
+def make_whitened_view(source: str, count: int | None = None) -> str:
     """Return the name of a view: "whitened", "whitened64" (documents of the own corpus), "whitened-wrong"."""
     return f"{WHITENED}{'' if source == 'own' else f'-{source}'}{'' if count is None else count}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
+from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
 from repro.data.own.imported import imported_corpora
 from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
@@ -23,7 +23,7 @@ from repro.spec import Run
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
 
 
-def system_of(run: Run) -> str:
+def get_first_stage_name(run: Run) -> str:
     """Return the name of what finds the candidates of a run that reranks."""
     return "bm25" if run.protocol == "rerank-bm25" else run.surrogate
 
@@ -33,7 +33,7 @@ def tokenizer_of_run(run: Run) -> str:
     return UNICODE if run.suite in imported_corpora() else ENGLISH
 
 
-def recall_of(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
+def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
     """Return the share of a query's relevant documents among its hits, the mean over judged queries."""
     shares = []
     for query, grades in judgements.items():
@@ -49,12 +49,12 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     find = (
         partial(_bm25, tokenizer_of_run(run))
         if run.protocol == "rerank-bm25"
-        else partial(_by_encoder, surrogate_of(run))
+        else partial(_by_encoder, get_surrogate(run))
     )
     for name, collection in read_collections(suite).items():
         hits = find(collection, depth)
-        write_run(folder / f"{name}{RUN_ENDING}", hits, tag=system_of(run).replace(" ", "-"))
-        recall[name] = recall_of(hits, collection.retrieval.judgements)
+        write_run(folder / f"{name}{RUN_ENDING}", hits, tag=get_first_stage_name(run).replace(" ", "-"))
+        recall[name] = compute_recall(hits, collection.retrieval.judgements)
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 

@@ -25,8 +25,8 @@ from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.evaluate.terms import tokenize_terms
-from repro.spec.values import counted
-from repro.storage.arrays import blocks_of
+from repro.spec.values import count_noun
+from repro.storage.arrays import iter_blocks
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import check_regular, short
 
@@ -91,7 +91,7 @@ def search(
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
     lengths_D = _lengths(documents_DH)
     run: Hits = {}
-    for part in blocks_of(len(query_ids), QUERIES_PER_BLOCK):
+    for part in iter_blocks(len(query_ids), QUERIES_PER_BLOCK):
         found = _best(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
         for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
             run[query_id] = _named(scores_K, [document_ids[place] for place in places_K])
@@ -107,13 +107,13 @@ def _best(
     others. The rest is scored exactly.
     """
     num_queries = queries_QH.shape[0]
-    slack_Q = (_num_terms(queries_QH) + 4) * UNIT * _lengths(queries_QH)
+    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _lengths(queries_QH)
     left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
         (np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in range(num_queries)
     ]
     least_Q = np.full(num_queries, -np.inf, np.float32)
     low_Q, high_Q = np.full(num_queries, np.inf), np.full(num_queries, -np.inf)
-    for part in blocks_of(len(ranks_D), DOCUMENTS_PER_BLOCK):
+    for part in iter_blocks(len(ranks_D), DOCUMENTS_PER_BLOCK):
         for query, scores_B in enumerate(_dense(queries_QH @ documents_DH[part].T)):
             slack_B = np.float32(slack_Q[query]) * lengths_D[part]
             at_most_B = scores_B + slack_B
@@ -149,13 +149,13 @@ def without_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
     """
     return {
         query_id: dict(
-            [hit for hit in ranked(hits) if hit[0] != query_id or hit[0] in judgements.get(query_id, ())][:k]
+            [hit for hit in rank_by_score(hits) if hit[0] != query_id or hit[0] in judgements.get(query_id, ())][:k]
         )
         for query_id, hits in run.items()
     }
 
 
-def ranked(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return documents and scores, best first, the smaller id first in a tie."""
     values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits))
     ids = list(hits)
@@ -189,7 +189,7 @@ def score(
     judgements: Judgements,
     measures: Sequence[str] = tuple(MEASURES),
     *,
-    rank: Callable[[Mapping[str, float]], list[tuple[str, float]]] = ranked,
+    rank: Callable[[Mapping[str, float]], list[tuple[str, float]]] = rank_by_score,
 ) -> dict[str, np.ndarray]:
     """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
@@ -234,11 +234,9 @@ class Ties(NamedTuple):
     @property
     def note(self) -> str:
         """One line, empty if no query has a tie that matters."""
-        ids = f"ids decide ties with a relevant document in {counted(self.num_decided_by_ids, 'query', 'queries')}"
+        ids = f"ids decide ties with a relevant document in {count_noun(self.num_decided_by_ids, 'query', 'queries')}"
         ids += f" (NDCG@10 {100 * self.worst:.1f} if all went against it)"
-        same = (
-            f"{counted(self.num_without_ranking, 'query scores', 'queries score')} all documents the same: no ranking"
-        )
+        same = f"{count_noun(self.num_without_ranking, 'query scores', 'queries score')} all documents the same: no ranking"
         shown = ((ids, self.num_decided_by_ids), (f"{same}, counted 0", self.num_without_ranking))
         return "; ".join(line for line, num in shown if num)
 
@@ -286,7 +284,9 @@ def bm25_search(
     asked = _bm25_tokens(list(retrieval.queries), tokenizer)
     without = {"query": sum(not row for row in asked.ids), "document": sum(not row for row in texts.ids)}
     if any(without.values()):
-        counts = [counted(num, one, more) for (one, num), more in zip(without.items(), ("queries", None), strict=True)]
+        counts = [
+            count_noun(num, one, more) for (one, num), more in zip(without.items(), ("queries", None), strict=True)
+        ]
         parameters["note"] = f"BM25 reads no term in {' and '.join(counts)}: they find nothing and are not found"
     if not any(texts.ids):
         return {query_id: {} for query_id in retrieval.query_ids}, parameters
@@ -320,7 +320,7 @@ def write_run(path: Path, run: Hits, *, tag: str) -> None:
     lines = [
         f"{query_id} Q0 {document_id} {rank} {float(value)!r} {tag}\n"
         for query_id, hits in run.items()
-        for rank, (document_id, value) in enumerate(ranked(hits), 1)
+        for rank, (document_id, value) in enumerate(rank_by_score(hits), 1)
     ]
     with whole_file(path) as part:
         part.write_bytes(gzip.compress("".join(lines).encode(), compresslevel=GZIP_LEVEL, mtime=0))
@@ -335,7 +335,7 @@ def read_run(path: Path) -> Hits:
     run: Hits = {}
     number = 0
     try:
-        with _opened(path) as lines:
+        with _open_text(path) as lines:
             while line := lines.readline(LONGEST_LINE):
                 number += 1
                 if not line.strip():
@@ -367,7 +367,7 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
     return parts[0], parts[2], value
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_text(path: Path) -> IO[str]:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzip else path.open(encoding="utf-8-sig")
@@ -390,7 +390,9 @@ def _check_vectors(what: str, vectors: Matrix, ids: Sequence[str]) -> None:
         if not np.isfinite(vectors.data).all():
             raise ValueError(f"{what}: vectors hold NaN or infinity")
         return
-    odd = sum(int((~np.isfinite(vectors[part])).any(axis=1).sum()) for part in blocks_of(len(ids), DOCUMENTS_PER_BLOCK))
+    odd = sum(
+        int((~np.isfinite(vectors[part])).any(axis=1).sum()) for part in iter_blocks(len(ids), DOCUMENTS_PER_BLOCK)
+    )
     if odd:
         raise ValueError(f"{what}: {odd} vectors hold NaN or infinity")
 
@@ -434,7 +436,7 @@ def _lengths(vectors_NH: Matrix) -> np.ndarray:
     return np.sqrt(np.einsum("nh,nh->n", vectors_NH, vectors_NH))
 
 
-def _num_terms(queries_QH: Matrix) -> int:
+def _count_terms(queries_QH: Matrix) -> int:
     """Return how many products are summed for a score, at most."""
     if isinstance(queries_QH, csr_array):
         return int(np.diff(queries_QH.indptr).max(initial=0))
@@ -449,7 +451,7 @@ def _row(vectors_NH: Matrix, place: int) -> np.ndarray:
 
 def _exact(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
     """Return inner products summed in float64 and rounded to float32, (S,); equal vectors give equal ones."""
-    parts = [_products(query_H, documents_DH[places_S[part]]) for part in blocks_of(len(places_S), ROWS_AT_ONCE)]
+    parts = [_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)]
     return np.concatenate([np.zeros(0), *parts]).astype(np.float32)
 
 
@@ -466,7 +468,7 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
     """Return whether one query scores all documents the same, but for what float32 leaves of equal texts."""
     size = SAME * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
     low, high = np.inf, -np.inf
-    for part in blocks_of(len(lengths_D), ROWS_AT_ONCE):
+    for part in iter_blocks(len(lengths_D), ROWS_AT_ONCE):
         scores_B = _products(query_H, documents_DH[part])
         low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))
         if high - low > size:

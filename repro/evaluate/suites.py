@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from repro.data.beir import HEADLINE, Retrieval, Suite, groups_of
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, whitened_view, whitening
-from repro.evaluate.collections import Collection, read_collections, rows_of, without_quirky_hits
+from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
+from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
-from repro.evaluate.prefixes import OWN, parse_view, prefix, turned_views_of, views_of
+from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, prefix
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Setting:
     @property
     def views(self) -> list[str]:
         """Every context, and behind it the same at each width: "own", "width16", "wrong", "wrong-width16"; "svd16"."""
-        turned = [] if self.directions_WW is None else turned_views_of(self.widths)
-        whitened = [whitened_view(source) for source in self.whitened]  # first, as they share the vectors of "own"
-        return whitened + views_of(self.contexts, self.widths) + turned
+        turned = [] if self.directions_WW is None else list_rotated_views(self.widths)
+        whitened = [make_whitened_view(source) for source in self.whitened]  # first, as they share the vectors of "own"
+        return whitened + list_views(self.contexts, self.widths) + turned
 
     def __post_init__(self) -> None:
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
@@ -195,7 +195,7 @@ class ModelSystem:
 
     def _whitened_by(self, view: str) -> str | None:
         """Return whose documents a view is whitened by; None if it is not whitened."""
-        return next((source for source in self.setting.whitened if whitened_view(source) == view), None)
+        return next((source for source in self.setting.whitened if make_whitened_view(source) == view), None)
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the run under one context, at one width, and how that context was drawn."""
@@ -219,7 +219,7 @@ class ModelSystem:
         A contextual model embeds the other corpus under documents of that corpus.
         """
         if source != OWN:
-            lent = self.source(collection, whitened_view(source))
+            lent = self.source(collection, make_whitened_view(source))
             assert lent is not None, f"vectors are whitened by {source!r}: it is a corpus"
             if self.setting.num_contexts:
                 drawn = draw_context("own", lent, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
@@ -361,12 +361,12 @@ def _score_all(
         keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept), ties))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
-    rows = rows_of(suite, collections)
+    rows = describe_datasets(suite, collections)
     found = {(kind, dataset.name): done[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     for kind in contexts:
-        name = path_name(suite.name, kind)
+        name = get_path_name(suite.name, kind)
         values = [found[kind, dataset.name].values for dataset in suite.datasets]
-        for group, places in groups_of(rows).items():
+        for group, places in group_datasets(rows).items():
             for measure in values[places[0]]:
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
@@ -383,7 +383,7 @@ def _paths(
     """Return where a TREC run and its kept result lie; None for each that is not wanted."""
     if keeping.runs is None:
         return None, None
-    run = keeping.runs / path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
+    run = keeping.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
     kept = keeping.kept
     return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
 
@@ -402,7 +402,7 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
-        write_run(run_path, run, tag=path_name(suite, kind))
+        write_run(run_path, run, tag=get_path_name(suite, kind))
     judgements = collection.retrieval.judgements
     values = score(run, judgements)
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
@@ -414,6 +414,6 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     return found
 
 
-def path_name(suite: str, kind: str) -> str:
+def get_path_name(suite: str, kind: str) -> str:
     """Return how metric paths and folders of runs begin under a context."""
     return suite if kind == "own" else f"{suite}+{kind}"

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from repro.data.beir import HEADLINE, QRELS_HEADER, add_judgement, is_header, parse_grade
-from repro.data.lines import lines_of
+from repro.data.lines import iter_lines
 from repro.evaluate.retrieval import ranked_as_trec_eval, ranked_in_float32, read_run, score
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 from repro.storage.json_files import check_regular, short
 
 
@@ -22,7 +22,7 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Read judgements of TREC's four columns or of a BEIR folder's three; ValueError names the malformed line."""
     check_regular(path)
     found: dict[str, dict[str, int]] = {}
-    for place, (number, line) in enumerate(lines_of(path)):
+    for place, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t") if line.count("\t") == len(QRELS_HEADER) - 1 else line.split()
         if place == 0 and is_header(parts):
             continue
@@ -62,9 +62,9 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
     other_way = score(answered, judged, (HEADLINE,), rank=ranked_in_float32)[HEADLINE]
     if num_decided := int((np.abs(other_way - scores[HEADLINE]) > 1e-6).sum()):
         tell(
-            f"ids decide ties in {counted(num_decided, 'query', 'queries')}: the larger id goes first, as in trec_eval "
+            f"ids decide ties in {count_noun(num_decided, 'query', 'queries')}: the larger id goes first, as in trec_eval "
             f"(NDCG@10 {float(other_way.mean()):.4f} with the smaller one first)"
         )
     if junk := sum(all(grade < 0 for grade in grades.values()) for grades in judged.values()):
-        tell(f"{counted(junk, 'query has', 'queries have')} only grades below 0 and count 0, as in trec_eval")
+        tell(f"{count_noun(junk, 'query has', 'queries have')} only grades below 0 and count 0, as in trec_eval")
     return {"num_queries": len(judged)} | {measure: float(values.mean()) for measure, values in scores.items()}

@@ -108,7 +108,7 @@ class ContextualModule(InputModule):
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
         if context is not None:
-            given_CD = self._vectors_of(context, context_seed)
+            given_CD = self._embed_context(context, context_seed)
         else:
             given_CD = self._as_vectors(dataset_embeddings)
         vectors = self.model.second_stage(texts, given_CD)
@@ -119,7 +119,7 @@ class ContextualModule(InputModule):
         corpus = as_texts(corpus)
         return [corpus[place] for place in fill_context(len(corpus), self.model.config.num_contexts, seed)]
 
-    def _vectors_of(self, context: Sequence[str], seed: int) -> Tensor:
+    def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
         """Return the context vectors of some documents; sentence-transformers asks again for every batch."""
         model, texts = self.model, tuple(as_texts(context))
         # torch counts the changes of a weight in place: a context is made again after a step of training

@@ -13,10 +13,10 @@ import numpy as np
 from repro.data.beir import DOCUMENT, read_texts
 from repro.data.columns import Columns
 from repro.data.folders import is_beir
-from repro.data.lines import json_rows, lines_of
+from repro.data.lines import iter_lines, list_json_rows
 from repro.data.own.imported import is_imported
 from repro.data.pairs import read_pairs
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 from repro.storage.json_files import short
 
 FILES = (".jsonl", ".csv", ".tsv", ".txt")
@@ -52,7 +52,7 @@ def read_documents(source: str, progress: Progress = print) -> Documents:
     """
     path, collections = Path(source), 1
     if path.is_file():
-        found = list(_texts_of_file(path))
+        found = list(_get_texts_of_file(path))
     elif is_beir(path):
         found = list(read_texts(path / "corpus.jsonl", DOCUMENT).values())
     else:
@@ -62,21 +62,21 @@ def read_documents(source: str, progress: Progress = print) -> Documents:
         raise ValueError(f"--corpus {short(source)} has no document that is not empty")
     num_empty = sum(not text.strip() for text in found)
     num_repeated = len(found) - num_empty - len(kept)
-    progress(f"{counted(len(kept), 'document')} of {source}; skipped: {num_empty} empty, {num_repeated} repeated")
+    progress(f"{count_noun(len(kept), 'document')} of {source}; skipped: {num_empty} empty, {num_repeated} repeated")
     return Documents(path.resolve().name if path.exists() else source, kept, collections)
 
 
 def _texts_of_suite(source: str, progress: Progress) -> tuple[list[str], int]:
     """Return the documents of every collection of a suite; of an imported corpus, of its training pairs, too."""
-    from repro.data.own.imported import imported_named
+    from repro.data.own.imported import find_imported
     from repro.evaluate.collections import read_collections
-    from repro.inputs.corpora import corpus_stage
     from repro.interop.opening import open_suite
+    from repro.pipeline.corpora import make_corpus_stage
 
     found: list[str] = []
     imported = is_imported(source) and not Path(source).is_dir()
-    if imported and not imported_named(source).only_evaluates:
-        pairs = read_pairs(corpus_stage(imported_named(source).corpus).build(progress) / "train.arrow")
+    if imported and not find_imported(source).only_evaluates:
+        pairs = read_pairs(make_corpus_stage(find_imported(source).corpus).build(progress) / "train.arrow")
         found += pairs.texts("document", np.arange(len(pairs)))
     collections = read_collections(open_suite(source, progress))
     for one in collections.values():
@@ -84,12 +84,12 @@ def _texts_of_suite(source: str, progress: Progress) -> tuple[list[str], int]:
     return found, 1 if imported else len(collections)
 
 
-def _texts_of_file(path: Path) -> Iterator[str]:
+def _get_texts_of_file(path: Path) -> Iterator[str]:
     ending = path.suffix.lower()
     if ending == ".txt":
-        yield from (line.strip() for _, line in lines_of(path))
+        yield from (line.strip() for _, line in iter_lines(path))
     elif ending == ".jsonl":
-        for number, row in json_rows(path):
+        for number, row in list_json_rows(path):
             yield _text_of_row(row, f"{path}, line {number}")
     else:
         with path.open(encoding="utf-8-sig", newline="") as file:

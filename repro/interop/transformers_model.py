@@ -21,7 +21,7 @@ from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
-from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
+from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.model.texts import Texts, right_padded
 from repro.storage.json_files import short
 
@@ -125,7 +125,7 @@ class CdeModel(PreTrainedModel):
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
         found = read_safetensors(folder / WEIGHTS_FILE)
         says = f"{folder / WEIGHTS_FILE} does not fit its config"
-        check_fit(shapes_of(found), shapes_of(model.state_dict()), says)
+        check_fit(get_shapes(found), get_shapes(model.state_dict()), says)
         model.load_state_dict(found)
         own = model.encoder.config
         model.encoder.config = replace(own, tokenizer=with_own_tokenizer(own.tokenizer, folder))

@@ -9,8 +9,8 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.data.pairs import read_pairs
 from repro.evaluate.adaptation import SOURCES, WHITENED
-from repro.inputs.corpora import corpus_stage
 from repro.interop.beside import Difference
+from repro.pipeline.corpora import make_corpus_stage
 from repro.seeds import generator_for
 
 AS_IT_IS = "as it is"
@@ -28,14 +28,14 @@ def check_whitening(sources: Sequence[str], shrinkage: float | None) -> None:
 
 def sample_training_text(corpus: str, count: int, seed: int, progress: Callable[[str], None]) -> Retrieval:
     """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
-    pairs = read_pairs(corpus_stage(corpus).build(progress) / "train.arrow")
+    pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
     drawn = generator_for(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
     texts = list(dict.fromkeys(pairs.texts("document", np.asarray(drawn))))[:count]
     progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
     return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})
 
 
-def whitening_lines(found: Sequence[Difference]) -> list[str]:
+def format_whitening_lines(found: Sequence[Difference]) -> list[str]:
     """Return a line per whitened column: its gain over the vectors as they are, and whether it is above zero."""
     lines = []
     for one in found:

@@ -26,8 +26,8 @@ from repro.data.tokens import Tokens
 from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.encoding import TextEncoder, as_texts, evaluating
-from repro.model.frequency import FrequencyWeights, no_words, words_held
+from repro.model.encoding import TextEncoder, as_texts, evaluation_mode
+from repro.model.frequency import FrequencyWeights, make_no_words, words_held
 from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
 from repro.seeds import generator_for
@@ -82,7 +82,7 @@ class SecondStage(nn.Module):
         nulls_CD = null_D.expand(count, -1)
         if self.frequency_weights is None:
             return nulls_CD
-        return torch.cat([nulls_CD, no_words(count, self.config.vocab_size, null_D.device)], dim=1)
+        return torch.cat([nulls_CD, make_no_words(count, self.config.vocab_size, null_D.device)], dim=1)
 
     def _token_weights(self, texts: Texts, words_CV: Tensor) -> Tensor:
         """Return what each token counts in the mean, (N, S): one, or what its frequency in the context says."""
@@ -210,7 +210,7 @@ class ContextualModel(TextEncoder):
 
     def _embed_context(self, tokens: Tokens) -> Tensor:
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
-        with evaluating(self), self.precision():
+        with evaluation_mode(self), self.precision():
             per_document = [self._per_document(piece) for piece in pieces.pieces]
         return pieces.join(per_document).flatten(0, 1).float()
 

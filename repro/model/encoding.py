@@ -37,7 +37,7 @@ from repro.data.tokens import (
 )
 from repro.model.config import ModelConfig, load_config
 from repro.model.texts import Texts, texts_from
-from repro.storage.arrays import blocks_of
+from repro.storage.arrays import iter_blocks
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 
@@ -50,7 +50,7 @@ TOKENS_AT_ONCE = 131_072
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model into eval mode, without gradients, and each of its modules back into its own mode afterwards."""
     were_training = [module for module in model.modules() if module.training]
     model.eval()
@@ -166,7 +166,7 @@ class TextEncoder(nn.Module):
         found = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
         # what is shared lies in the model, so one context, as threads may ask for, shares nothing
-        with evaluating(self), self.share_texts() if len(contexts) > 1 else nullcontext():
+        with evaluation_mode(self), self.share_texts() if len(contexts) > 1 else nullcontext():
             for rows in self._batches(tokens, batch_size):
                 texts = texts_from(*tokens.pad(rows)).to(self.device)
                 for place, context_CE in enumerate(contexts):
@@ -190,11 +190,11 @@ class TextEncoder(nn.Module):
 
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the places of the texts of each batch."""
-        order = canonical_order(tokens)
+        order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:
             batches = batches_of_tokens(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
             return (order[rows] for rows in batches)
-        return (order[part] for part in blocks_of(len(order), batch_size or TEXTS_AT_ONCE))
+        return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_AT_ONCE))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, each whole or not at all.
@@ -226,11 +226,11 @@ class TextEncoder(nn.Module):
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
         found = _read_tensors(path)
-        check_fit(shapes_of(found), shapes_of(self.state_dict()), f"{path} does not fit its config")
+        check_fit(get_shapes(found), get_shapes(self.state_dict()), f"{path} does not fit its config")
         self.load_state_dict(found)
 
 
-def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+def get_shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Return the shape of each tensor by name."""
     return {name: tuple(value.shape) for name, value in weights.items()}
 
@@ -248,7 +248,7 @@ def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[
         raise ValueError(f"{says}: {counts}; first of each: {missing[:3]} {extra[:3]} {odd[:3]}")
 
 
-def canonical_order(tokens: Tokens) -> np.ndarray:
+def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     """Return the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
     lengths, ids = tokens.lengths, np.asarray(tokens.ids)
     order = np.argsort(lengths, kind="stable")

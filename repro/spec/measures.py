@@ -23,13 +23,11 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "steps": "scores after each fifth of the training's steps, along one training",
         "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
         "cross": "scores on each of some domains under the context of each other",
-        "calibration": "false verdicts of the judge of claims on simulated records; no training",
-        "looks": "false verdicts of the judge on claims that are looked at again while they are open; no training",
         "polarity": "zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
     }
 )
-"""What a run can measure; each is a module of `repro.measures`."""
+"""What a run can measure; each is a module of `repro.analyses`."""
 
 TRAINED = ("biencoder", "contextual")
 """Architectures that are trained; the others are references that take their place in a table."""
@@ -57,5 +55,5 @@ SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "whitening", "mteb")
 SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
 """Measures that a contextual model can be given another number of context documents in than in training."""
 
-DRAWS = ("batches", "neighbours", "cluster", "calibration", "looks")
+DRAWS = ("batches", "neighbours", "cluster")
 """Measures that draw with the run's seed; the others depend on it only through a training."""

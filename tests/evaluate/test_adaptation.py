@@ -12,7 +12,7 @@ from repro.evaluate.adaptation import (
     add_feedback,
     all_but_the_top,
     centring,
-    hub_scores,
+    compute_hub_scores,
     normalize,
     size_warning,
     subtract_hubness,
@@ -91,10 +91,10 @@ def test_hubness_matches_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.evaluate.adaptation.BLOCK", 28)
     documents, queries = draw_vectors(25), draw_vectors(6, seed=5)
     hubs = [np.sort(np.delete(documents @ one, n))[-HUB_NEIGHBOURS:].mean() for n, one in enumerate(documents)]
-    np.testing.assert_allclose(hub_scores(documents), hubs, atol=1e-6)
+    np.testing.assert_allclose(compute_hub_scores(documents), hubs, atol=1e-6)
     asked, searched = subtract_hubness(queries, documents, 0.5)
     np.testing.assert_allclose(asked @ searched.T, queries @ documents.T - 0.5 * np.array(hubs), atol=1e-5)
-    assert hub_scores(documents[:1]).tolist() == [0.0]
+    assert compute_hub_scores(documents[:1]).tolist() == [0.0]
 
 
 def test_small_corpora_are_reported() -> None:

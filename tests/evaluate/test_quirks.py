@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.analyses import cross, mteb
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.data.paper.quirks import Quirks
 from repro.evaluate import first_stage
 from repro.evaluate.collections import read_collections
 from repro.evaluate.retrieval import bm25_search, read_run, score
 from repro.evaluate.suites import TOP_K, evaluate_bm25
-from repro.measures import cross, mteb
-from repro.report.scores import notes_of
+from repro.report.scores import list_notes
 from repro.spec import base
+from tests.analyses.by_hand import inputs_of
 from tests.evaluate.scored import evaluate_suite
-from tests.measures.by_hand import inputs_of
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
 IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
@@ -79,7 +79,7 @@ def test_bm25_does_not_find_the_query_itself_among_the_tasks_of_mteb_and_neither
     others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
     assert found["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
     assert found["desk/tasks/arguana/score"] > found["desk/tasks/debates/score"]
-    itself_first = {task.metadata.name: not task.ignore_identical_ids for task in mteb.tasks_of(inputs)[:2]}
+    itself_first = {task.metadata.name: not task.ignore_identical_ids for task in mteb.list_tasks(inputs)[:2]}
     assert itself_first == {"arguana": False, "debates": True}
 
 
@@ -116,8 +116,8 @@ def test_a_first_stage_asks_as_the_ranking_after_it(tmp_path: Path, monkeypatch:
     run = base("smoke", architecture="surrogate", protocol="rerank", rerank_depth=2)
     for name, role in (("quora", "query"), ("arguana", "document")):
         encoder = Mirror()
-        monkeypatch.setattr(first_stage, "surrogate_of", lambda _run, one=encoder: one)
-        monkeypatch.setattr(first_stage, "system_of", lambda _run: "mirror")
+        monkeypatch.setattr(first_stage, "get_surrogate", lambda _run, one=encoder: one)
+        monkeypatch.setattr(first_stage, "get_first_stage_name", lambda _run: "mirror")
         (tmp_path / "found" / name).mkdir(parents=True)
         first_stage.find_candidates(run, suite_of(tmp_path, name, COUNTERS), tmp_path / "found" / name)
         assert encoder.roles == ["query", role]
@@ -134,7 +134,7 @@ def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path: Path)
     theirs = pytrec_eval.RelevanceEvaluator(lacking, {"ndcg_cut_10"}).evaluate(in_order)
     expected = [theirs[query]["ndcg_cut_10"] for query in sorted(lacking)]
     np.testing.assert_allclose(found.per_query["odd"], expected, atol=1e-6)
-    assert "1 judged documents are not in the corpus" in notes_of(found.provenance)[1]
+    assert "1 judged documents are not in the corpus" in list_notes(found.provenance)[1]
     with pytest.raises(ValueError, match="'gone' is not in corpus"):
         read_collections(suite_of(tmp_path, "debates", lacking))
 
@@ -163,8 +163,8 @@ def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path
     found = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS, split))
     (row,) = found.provenance["datasets"]
     assert any(words in note for note in row["quirks"])
-    assert any(note.startswith(f"{name}: ") and words in note for note in notes_of(found.provenance))
-    others = notes_of(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance)
+    assert any(note.startswith(f"{name}: ") and words in note for note in list_notes(found.provenance))
+    others = list_notes(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance)
     assert ["have the id of a document" in note for note in others] == [True], "that, and no oddity"
 
 

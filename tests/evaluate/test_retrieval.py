@@ -9,11 +9,11 @@ import pytrec_eval
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
-from repro.evaluate.first_stage import recall_of
+from repro.evaluate.first_stage import compute_recall
 from repro.evaluate.retrieval import (
     bm25_search,
     find_ties,
-    ranked,
+    rank_by_score,
     read_run,
     score,
     search,
@@ -170,7 +170,7 @@ def test_recall_of_candidates_is_that_of_trec_eval() -> None:
     judgements["nothing found"], judgements["nothing relevant"] = {DOCUMENT_IDS[0]: 1}, {DOCUMENT_IDS[0]: 0}
     reference = pytrec_eval.RelevanceEvaluator(judgements, {"recall.100"}).evaluate(run)
     shares = [reference.get(query, {}).get("recall_100", 0.0) for query in judgements]
-    assert 0 < recall_of(run, judgements) == pytest.approx(np.mean(shares))
+    assert 0 < compute_recall(run, judgements) == pytest.approx(np.mean(shares))
 
 
 def test_measures_break_ties_by_the_smaller_id() -> None:
@@ -189,7 +189,7 @@ def test_bm25_finds_the_document_that_shares_rare_words() -> None:
     documents = ("the bucket is listed", "the table is deleted", "listing the listed lists")
     retrieval = Retrieval("x", ("c", "b", "a"), documents, ("q", "none"), ("list bucket", "zebra"), {})
     run, parameters = bm25_search(retrieval, 10)
-    assert ranked(run["q"])[0][0] == "c"
+    assert rank_by_score(run["q"])[0][0] == "c"
     assert "b" not in run["q"]
     assert run["none"] == {}
     assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s", "tokenizer"} == set(parameters)

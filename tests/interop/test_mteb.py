@@ -23,6 +23,7 @@ from mteb.models.search_wrappers import SearchEncoderWrapper
 from mteb.results.task_result import TaskError
 from mteb.types import PromptType
 
+from repro.analyses.mteb import score_task
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.model import MtebModel, draw_context
 from repro.evaluate.mteb.task import retrieval_task
@@ -30,7 +31,6 @@ from repro.interop.mteb import load_for_mteb
 from repro.interop.official.folder import RELEASES
 from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
-from repro.measures.mteb import score_task
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from tests.interop.checkpoints import write_checkpoint

@@ -87,7 +87,7 @@ def test_containers_mean_their_texts_in_order(texts: Any) -> None:
 def test_other_containers_are_refused(texts: Any) -> None:
     model = contextual()
     module: Any = as_sentence_transformer(model)[0]
-    for call in (model.set_context, model.encode, module.drawn_from, lambda given: module._vectors_of(given, 0)):
+    for call in (model.set_context, model.encode, module.drawn_from, lambda given: module._embed_context(given, 0)):
         with pytest.raises(ValueError, match=r"text"):
             call(texts)
 

@@ -73,7 +73,7 @@ class MtebModel(AbsEncoder):
     ) -> None:
         """Draw the context from the corpus, then keep the corpus for `search`."""
         self._context_of = None
-        self._set_context(_texts_of(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
+        self._set_context(_collect_texts(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
         self._search.index(corpus, task_metadata=task_metadata, hf_split=hf_split, hf_subset=hf_subset, **options)
 
     def search(self, queries: QueryDatasetType, **options: Any) -> RetrievalOutputType:
@@ -98,7 +98,7 @@ class MtebModel(AbsEncoder):
             if given is None and self.method == "corpus" and prompt_type != PromptType.document:
                 _check_no_corpus(task_metadata)
             self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
-        tokens = self._tokens(texts, prompt_of(self.model.config.prompts, task_metadata, prompt_type))
+        tokens = self._tokens(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
         is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
@@ -111,7 +111,7 @@ class MtebModel(AbsEncoder):
             return
         pool = self.fixed_context or texts
         drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
-        prompt = prompt_of(self.model.config.prompts, task_metadata, PromptType.document)
+        prompt = get_task_prompt(self.model.config.prompts, task_metadata, PromptType.document)
         self.model.set_context_tokens(self._tokens(drawn, prompt))
 
     def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
@@ -147,7 +147,7 @@ def _check_no_corpus(task_metadata: TaskMetadata) -> None:
         )
 
 
-def prompt_of(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
+def get_task_prompt(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
     """Return what stands before the texts of a task for a model that has prompts of a name, "none" for bare text."""
     if name == "none":
         return ""
@@ -167,7 +167,7 @@ def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str)
     return [texts[place] for place in order[fill_context(len(order), num_contexts, seed)]]
 
 
-def _texts_of(corpus: CorpusDatasetType) -> list[str]:
+def _collect_texts(corpus: CorpusDatasetType) -> list[str]:
     texts = list(corpus["text"])
     titles = list(corpus["title"]) if "title" in corpus.column_names else [""] * len(texts)
     return [f"{title or ''} {text}".strip() for title, text in zip(titles, texts, strict=True)]

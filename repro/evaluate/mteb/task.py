@@ -9,8 +9,8 @@ from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval, fitting_quirks
-from repro.data.paper.quirks import Quirks, quirks_of
-from repro.evaluate.kept import content_digest
+from repro.data.paper.quirks import Quirks, find_quirks
+from repro.evaluate.kept import compute_content_digest
 from repro.evaluate.retrieval import without_negative_grades
 
 BOTH_SIDES = {"QuoraRetrieval"}
@@ -23,7 +23,7 @@ def retrieval_task(retrieval: Retrieval, split: str = "test", quirks: Quirks | N
     mteb caches results by a task's name, whatever its revision: changed data must have another name. `quirks`: what is
     odd about the collection. Default: what its name is known for, if its content fits.
     """
-    odd = fitting_quirks(quirks_of(retrieval.name), retrieval) if quirks is None else quirks
+    odd = fitting_quirks(find_quirks(retrieval.name), retrieval) if quirks is None else quirks
 
     class Collection(AbsTaskRetrieval):
         metadata = _metadata(retrieval, split)
@@ -49,7 +49,7 @@ def split_data(retrieval: Retrieval) -> Any:
 
 
 def _metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
-    content = content_digest(retrieval)
+    content = compute_content_digest(retrieval)
     return TaskMetadata(
         name=f"{retrieval.name}-{content[:8]}",
         description=f"The collection {retrieval.name} of this machine.",
