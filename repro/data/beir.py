@@ -280,7 +280,8 @@ def write_suite(
     """
     rows: list[dict[str, Any]] = [{"name": dataset, "family": family} for dataset, family in datasets]
     for row in rows:
-        row |= {"part_of": (part_of or {})[row["name"]]} if (part_of or {}).get(row["name"]) else {}
+        if part_of and part_of.get(row["name"]):
+            row["part_of"] = part_of[row["name"]]
     for row in rows if quirks is not None else ():
         row["quirks"] = (quirks or {})[row["name"]].changed()
     folder.mkdir(parents=True, exist_ok=True)

@@ -447,8 +447,8 @@ def test_an_import_says_each_finding_once(tmp_path: Path) -> None:
     lines = [
         line for line in plan_imported("mine", "smoke", quiet).lines() if "trained on" not in line or "pos" in line
     ]
-    for word in ("judged text", "positives", "256 words", "57%"):
+    for word in ("judged text", "positives", "16 tokens", "57%"):
         assert len([line for line in lines if word in line and "negatives" not in line]) == 1, (word, lines)
-    assert "  300 documents of more than 256 words: models read their beginning only" in lines
+    assert "  300 of 300 documents (100%) are longer than the 16 tokens that a model reads" in lines
     assert "  look at this: 57% of the pairs were left out" in lines and not [one for one in lines if "{" in one]
     assert len([line for line in lines if re.search("negatives.*(taken out|evaluated)", line)]) == 1
