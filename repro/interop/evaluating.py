@@ -48,6 +48,7 @@ from repro.interop.places import (
     to_device,
 )
 from repro.interop.stock_encoder import StockEncoder
+from repro.interop.trained_on import find_seen, left_out_line, seen_lines, without_seen
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.typed import CONTEXTUAL
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
@@ -79,6 +80,7 @@ class Asked:
     compare_with: str | None = None  # another model
     widths: str | None = None  # prefixes of the vectors to score beside the whole: "16,32,full"
     wrong_from: str | None = None  # the suite or folder that lends the wrong corpus
+    leave_out_seen: bool = False  # score only queries that no model was trained on
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Scores:
     differences: tuple[Difference, ...] = ()
     by_collection: tuple[CollectionDifference, ...] = ()  # between contexts
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # metrics of what was scored beside it
+    warnings: tuple[str, ...] = ()  # on queries that were trained on
 
     def as_dict(self) -> dict[str, Any]:
         """Return them as plain values."""
@@ -121,7 +124,7 @@ class Scores:
         """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
         told = self.provenance["model"]
         found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
-        return [*warnings(told, self.suite, self.metrics), *found]
+        return [*self.warnings, *warnings(told, self.suite, self.metrics), *found]
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -137,9 +140,26 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
     target = folder or default_folder(asdict(asked), suite.name)
-    bench = _Bench(asked, suite, read_collections(suite), target, progress)
+    collections = read_collections(suite)
+    models = [one for one in (asked.model, asked.compare_with) if one is not None]
+    seen = {source: find_seen(source, collections, progress) for source in models}
+    counts = {source: found for source, one in seen.items() if (found := one.counts(collections))}
+    num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
+    warned = [
+        line
+        for source, found in counts.items()
+        for line in seen_lines(source, found, num_queries, left_out=asked.leave_out_seen)
+    ]
+    for line in warned:
+        progress(line)
+    if asked.leave_out_seen:
+        every = collections
+        suite, collections = without_seen(suite, every, seen.values())
+        warned = [left_out_line(every, collections)]
+        progress(warned[0])
+    bench = _Bench(asked, suite, collections, target, progress)
     bench.check_compared()
-    scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
+    scored = [bench.score_model(one) for one in models]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
     first = scored[0]
@@ -149,11 +169,13 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         "beside": [one.told for one in scored[1:]],
         "cut": first.cut,
         "suite": first.evaluation.provenance,
+        "trained_on": counts,
     }
     others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
     contexts = columns[: len(contexts_of(first.evaluation.metrics, suite.name))]
     found = (tuple(differences(columns)), tuple(collection_differences(contexts)))
-    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, tuple(columns), *found, others)
+    shown = (tuple(columns), *found, others, tuple(warned))
+    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, *shown)
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
