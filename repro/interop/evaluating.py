@@ -31,8 +31,8 @@ from repro.interop.beside import (
     differences_view,
     measures_view,
     notes_below,
+    unknown_warnings,
 )
-from repro.interop.cut_documents import cut_share
 from repro.interop.named_runs import run_named
 from repro.interop.opening import Opened, bm25_run, open_model, open_suite
 from repro.interop.places import (
@@ -47,6 +47,7 @@ from repro.interop.places import (
     folder_name,
     to_device,
 )
+from repro.interop.read_share import count_read
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import find_seen, left_out_line, seen_lines, without_seen
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
@@ -113,18 +114,23 @@ class Scores:
         told, called = self.provenance["suite"], self.provenance["model"]["called"]
         title = f"{called} on {self.suite}, points"
         if len(self.columns) == 1:
-            return [measures_view(title, self.suite, self.metrics, told, self.provenance["cut"])]
-        notes = notes_below(told, self.provenance["cut"])
+            return [measures_view(title, self.suite, self.metrics, told, *self._shares)]
+        notes = notes_below(told, *self._shares)
         beside = beside_view(f"{title} of NDCG@10", self.columns, notes)
         by_collection = [collection_view(self.by_collection)] if self.by_collection else []
         return [beside, *by_collection, differences_view(self.differences)]
+
+    @property
+    def _shares(self) -> tuple[Mapping[str, float | None], Mapping[str, float | None]]:
+        return self.provenance["cut"], self.provenance["unknown_tokens"]
 
     @property
     def advice(self) -> list[str]:
         """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
         told = self.provenance["model"]
         found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
-        return [*self.warnings, *warnings(told, self.suite, self.metrics), *found]
+        unknown = unknown_warnings(self.provenance["unknown_tokens"])
+        return [*self.warnings, *unknown, *warnings(told, self.suite, self.metrics), *found]
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -168,6 +174,7 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         "model": first.told,
         "beside": [one.told for one in scored[1:]],
         "cut": first.cut,
+        "unknown_tokens": first.unknown,
         "suite": first.evaluation.provenance,
         "trained_on": counts,
     }
@@ -188,6 +195,7 @@ class Scored:
     told: dict[str, Any]
     evaluation: Evaluation
     cut: dict[str, float | None] = field(default_factory=dict)
+    unknown: dict[str, float | None] = field(default_factory=dict)  # the share of its tokens
 
 
 def column_name(told: Mapping[str, Any]) -> str:
@@ -283,8 +291,9 @@ class _Bench:
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
         keeping = self._keeping(source, opened.called, decides, len(contexts))
         found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
-        cut = {name: cut_share(opened.model, one) for name, one in self.collections.items()}
-        return Scored(told, found, cut)
+        read = {name: count_read(opened.model, one) for name, one in self.collections.items()}
+        cut = {name: one.cut for name, one in read.items()}
+        return Scored(told, found, cut, {name: one.unknown for name, one in read.items()})
 
     def score_bm25(self, source: str, run: str | None = None) -> Scored:
         """Return how BM25 does; ValueError when nothing is asked of that has prefixes to cut to a width."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from repro.inputs.stages import known_stages_of, stages_by_phase
+from repro.inputs.texts_read import TextsRead, count_tokens_here
+from repro.inputs.wanted import tokenizer_of
 from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, Known, estimate, phases_of
 from repro.planning.requirements import lacks_of, misfits_of
@@ -67,6 +70,13 @@ class Plan:
             "relative_error": round(max(errors), 2) if errors else None,
         }
 
+    @cached_property
+    def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
+        """What the missing runs read of the corpora that are built, by corpus, tokenizer, length and prompts."""
+        phases = [phase for run in self.missing for phase in phases_of(run) if phase.architecture in TRAINED]
+        wanted = {(one.corpus, tokenizer_of(one), one.max_tokens, one.prompts): one for one in phases}
+        return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}
+
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return {
@@ -84,6 +94,7 @@ class Plan:
                 for run, one in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
+            "texts": [{"corpus": key[0], "tokenizer": key[1], **asdict(one)} for key, one in self.texts.items()],
         }
 
     def lines(self) -> list[str]:
@@ -105,6 +116,10 @@ class Plan:
             ),
             *(f"cannot be: {one}" for one in self.impossible),
             *stages,
+            *(
+                f"texts of {key[0]}: {'; '.join(line.strip() for line in one.lines())}"
+                for key, one in self.texts.items()
+            ),
             *runs,
             *self._stage_lines(),
             *self._cost_lines(),

@@ -173,6 +173,11 @@ def corpora_folder() -> Path:
     return home() / "corpora"
 
 
+def imports_folder() -> Path:
+    """Return the folder of the leases of imports, a folder for each name."""
+    return home() / "imports"
+
+
 def data_folder() -> Path:
     """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
     return (_named_folder("REPRO_DATA") or home() / "data").resolve()

@@ -18,6 +18,7 @@ from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.tokens import load_tokenizer
 from repro.inputs.inputs import Inputs
+from repro.inputs.texts_read import count_tokens
 from repro.inputs.wanted import domain_codes, domain_names, tokenizer_of
 from repro.model.config import ModelConfig
 from repro.model.contextual import Model
@@ -96,6 +97,9 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepared(inputs, should_stop, progress)
 
+    if rank() == 0 and not steps_done(folder):
+        for line in count_tokens(inputs.pairs, run).lines():
+            progress(line)
     tell = teller(settings.num_steps, steps_done(folder), progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=tell)
     left_out = sampler.left_out
