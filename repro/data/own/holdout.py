@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: 
             texts[row.id] = row.document
         if query in asked:
             answers[query][id_of[document]] = 1
-    everything = {"document_ids": tuple(texts), "documents": tuple(texts.values())}
+    everything: dict[str, Any] = {"document_ids": tuple(texts), "documents": tuple(texts.values())}
     wider = [_with_answers(one, answers) for one in held_out]
     if as_one and len(wider) > 1:
         queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}

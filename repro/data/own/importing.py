@@ -241,9 +241,10 @@ class Tally:
             num_words = [min(count_words(text), MOST_WORDS) for text in texts]
             lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
 
-    def medians(self) -> list[int]:
+    def medians(self) -> tuple[int, int]:
         """Return the median number of words of a query, and of a document."""
-        return [int(np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)) for lengths in self.lengths]
+        queries, documents = (int(np.searchsorted(np.cumsum(one), one.sum() / 2)) for one in self.lengths)
+        return queries, documents
 
     def columns(self) -> tuple[str, ...]:
         """Say which columns were taken: the first ways, and how many more there are."""
