@@ -49,7 +49,7 @@ from repro.interop.places import (
 )
 from repro.interop.read_share import count_read
 from repro.interop.stock_encoder import StockEncoder
-from repro.interop.trained_on import find_seen, left_out_line, seen_lines, without_seen
+from repro.interop.trained_on import review_seen
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.typed import CONTEXTUAL
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
@@ -146,24 +146,10 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
     target = folder or default_folder(asdict(asked), suite.name)
-    collections = read_collections(suite)
     models = [one for one in (asked.model, asked.compare_with) if one is not None]
-    seen = {source: find_seen(source, collections, progress) for source in models}
-    counts = {source: found for source, one in seen.items() if (found := one.counts(collections))}
-    num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
-    warned = [
-        line
-        for source, found in counts.items()
-        for line in seen_lines(source, found, num_queries, left_out=asked.leave_out_seen)
-    ]
-    for line in warned:
-        progress(line)
-    if asked.leave_out_seen:
-        every = collections
-        suite, collections = without_seen(suite, every, seen.values())
-        warned = [left_out_line(every, collections)]
-        progress(warned[0])
-    bench = _Bench(asked, suite, collections, target, progress)
+    review = review_seen(models, suite, read_collections(suite), progress, leave_out=asked.leave_out_seen)
+    suite = review.suite
+    bench = _Bench(asked, suite, review.collections, target, progress)
     bench.check_compared()
     scored = [bench.score_model(one) for one in models]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
@@ -176,12 +162,12 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         "cut": first.cut,
         "unknown_tokens": first.unknown,
         "suite": first.evaluation.provenance,
-        "trained_on": counts,
+        "trained_on": review.counts,
     }
     others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
     contexts = columns[: len(contexts_of(first.evaluation.metrics, suite.name))]
     found = (tuple(differences(columns)), tuple(collection_differences(contexts)))
-    shown = (tuple(columns), *found, others, tuple(warned))
+    shown = (tuple(columns), *found, others, review.lines)
     scores = Scores(suite.name, first.evaluation.metrics, provenance, target, *shown)
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -209,7 +195,7 @@ def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
     if len(scored) > 1 and names[0] == names[1]:  # two folders of one name, or two runs of one kind
         ids = [one.told.get("run") for one in scored[:2]]
         names[:2] = (
-            [f"{names[0]} {ids[0][:6]}", f"{names[1]} {ids[1][:6]}"]
+            [f"{name} {str(one)[:6]}" for name, one in zip(names[:2], ids, strict=True)]
             if all(ids) and ids[0] != ids[1]
             else [f"A {names[0]}", f"B {names[1]}"]
         )

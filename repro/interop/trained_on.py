@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,10 +138,39 @@ def _compare(pairs: Pairs, asked: Asked, seen: Seen) -> None:
         pairs.give_back()
 
 
-def seen_lines(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> list[str]:
-    """Return one line on the queries that a model was trained on; none if there are none."""
-    if not counts:
-        return []
+@dataclass(frozen=True)
+class Review:
+    """A suite as it is scored, the numbers of seen queries by model and collection, and lines on them for a reader."""
+
+    suite: Suite
+    collections: Mapping[str, Collection]
+    counts: dict[str, dict[str, dict[str, int]]]
+    lines: tuple[str, ...]
+
+
+def review_seen(
+    models: Sequence[str],
+    suite: Suite,
+    collections: Mapping[str, Collection],
+    progress: Callable[[str], None],
+    *,
+    leave_out: bool,
+) -> Review:
+    """Find the queries of a suite that some models were trained on, warn of them, and leave them out when asked."""
+    seen = {source: find_seen(source, collections, progress) for source in models}
+    counts = {source: found for source, one in seen.items() if (found := one.counts(collections))}
+    num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
+    lines = [_seen_line(source, found, num_queries, left_out=leave_out) for source, found in counts.items()]
+    if leave_out:
+        suite, kept = without_seen(suite, collections, seen.values())
+        lines.append(_left_out_line(collections, kept))
+        collections = kept
+    for line in lines:
+        progress(line)
+    return Review(suite, collections, counts, tuple(lines))
+
+
+def _seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> str:
     seen, paired = (sum(one[name] for one in counts.values()) for name in ("num_seen_queries", "num_seen_pairs"))
     most = ", ".join(f"{name} {one['num_seen_queries']}" for name, one in counts.items())
     line = (
@@ -149,7 +178,7 @@ def seen_lines(called: str, counts: Mapping[str, Mapping[str, int]], num_queries
         f"{paired} of them with a relevant document"
     )
     how = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
-    return [f"{line}: {how}"]
+    return f"{line}: {how}"
 
 
 def without_seen(
@@ -161,10 +190,10 @@ def without_seen(
         ValueError: No query is left.
     """
     every = list(seen)
-    kept = {
-        name: replace(one, retrieval=_without(one.retrieval, set().union(*(s.queries.get(name, ()) for s in every))))
-        for name, one in collections.items()
-    }
+    kept: dict[str, Collection] = {}
+    for name, one in collections.items():
+        ids = {query for found in every for query in found.queries.get(name, ())}
+        kept[name] = replace(one, retrieval=_without(one.retrieval, ids))
     kept = {name: one for name, one in kept.items() if one.retrieval.judgements}
     if not kept:
         raise ValueError(
@@ -186,7 +215,7 @@ def _without(retrieval: Retrieval, ids: set[str]) -> Retrieval:
     )
 
 
-def left_out_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
+def _left_out_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
     """Return how many queries are left of a suite, and which collections have none left."""
     all_, left = (sum(len(one.retrieval.judgements) for one in each.values()) for each in (before, after))
     if all_ == left:
