@@ -1,4 +1,4 @@
-"""Promises about tokens: what a tokenizer does not know or a model cuts is counted before, in and after training."""
+"""Promises about tokens: what a tokenizer does not know or a model cuts is count_noun before, in and after training."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.beir import load_beir
-from repro.data.own.imported import imported_named
+from repro.data.own.imported import find_imported
 from repro.data.pairs import read_pairs
 from repro.data.tokens import load_tokenizer
-from repro.inputs.corpora import corpus_stage
+from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import read_runs
 from repro.spec.identity import run_id
 from repro.train.trainer import trained_model
@@ -46,7 +46,7 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     typed("data", "import", "x.jsonl", "--name", "mixed", "--scale", "smoke")
     (path,) = tmp_path.glob("home/corpora/mixed/mixed-smoke.json")
     run = next(one for one in read_runs(path) if one.architecture == "biencoder")
-    pairs = read_pairs(corpus_stage(imported_named("mixed").corpus).path / "train.arrow")
+    pairs = read_pairs(make_corpus_stage(find_imported("mixed").corpus).path / "train.arrow")
     every = [pairs.texts(side, range(len(pairs))) for side in ("query", "document")]
     share, _ = share_of(every[0] + every[1], run.max_tokens + 1)
     _, num_cut = share_of(every[1], run.max_tokens)
@@ -61,6 +61,6 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     shown = typed("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
     assert "look at this: unknown tokens: mixed " in shown
     found = json.loads(typed("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25", "--json"))
-    suite = load_beir(corpus_stage(imported_named("mixed").corpus).path / "suites" / "mixed" / "mixed")
+    suite = load_beir(make_corpus_stage(find_imported("mixed").corpus).path / "suites" / "mixed" / "mixed")
     expected, _ = share_of([*suite.documents, *suite.queries], run.max_tokens + 1)
     assert found["provenance"]["unknown_tokens"]["mixed"] == pytest.approx(expected)

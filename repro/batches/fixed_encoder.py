@@ -54,7 +54,7 @@ class FixedEncoder:
         return vectors_ND
 
 
-def surrogate_of(run: Run) -> FixedEncoder:
+def get_surrogate(run: Run) -> FixedEncoder:
     """Return a run's surrogate."""
     return FixedEncoder(run.surrogate, run.max_tokens)
 

@@ -1,4 +1,4 @@
-"""How much of a collection a model reads, counted in some of its texts: cut documents and unknown tokens."""
+"""How much of a collection a model reads, count_noun in some of its texts: cut documents and unknown tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repro.interop.stock_encoder import StockEncoder
 from repro.model.encoding import TextEncoder
 
 LOOKED_AT = 2_000
-"""Documents, and queries, of a collection in which tokens are counted, evenly spaced."""
+"""Documents, and queries, of a collection in which tokens are count_noun, evenly spaced."""
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,12 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from transformers import PreTrainedTokenizerFast
 
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import load_tokenizer
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, normalize
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, fast_tokenizer, normalize
 from repro.interop.stock_files import write_old_settings
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
-from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.json_files import json_object, read_json, short
 
@@ -105,23 +102,6 @@ def _check_kind(folder: Path) -> None:
     kind = json_object(path).get("model_type") if path.is_file() else None
     if kind not in (None, DENSE):
         raise ValueError(f"{folder} is a {short(kind)} of sentence-transformers, expected a {DENSE}: name one of these")
-
-
-def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
-    """Return a model's tokenizer as transformers wraps it, cutting at the model's length."""
-    inner = load_tokenizer(config.tokenizer)
-    inner.no_padding()
-    inner.no_truncation()
-    usual = {
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "unk_token": "[UNK]",
-        "mask_token": "[MASK]",
-    }
-    special = {name: word for name, word in usual.items() if inner.token_to_id(word) is not None}
-    special.setdefault("pad_token", str(inner.id_to_token(0)))  # padding is masked: any word will do
-    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)
 
 
 def _head(model: Biencoder, width: int | None) -> list[Dense]:

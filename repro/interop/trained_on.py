@@ -22,15 +22,15 @@ from repro.data.pairs import Pairs
 from repro.data.wording import near_form
 from repro.evaluate.collections import Collection
 from repro.interop.named_runs import run_named
-from repro.spec import TRAINED, Run, first_phase_of
+from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
-from repro.spec.values import counted
-from repro.storage.arrays import blocks_of
+from repro.spec.values import count_noun
+from repro.storage.arrays import iter_blocks
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import json_object
 
 if TYPE_CHECKING:
-    from repro.inputs.stages import StageGraph
+    from repro.pipeline.stages import StageGraph
 
 TRAINED_ON_FILE = "trained_on.json"
 MOST_COMPARED = 5_000_000
@@ -85,10 +85,10 @@ def find_seen(source: str, collections: Mapping[str, Collection], progress: Call
     seen, run = Seen(), find_training_run(source)
     if run is None:
         return seen
-    from repro.inputs.stages import StageGraph
+    from repro.pipeline.stages import StageGraph
 
     asked = _queries_by_text(collections)
-    for phase in (first_phase_of(run), run):
+    for phase in (get_first_phase(run), run):
         if phase is None:
             continue
         graph = StageGraph(phase)
@@ -126,7 +126,7 @@ def _queries_by_text(collections: Mapping[str, Collection]) -> Asked:
 
 
 def _compare(pairs: Pairs, asked: Asked, seen: Seen) -> None:
-    for block in blocks_of(len(pairs), PAIRS_PER_BLOCK):
+    for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
         rows = np.arange(block.start, block.stop)
         forms = [near_form(text) for text in pairs.texts("query", rows)]
         places = [place for place, form in enumerate(forms) if form in asked]
@@ -174,7 +174,7 @@ def _seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries
     seen, paired = (sum(one[name] for one in counts.values()) for name in ("num_seen_queries", "num_seen_pairs"))
     most = ", ".join(f"{name} {one['num_seen_queries']}" for name, one in counts.items())
     line = (
-        f"look at this: {called} was trained on {seen} of {counted(num_queries, 'query', 'queries')} ({most}), "
+        f"look at this: {called} was trained on {seen} of {count_noun(num_queries, 'query', 'queries')} ({most}), "
         f"{paired} of them with a relevant document"
     )
     how = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
@@ -222,4 +222,4 @@ def _left_out_line(before: Mapping[str, Collection], after: Mapping[str, Collect
         return f"--leave-out-seen: no query is known to be trained on, all {all_} are scored"
     gone = [name for name in before if name not in after]
     more = f"; no query is left of {', '.join(gone)}" if gone else ""
-    return f"--leave-out-seen: {left} of {counted(all_, 'query', 'queries')} are left{more}"
+    return f"--leave-out-seen: {left} of {count_noun(all_, 'query', 'queries')} are left{more}"

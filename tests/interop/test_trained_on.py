@@ -1,4 +1,4 @@
-"""Promises about suites whose queries a model was trained on: they are counted, and can be left out."""
+"""Promises about suites whose queries a model was trained on: they are count_noun, and can be left out."""
 
 import json
 import random
@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
-from repro.data.own.imported import imported_named
+from repro.data.own.imported import find_imported
 from repro.data.pairs import read_pairs
-from repro.inputs.corpora import corpus_stage
+from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import read_runs
 from repro.spec.identity import run_id
 
@@ -37,7 +37,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = [{"query": f"Where is {text[:20]} of {n}?", "document": text} for n, text in enumerate(texts)]
         Path("pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
         typed("data", "import", "pairs.jsonl", "--name", "mine", "--scale", "smoke")
-        trained = read_pairs(corpus_stage(imported_named("mine").corpus).path / "train.arrow")
+        trained = read_pairs(make_corpus_stage(find_imported("mine").corpus).path / "train.arrow")
         queries, documents = (trained.texts(side, range(9)) for side in ("query", "document"))
         asked = [*(query.upper() for query in queries), *(f"which {word} is it" for word in WORDS[:5])]
         found = [*documents[:6], *(f"quite another {word}" for word in WORDS[:8])]
