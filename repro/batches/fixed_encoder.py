@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from repro.batches.surrogate import Surrogate, load_surrogate
+from repro.batches.surrogate import Surrogate, check_vectors, load_surrogate
 from repro.data.prompts import with_prompt
 from repro.spec import Run
 
@@ -45,7 +45,13 @@ class FixedEncoder:
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return unit vectors, float32 (N, D), of N texts behind its prompt."""
-        return self.loaded.embed(with_prompt(texts, self.prompts, prompt), self.max_tokens)
+        return self.embed(with_prompt(texts, self.prompts, prompt))
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors, float32 (N, D), of texts as they are; ValueError names a text whose vector has a NaN."""
+        vectors_ND = self.loaded.embed(texts, self.max_tokens)
+        check_vectors(vectors_ND, texts)
+        return vectors_ND
 
 
 def get_surrogate(run: Run) -> FixedEncoder:

@@ -131,6 +131,8 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
+    if not any(queries.values()):
+        raise ValueError(f"{folder / 'queries.jsonl'} has no text: all of its {len(queries)} judged queries are empty")
     return Retrieval(
         name=folder.name,
         document_ids=tuple(documents),

@@ -116,7 +116,7 @@ class BatchViewer:
         if not self.always_scores:
             return None
         texts = texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
-        return self._surrogate.loaded.embed(texts.texts(rows), self._surrogate.max_tokens)
+        return self._surrogate.embed(texts.texts(rows))
 
 
 def _by_side(load: Callable[[Side], np.ndarray | None]) -> Vectors:

@@ -21,6 +21,7 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
+from repro.pipeline.texts_read import count_tokens
 from repro.pipeline.wanted import domain_codes, get_tokenizer_name, list_domain_names
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
@@ -96,6 +97,9 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
 
+    if rank() == 0 and not steps_done(folder):
+        for line in count_tokens(inputs.pairs, run).lines():
+            progress(line)
     tell = teller(settings.num_steps, steps_done(folder), progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=tell)
     left_out = sampler.left_out

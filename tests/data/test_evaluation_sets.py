@@ -37,13 +37,13 @@ def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folde
     theirs: Path, what: str, names: list[str]
 ) -> None:
     shown = typed("data", "import", str(theirs / what), "--name", "theirs")
-    assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite others" in shown
+    assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite theirs" in shown
     assert [dataset.name for dataset in open_suite("theirs").datasets] == names
     named, folder = (
         json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
         for suite in ("theirs", str(theirs / what))
     )
-    assert list(named.values()) == list(folder.values()) and named["others/mean/ndcg_at_10"] > 0
+    assert list(named.values()) == list(folder.values()) and named["theirs/mean/ndcg_at_10"] > 0
 
 
 def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: Path) -> None:
