@@ -17,17 +17,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from repro.storage.arrays import ArrayWriter
+from repro.storage.arrays import ArrayWriter, load_array
 
 if TYPE_CHECKING:
     import torch
 
 Array = TypeVar("Array", np.ndarray, "torch.Tensor")
+QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_several.npy"
 
 
 def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
@@ -54,7 +56,7 @@ def mask_false_negatives(
 ) -> np.ndarray:
     """Return the documents that the loss of each pair's query leaves out, bool (B, M).
 
-    `scores_BM` None: only repeated texts and known positives, `known_BM` (`repro.batches.known_positives`). The margin
+    `scores_BM` None: only repeated texts and known positives, `known_BM` (`repro.batches.mask`). The margin
     is added to the positive's score, so a larger one masks less; scores may be negative. ValueError when the
     columns cannot be B pairs with `num_hard_negatives` each.
     """
@@ -83,6 +85,46 @@ def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
     return is_known_B[:, None] & is_known_M
 
 
+def mask_directions(
+    query_keys_B: np.ndarray,
+    content_keys_M: np.ndarray,
+    masked_BM: np.ndarray,
+    seen: tuple[np.ndarray, np.ndarray] | None,
+    *,
+    known_BM: np.ndarray | None = None,
+    margin: float = 0.0,
+    num_hard_negatives: int = 0,
+) -> np.ndarray:
+    """Return what a pair's loss leaves out, bool (B, K): of query to documents, to queries, document to queries, to
+    documents; `masked_BM` is the first. `seen`: the surrogate's vectors of the queries (B, D) and documents (M, D);
+    without, only repeated texts. A pair's own entries are never masked.
+    """
+    num_pairs = len(query_keys_B)
+    own_keys_B = content_keys_M[:num_pairs]
+    same_BB = (query_keys_B[:, None] == query_keys_B) | (own_keys_B[:, None] == own_keys_B)
+    same_BM = own_keys_B[:, None] == content_keys_M
+    if known_BM is not None:
+        known_BB = known_BM[:, :num_pairs]
+        same_BB = same_BB | known_BB | known_BB.T
+        same_BM = same_BM | known_BM
+    to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
+    itself_BB = np.eye(num_pairs, dtype=bool)
+    own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
+    if seen is not None:
+        queries_BD, documents_MD = seen
+        scores_BM = queries_BD @ documents_MD.T
+        # a zero vector is that of a text of which the surrogate knows no token: it masks nothing and is not masked
+        known_B, known_M = queries_BD.any(axis=1), documents_MD.any(axis=1)
+        threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
+        threshold_B1 = threshold_B[:, None]
+        to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)
+        documents_queries_BB = scores_BM[:, :num_pairs].T
+        from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & known_B)
+        to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & known_M)
+    blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~own_BM]
+    return np.concatenate(blocks, axis=1)
+
+
 def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
     """Return the share that is masked of all terms of the sum but the target, 0 … 1; 0 for a batch that has no others.
 
@@ -103,3 +145,64 @@ def compute_batch_difficulty(scores_BM: np.ndarray) -> float:
     if num_documents < 2:
         raise ValueError("a batch of one document has no negatives, so no difficulty")
     return float(scores_BM.sum() - np.diagonal(scores_BM).sum()) / (num_queries * (num_documents - 1))
+
+
+def find_links(query_keys_N: np.ndarray, document_keys_N: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the documents of all queries that have several, and how many pairs these queries have.
+
+    Returns:
+        Links, int64 (2, L): query keys and document keys, each combination once, in rising order.
+    """
+    order = np.lexsort((document_keys_N, query_keys_N))
+    queries, documents = np.asarray(query_keys_N)[order], np.asarray(document_keys_N)[order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (queries[1:] != queries[:-1]) | (documents[1:] != documents[:-1])
+    links_2L = np.stack([queries[is_new], documents[is_new]])
+    has_several_L = np.zeros(links_2L.shape[1], bool)
+    is_equal = links_2L[0, 1:] == links_2L[0, :-1]
+    has_several_L[1:] |= is_equal
+    has_several_L[:-1] |= is_equal
+    links_2L = np.ascontiguousarray(links_2L[:, has_several_L])
+    return links_2L, int(np.isin(queries, np.unique(links_2L[0])).sum())
+
+
+def write_known_positives(folder: Path, document_keys_N: np.ndarray) -> None:
+    """Write the links of all pairs into a folder that holds the keys of their queries."""
+    query_keys_N = load_array(folder / QUERIES_FILE, kind="i", shape=(len(document_keys_N),), mapped=True)
+    links_2L, num_pairs = find_links(query_keys_N, document_keys_N)
+    np.save(folder / LINKS_FILE, links_2L)
+    np.save(folder / COUNTS_FILE, np.array([num_pairs]))
+
+
+@dataclass(frozen=True)
+class KnownPositives:
+    """The known positives of the pairs of a run."""
+
+    query_keys_N: np.ndarray
+    links_2L: np.ndarray
+    num_pairs_with_several: int
+
+    @classmethod
+    def load(cls, folder: Path, num_pairs: int) -> KnownPositives:
+        """Read what `write_known_positives` wrote; ValueError names a damaged file."""
+        return cls(
+            load_array(folder / QUERIES_FILE, kind="i", shape=(num_pairs,), mapped=True),
+            load_array(folder / LINKS_FILE, kind="i", shape=(2, None), mapped=True),
+            int(load_array(folder / COUNTS_FILE, kind="i", shape=(1,))[0]),
+        )
+
+    def among(self, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
+        """Return which documents are known positives of each pair's query, bool (B, M); the pair's own is one."""
+        known_BM = np.zeros((len(pairs_B), len(document_keys_M)), bool)
+        keys_B = np.asarray(self.query_keys_N[pairs_B])
+        first_B, last_B = (np.searchsorted(self.links_2L[0], keys_B, side) for side in ("left", "right"))
+        for row in np.flatnonzero(last_B > first_B):
+            known_BM[row] = np.isin(document_keys_M, self.links_2L[1, first_B[row] : last_B[row]])
+        return known_BM
+
+    def describe(self) -> str:
+        """Return one line with the number of queries that have several documents, and of their pairs."""
+        return (
+            f"known positives: {len(np.unique(self.links_2L[0])):,} queries have several documents "
+            f"({self.num_pairs_with_several:,} of {len(self.query_keys_N):,} pairs): no negatives of each other"
+        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from repro.batches.known_positives import KnownPositives
+from repro.batches.mask import KnownPositives
 from repro.seeds import generator_for
 from repro.storage.arrays import iter_blocks, rows_by_code, taken
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.directions import mask_directions
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.batches.mask import (
     compute_batch_difficulty,
     compute_content_keys,
     compute_masked_fraction,
+    mask_directions,
     mask_false_negatives,
 )
 from repro.batches.negatives import list_document_rows

@@ -5,21 +5,30 @@ Its header carries, as JSON, whose run it is, how many steps are done and where 
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
 
-from repro.model.encoding import check_fit, get_shapes, write_tensors
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.records.provenance import get_code_identity, machine, versions
+from repro.storage.atomic import whole_file
+from repro.train.switches import Switches
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+CHECKPOINT_FILE = "checkpoint.safetensors"
+METRICS_FILE = "metrics.jsonl"
+REMEDY = "restore it, or remove the folder to train again"
 WEIGHT, STATE = "model/", "optimizer/"
 
 
@@ -39,6 +48,8 @@ class TrainState:
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Write the checkpoint; OSError in one line when it cannot be written, and the one before stays."""
+    from repro.model.encoding import write_tensors
+
     tensors: dict[str, Tensor] = {WEIGHT + name: value for name, value in model.state_dict().items()}
     for name, weight in model.named_parameters():
         for key, value in optimizer.state.get(weight, {}).items():
@@ -112,6 +123,8 @@ def _state(header: Mapping[str, str]) -> TrainState:
 
 
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
+    from repro.model.encoding import check_fit, get_shapes
+
     weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
     says = f"{path} does not fit this model (remove it to start this run again)"
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), says)
@@ -125,3 +138,124 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
             key, name = label.removeprefix(STATE).split("/", 1)
             stays = key == "step" and not optimizer.defaults.get("fused")  # else AdamW waits for each on a GPU
             optimizer.state[by_name[name]][key] = value if stays else value.to(by_name[name].device)
+
+
+def steps_done(folder: Path) -> int:
+    """Return the steps that the checkpoint in a run's folder has behind it; 0 for none, or one that is damaged."""
+    try:
+        with safe_open(folder / CHECKPOINT_FILE, "np") as file:
+            return int(json.loads((file.metadata() or {})["state"])["step"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return 0  # the training says what is wrong with it
+
+
+def describe_session(from_step: int, switches: Switches, num_processes: int) -> dict[str, Any]:
+    """Return who goes on training after so many steps: code, switches, processes, and this process's machine."""
+    return {
+        "from_step": from_step,
+        **get_code_identity(),
+        "versions": versions(),
+        "switches": list(switches.words),
+        "machine": machine(narrow=switches.autocast),
+        "num_processes": num_processes,
+    }
+
+
+def words_of(sittings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the words of the switches that any sitting had on, in the order in which they came."""
+    return list(dict.fromkeys(word for sitting in sittings for word in sitting.get("switches", ())))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
+
+
+FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "loss": ("a number", _is_number),  # NaN of a training that diverged included: no record is made of it
+    "accuracy": ("a number from 0 to 1", _is_share),
+    "masked_fraction": ("a number from 0 to 1", _is_share),
+    "difficulty": ("a number or null", lambda value: value is None or _is_number(value)),
+    "learning_rate": ("a number of at least 0", lambda value: _is_number(value) and value >= 0),
+    "pairs_per_second": ("a number of at least 0", lambda value: _is_number(value) and value >= 0),
+    "memory_bytes": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "batch": ("a text", lambda value: isinstance(value, str)),
+}
+"""What each line says beside its step, in words and as a test."""
+
+
+class MetricsLog:
+    """An open log that goes on after `step`; later lines, and a half-written last one, are dropped first.
+
+    ValueError when the lines up to `step` are not those the checkpoint was written after (`digest`; "": not known).
+    """
+
+    def __init__(self, folder: Path, step: int, digest: str = "") -> None:
+        path = folder / METRICS_FILE
+        text = "".join(map(_as_line, read_metrics(folder, step)))
+        self._hash = hashlib.sha256(text.encode())
+        if digest not in ("", self.digest):
+            raise ValueError(f"{path} was changed: it is not the log this checkpoint was written after; {REMEDY}")
+        if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+            with whole_file(path, lasts=True) as part:  # or a power loss could leave less than the checkpoint counts on
+                part.write_text(text, encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of all lines so far."""
+        return self._hash.hexdigest()
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Write one line and flush it."""
+        text = _as_line(line)
+        self._file.write(text)
+        self._file.flush()
+        self._hash.update(text.encode())
+
+    def sync(self) -> None:
+        """Wait until the lines are on disk: before a checkpoint says that they are."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def read_metrics(folder: Path, num_steps: int | None = None) -> list[dict[str, Any]]:
+    """Return the lines of a log in order of step: the first `num_steps`, or all; a torn last line is left out.
+
+    No lines when there is no log and none are asked for. ValueError names the line that is not the one of its step, and
+    a log that ends before `num_steps`.
+    """
+    path = folder / METRICS_FILE
+    complete = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
+    if num_steps is not None and len(complete) < num_steps:
+        raise ValueError(f"{path} has {len(complete)} lines, the training took {num_steps} steps: {REMEDY}")
+    return [_validate_lines(line, step, path) for step, line in enumerate(complete[:num_steps], 1)]
+
+
+def _validate_lines(text: str, step: int, path: Path) -> dict[str, Any]:
+    where = f"{path}, line {step}"
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where} is no JSON ({error}): {REMEDY}") from error
+    if not isinstance(line, dict) or not isinstance(line.get("step"), int) or line["step"] != step:
+        found = line.get("step") if isinstance(line, dict) else type(line).__name__
+        raise ValueError(f"{where} is of step {found!r}, expected {step}: {REMEDY}")
+    for name, (words, is_right) in FIELDS.items():
+        if name not in line or not is_right(line[name]):
+            raise ValueError(f"{where}: {name} is {line.get(name)!r}, expected {words}: {REMEDY}")
+    return line
+
+
+def _as_line(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, sort_keys=True) + "\n"

@@ -32,12 +32,11 @@ from repro.model.texts import Texts
 from repro.spec.values import check_warmup
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.storage.machine import measure_peak_bytes
-from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
+from repro.train.checkpoint import MetricsLog, TrainState, describe_session, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, feeds_of_steps, sampler_state
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
-from repro.train.metrics import MetricsLog
 from repro.train.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from repro.train.parallel import (
     any_process,
@@ -52,7 +51,6 @@ from repro.train.parallel import (
     same_value_everywhere,
 )
 from repro.train.sharing import batches_are_sharded
-from repro.train.sittings import sitting_here
 from repro.train.switches import Switches
 
 
@@ -110,7 +108,9 @@ def train(
     state = _take_up(folder, settings, data, model, optimizer)
     if state.step < settings.num_steps:
         state = replace(state, chunks=settings.chunks.words)
-        state = replace(state, sittings=[*state.sittings, sitting_here(state.step, settings.switches)])
+        state = replace(
+            state, sittings=[*state.sittings, describe_session(state.step, settings.switches, count_processes())]
+        )
     kept_at = time.monotonic()
     model.train()
     if model.device.type == "cuda":  # or the log would tell the peak of what this process did before

@@ -30,15 +30,12 @@ from repro.storage.lease import acquire
 from repro.storage.machine import measure_free_bytes
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import chunks_in, sittings_in
+from repro.train.checkpoint import chunks_in, read_metrics, sittings_in, steps_done, words_of
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, measure_gpu_bytes, train
-from repro.train.metrics import read_metrics
 from repro.train.parallel import any_process, count_processes, join_processes, rank
 from repro.train.sharing import explain_indivisible
-from repro.train.sittings import words_of
-from repro.train.steps_done import steps_done
 from repro.train.switches import switches_here
 
 Progress = Callable[[str], None]

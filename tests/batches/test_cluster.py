@@ -6,9 +6,8 @@ import faiss
 import numpy as np
 import pytest
 
-from repro.batches import cluster, fit
-from repro.batches.cluster import best_attempt, cluster_pairs, load_clusters
-from repro.batches.fit import list_sampled_domains
+from repro.batches import cluster
+from repro.batches.cluster import best_attempt, cluster_pairs, list_sampled_domains, load_clusters
 from repro.seeds import derive
 from tests.batches.planted import planted_pairs, unit
 
@@ -140,8 +139,8 @@ def test_clusters_from_blocks_of_float16_maps_are_those_of_whole_arrays(
 def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assigned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fit, "MOST_EXACT_PAIRS", 300)
-    monkeypatch.setattr(fit, "PAIRS_A_CENTROID", 16)
+    monkeypatch.setattr(cluster, "MOST_EXACT_PAIRS", 300)
+    monkeypatch.setattr(cluster, "PAIRS_A_CENTROID", 16)
     queries, documents = pairs_without_structure(1200)
     domains = np.repeat([2, 5], [1000, 200])
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}

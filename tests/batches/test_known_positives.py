@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from repro.batches.directions import mask_directions
-from repro.batches.known_positives import KnownPositives, find_links
-from repro.batches.mask import compute_content_keys, mask_false_negatives
+from repro.batches.mask import KnownPositives, compute_content_keys, find_links, mask_directions, mask_false_negatives
 from repro.batches.negatives import mine_negatives
 from repro.data.pairs import Row, write_pairs
 from repro.pipeline.inputs import Inputs

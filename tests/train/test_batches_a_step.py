@@ -24,12 +24,10 @@ from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
 from repro.train import loop, trainer
-from repro.train.checkpoint import TrainState
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.feed import TrainData, compute_batch_hash, draw_contexts
 from repro.train.loop import train
-from repro.train.metrics import read_metrics
 from repro.train.sharing import explain_indivisible, own_places
-from repro.train.steps_done import CHECKPOINT_FILE
 from repro.train.trainer import build_sampler, make_train_settings
 from tests.model.samples import small_model
 from tests.test_execute import quiet

@@ -24,13 +24,11 @@ from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.stopping import Interrupted
 from repro.train import feed, loop
-from repro.train.checkpoint import TrainState
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
 from repro.train.loop import drops_at_random, train
-from repro.train.metrics import read_metrics
 from repro.train.optimizer import build_optimizer, learning_rate_at
-from repro.train.steps_done import CHECKPOINT_FILE
 from tests.model.samples import small_model
 from tests.train.fixtures import settings, small_data
 

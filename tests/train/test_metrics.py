@@ -13,8 +13,8 @@ from repro.records.store import has_record
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
+from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
 from repro.train.loop import Interrupted
-from repro.train.metrics import METRICS_FILE, MetricsLog, read_metrics
 from repro.train.trainer import train_run
 
 RUN = base("smoke", num_steps=4)

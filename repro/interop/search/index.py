@@ -26,7 +26,7 @@ from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
 from repro.storage.json_files import json_object, short
 from repro.storage.paths import home, run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE
 
 VERSION = 1
 SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE, PLACES_FILE = "index.json", "vectors.npy", "documents.jsonl", "places.npy"
