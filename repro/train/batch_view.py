@@ -83,7 +83,7 @@ class BatchViewer:
         filtering_BM = scores_BM if filtering is seen else _scores(filtering)
         known = self.inputs.known_positives
         how: dict[str, Any] = {"margin": run.filter_margin, "num_hard_negatives": run.num_hard_negatives}
-        how["known_BM"] = None if known is None else known.among(pairs_B, keys_M)
+        how["known_BM"] = None if known is None else known.find_in_batch(pairs_B, keys_M)
         masked_BM = masked = mask_false_negatives(keys_M, filtering_BM, **how)
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
