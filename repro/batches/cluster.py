@@ -1,4 +1,5 @@
 """Cluster the training pairs with K-means, separately for each domain (§4.1 and §5).
+
 Algorithm, for a domain of n pairs:
 1. Use K = ceil(n / cluster_size) centroids, at least one.
 2. Build 2n points: query ⊕ document for each pair, then document ⊕ query for each pair. Both halves have length 1, so
@@ -43,6 +44,7 @@ LARGE_DOMAIN = 100_000
 @dataclass(frozen=True)
 class Clusters:
     """Cluster assignment and centroids of all pairs.
+
     `assignment_N` (int32) numbers the clusters over all domains. `centroids_KD` is float32. `domain_of_cluster_K` is
     the domain code of each cluster.
     """
@@ -60,6 +62,7 @@ class Clusters:
 
 def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
     """Load the clusters that `Clusters.save` wrote. The assignment is memory-mapped.
+
     Raises ValueError if a file is missing or damaged, or if the number of pairs differs from `num_pairs`.
     """
     names = ("assignment_N", "centroids_KD", "domain_of_cluster_K")
@@ -101,6 +104,7 @@ def cluster_pairs(
     seed: int,
 ) -> Clusters:
     """Cluster the pairs of each domain separately.
+
     A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
     threads. On a GPU, K-means of large domains is not repeatable, so the result is stored.
 
@@ -160,6 +164,7 @@ def _check_cluster_size(cluster_size: int, counts: np.ndarray) -> None:
 
 def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
     """Run `cluster` for every domain and return the centroids per domain.
+
     Small domains run in parallel with one thread each. Large domains run one after another, with all threads or on the
     GPUs. More threads inside a small domain would cost more than they save, most of all on a busy machine. On a GPU,
     memory allocation would dominate: FAISS allocates memory for each of up to thirty calls.
@@ -240,6 +245,7 @@ def _run_attempt(
     points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False
 ) -> tuple[float, np.ndarray]:
     """Run K-means once and return its objective and centroids.
+
     The iterations run in groups of ten. If ten further iterations change no centroid, K-means has converged.
     """
     import faiss

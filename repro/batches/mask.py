@@ -1,4 +1,5 @@
 """Detect false negatives: documents that the loss must not treat as negatives of a query (§4.1, eq. 4).
+
 For query q with positive d and another document d′ of the batch, in this order:
 1. If d′ has the text of d, it is a copy of the positive and is masked, with or without a surrogate.
 2. If d′ is one of q's own hard negatives, the surrogate does not mask it.
@@ -59,6 +60,7 @@ def mask_false_negatives(
     num_hard_negatives: int = 0,
 ) -> np.ndarray:
     """Return the documents to exclude from the loss of each query, bool (B, M).
+
     Args:
         content_keys_M: Content keys of the documents.
         scores_BM: Surrogate scores. If None, only repeated texts and known positives are masked.
@@ -88,6 +90,7 @@ def mask_false_negatives(
 
 def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
     """Return which pairs and documents have a meaningful surrogate score, bool (B, M).
+
     A text without any known token has a zero vector. All its scores are 0 and carry no information.
     """
     is_known_M = scores_BM.any(axis=0)
@@ -106,6 +109,7 @@ def mask_directions(
     num_hard_negatives: int = 0,
 ) -> np.ndarray:
     """Return the entries to exclude from a loss that contrasts in four directions, bool (B, K) with K = 2 (B + M).
+
     The blocks of columns are query to documents (`masked_BM`), query to queries, document to queries, and document to
     documents. For query q with document d:
     1. Query to documents: `mask_false_negatives`.
@@ -147,6 +151,7 @@ def mask_directions(
 
 def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
     """Return the masked share of all terms of the loss except the target, 0 … 1. It is 0 if there are no other terms.
+
     If `num_documents` is set, the columns are the four directions of the improved contrastive loss. That sum contains
     the own pair a second time. This term is never masked and counts as one of the others.
     """
@@ -160,6 +165,7 @@ def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) 
 
 def compute_batch_difficulty(scores_BM: np.ndarray) -> float:
     """Return the mean surrogate similarity between a query and the other documents of its batch (Figure 6).
+
     Raises ValueError for a batch with one document.
     """
     num_queries, num_documents = scores_BM.shape
@@ -170,6 +176,7 @@ def compute_batch_difficulty(scores_BM: np.ndarray) -> float:
 
 def find_links(query_keys_N: np.ndarray, document_keys_N: np.ndarray) -> tuple[np.ndarray, int]:
     """Find all queries with several documents.
+
     Returns:
         Links, int64 (2, L): query keys and document keys, unique and in ascending order. Also returns the number of
             pairs that these queries have.

@@ -1,4 +1,5 @@
 """Sample each batch from one source, with probabilities that depend on the source size (GTE §3.4, eq. 4).
+
 1. Draw the source of each step with p_i = n_i^α / Σ n_j^α, where n_i is its number of pairs. With α = 1 the
    probabilities are proportional to the sizes. With α = 0 all sources are equally likely.
 2. Use the next batch of that source. Each source is packed epoch by epoch on its own, so a frequent source may start
@@ -44,6 +45,7 @@ class MixedSampler:
         folder: Path | None = None,
     ) -> None:
         """Create one sampler per source. Sources are the distinct codes, and `names` maps codes to names for messages.
+
         Raises ValueError if α is outside [0, 1] or a source has fewer pairs than a batch.
         """
         if not 0 <= alpha <= 1:

@@ -1,5 +1,6 @@
 """Mine hard negatives: documents of the same domain that a surrogate model places near the query (§5, supervised
 phase).
+
 1. The surrogate f scores every document of a domain for every query.
 2. The pair's own text is excluded. S(q, d) = {d' : f(q, d') >= f(q, d)} contains likely positives (eq. 4) and is
    excluded unless `with_near` is set. Known positives of the query are always excluded if they are passed.
@@ -38,6 +39,7 @@ def mine_negatives(
     seed: int,
 ) -> np.ndarray:
     """Return the rows of the hard negatives of each pair, int64 (N, H), nearest first.
+
     `keys_N` identifies equal texts. With `with_near`, S(q, d) is not excluded.
 
     Raises ValueError if a domain has too few different texts.
@@ -70,15 +72,15 @@ def mine_negatives(
 
 def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> np.ndarray:
     """Return which scores f(q, d') are not below f(q, d) (eq. 4).
+
     Vectors lie along the last axis. A score at the limit counts as near within a rounding tolerance. The tolerance
     grows with the vector lengths, so a common factor changes nothing.
     """
     positive = np.einsum("...d,...d->...", query_D, positive_D, dtype=np.float32)
     lengths = np.linalg.norm(query_D, axis=-1) * np.linalg.norm(positive_D, axis=-1)
     with np.errstate(divide="ignore"):
-        # Round the lengths to a power of two. For unit vectors, even after rounding to float16, the factor is exactly
-        # 1.
-
+        # Round the lengths to a power of two. For unit vectors, even after rounding to float16, it is
+        # exactly 1.
         size = np.exp2(np.round(np.log2(lengths.astype(np.float64)))).astype(np.float32)
     near: np.ndarray = scores >= positive - np.float32(ROUNDING) * size
     return near
@@ -97,6 +99,7 @@ def _choose_nearest(
     scores_RM: np.ndarray, never_RM: np.ndarray, near_RM: np.ndarray | None, num: int, seed: int
 ) -> np.ndarray:
     """Return the columns of each row's hard negatives, ordered by falling score.
+
     `never_RM` marks the own document and known positives, which are excluded. Documents in `near_RM` come last, in
     random order.
     """
@@ -122,6 +125,7 @@ def _choose_nearest(
 
 def _find_smallest(keys_RM: np.ndarray, num: int) -> np.ndarray:
     """Return the columns of the `num` smallest keys of each row, in order. Ties go to the leftmost column.
+
     Columns are grouped, and each group is reduced to its minimum. The `num`-th smallest minimum is an upper bound of
     the wanted keys, so only keys up to this bound are sorted.
     """

@@ -1,4 +1,5 @@
 """Pack the rows of an epoch into batches that never mix domains (§4.1 and appendix "TSP Packing").
+
 Algorithm, for each domain:
 1. Leave out a few rows so that the rest is a multiple of the batch size. The selection rotates with the epoch.
 2. Order the clusters randomly or by a greedy tour. The tour starts at a random cluster and moves to the nearest
@@ -36,6 +37,7 @@ NUM_PROBES = 8
 @dataclass(frozen=True)
 class Domains:
     """Rows grouped by domain, in an order that the seed determines.
+
     Domain i owns `rows_N[starts[i]:starts[i + 1]]`.
     """
 
@@ -45,6 +47,7 @@ class Domains:
 
     def select_rows(self, place: int, *, batch_size: int, epoch: int) -> np.ndarray:
         """Return the rows of a domain that take part in this epoch. Their number is a multiple of `batch_size`.
+
         The omitted rows form a window that moves through the domain from epoch to epoch. No row is omitted for the
         (n+1)-th time before every row has been omitted n times.
         """
@@ -71,6 +74,7 @@ class Epoch:
 
 def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None = None) -> Domains:
     """Group the rows 0 … N − 1 by domain and shuffle them inside each domain.
+
     A large result is stored in an unnamed temporary file in `folder`.
     """
     num_rows = len(domain_codes_N)
@@ -101,6 +105,7 @@ def pack_epoch(
     folder: Path | None = None,
 ) -> Epoch:
     """Return the batches of one epoch.
+
     `line_up(rows, generator)` orders the rows of one domain. Memory holds one domain. A large epoch is stored in an
     unnamed temporary file in `folder`.
     """
@@ -127,6 +132,7 @@ def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
     """Return a function that orders the rows of a domain cluster by cluster.
+
     Raises ValueError if the packing is not in `PACKINGS`.
     """
     if packing not in PACKINGS:
@@ -154,6 +160,7 @@ def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _compute_stable_order(numbers_n: np.ndarray) -> np.ndarray:
     """Return the stable sort order of small non-negative numbers.
+
     For 16-bit integers numpy uses a radix sort, which is faster than a comparison sort.
     """
     is_narrow = int(numbers_n.max(initial=0)) < 2**16
@@ -170,6 +177,7 @@ def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Gen
 
 def greedy_tour(centroids_KD: np.ndarray, start: int, *, small: int = SMALL) -> np.ndarray:
     """Return the order of visits, int64 (K,), which begins with `start`.
+
     Raises ValueError if `start` is not a centroid.
     """
     num_centroids = len(centroids_KD)
@@ -208,6 +216,7 @@ def _tour_by_cells(centroids_KD: np.ndarray, start: int) -> np.ndarray:
 
 class _Cells:
     """Unvisited points grouped by cell.
+
     Cell c holds `members[starts[c] : starts[c] + sizes[c]]`. The vectors have the same order.
     """
 

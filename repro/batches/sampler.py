@@ -1,4 +1,5 @@
 """Sample batches as a pure function of (seed, epoch, step).
+
 1. `random` treats all pairs as one domain. `domain` draws each batch from one domain. `cluster` also groups the rows of
    a domain by cluster (§4.1).
 2. Every epoch is packed again (`repro.batches.pack`). The number of batches E is the same for all epochs.
@@ -35,6 +36,7 @@ class SamplerState(NamedTuple):
 @dataclass(frozen=True)
 class LeftOut:
     """Numbers of rows that an epoch leaves out.
+
     Rows in tails rotate from epoch to epoch. Rows of domains smaller than a batch are never used.
     """
 
@@ -58,6 +60,7 @@ class BatchSampler:
         folder: Path | None = None,
     ) -> None:
         """Group the rows by domain. Large arrays are stored in unnamed temporary files in `folder`.
+
         Raises ValueError if `kind` or `packing` is unknown, if the clusters are missing, unexpected or of other data,
         or if no domain fills a batch.
         """

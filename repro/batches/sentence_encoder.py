@@ -1,4 +1,5 @@
 """Use a sentence-transformers model as a surrogate.
+
 The model computes in float32 on a CPU. On a GPU it computes in bfloat16, in batches with a token budget.
 
 Shapes: N texts, D dimensions.
@@ -53,6 +54,7 @@ class SentenceEncoder:
 
     def _embed_narrow(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D), computed with bfloat16 weights.
+
         A text has at most one token per byte, plus special tokens. This bound limits the batch size without tokenizing.
         """
         at_most_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])

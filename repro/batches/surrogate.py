@@ -1,4 +1,5 @@
 """Embed all texts with a fixed encoder, for clustering, the filter and batch difficulty (§4.1, §5).
+
 1. Texts are processed in blocks, with one block in memory and repeated texts embedded once per block. If vectors depend
    on the batch, blocks go from the longest to the shortest texts, so that little is padding. Otherwise texts keep their
    order.
@@ -94,6 +95,7 @@ def embed_texts(
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Embed `texts`, write the vectors to `path`, and return them memory-mapped, float16 (N, D).
+
     `progress(done, total)` is called after each block.
     """
     if not len(texts):
@@ -124,6 +126,7 @@ def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_to
 
 def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
     """Join all shards into the file that `embed_texts` would write. Memory holds one block.
+
     Raises ValueError if a text has no vector.
     """
     rows_of = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
@@ -175,6 +178,7 @@ def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
 
 def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield blocks ordered by falling (length, text). Memory holds one span.
+
     Equal texts are adjacent. The longest texts come first, so that a lack of memory shows immediately. `span` selects
     positions of that order, and starts and ends at block boundaries.
     """
@@ -245,6 +249,7 @@ class MiniLM:
 
 class MiniLMWords:
     """Weighted mean of MiniLM's word vectors.
+
     Rare words have more weight: a / (a + p), where Zipf's law gives the frequency p. The weights follow Arora et al.,
     "A simple but tough-to-beat baseline for sentence embeddings" (ICLR 2017). Vectors are reduced to their first 128
     principal directions. This cuts the clustering time to a third and costs less than one point of ranking quality.

@@ -29,7 +29,7 @@ from repro.model.texts import texts_from
 from repro.seeds import derive, generator_for
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import count_processes, rank, share_of_contexts
-from repro.train.sharing import batches_are_sharded, own_places
+from repro.train.sharing import batches_are_sharded, list_own_places
 
 
 class Batches(Protocol):
@@ -135,7 +135,7 @@ def feeds_of_steps(
     What goes wrong in the making of a step is raised where that step would be given. Close it to end the thread.
     """
     is_shared = batches_are_sharded(batches_a_step, count_processes())
-    own = own_places(batches_a_step, rank=rank(), num_processes=count_processes())
+    own = list_own_places(batches_a_step, rank=rank(), num_processes=count_processes())
 
     def make(step: int) -> StepFeed:
         batches = step_batches(data.batches, step, batches_a_step)

@@ -37,7 +37,7 @@ from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, feeds_of_steps, sampler_state
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
-from repro.train.optimizer import build_optimizer, learning_rate_at, set_learning_rate
+from repro.train.optimizer import build_optimizer, compute_learning_rate, set_learning_rate
 from repro.train.parallel import (
     any_process,
     count_processes,
@@ -264,7 +264,7 @@ def take_step(
     told = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
     finish_gradients(model.parameters(), settings.batches_a_step)
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
-    rate = learning_rate_at(
+    rate = compute_learning_rate(
         step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
     )
     means = mean_everywhere(told.mean(0))

@@ -30,7 +30,7 @@ from repro.storage.lease import acquire
 from repro.storage.machine import measure_free_bytes
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import chunks_in, read_metrics, sittings_in, steps_done, words_of
+from repro.train.checkpoint import list_switches, read_chunks, read_metrics, read_sessions, steps_done
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, measure_gpu_bytes, train
@@ -109,11 +109,11 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     }
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
-    provenance |= {"switches": words} if (words := words_of(state.sittings)) else {}
+    provenance |= {"switches": words} if (words := list_switches(state.sittings)) else {}
     provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
     if inputs.first_phase is not None:
         provenance["first_phase"] = first = get_training_id(inputs.first_phase.run)
-        provenance["first_phase_sittings"] = sittings_in(run_folder(first))
+        provenance["first_phase_sittings"] = read_sessions(run_folder(first))
     if rank() > 0:  # the log is rank 0's: another node may not see its last lines yet, and has no use for them
         return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
@@ -171,7 +171,7 @@ def prepare_training(
         measure_gpu_bytes(model.device),
         settings.switches,
         free=_compute_free_share(),
-        stored=chunks_in(run_folder(settings.run_id)),
+        stored=read_chunks(run_folder(settings.run_id)),
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
     return model, data, replace(settings, chunks=chunks), sampler

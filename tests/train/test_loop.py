@@ -28,7 +28,7 @@ from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
 from repro.train.loop import drops_at_random, train
-from repro.train.optimizer import build_optimizer, learning_rate_at
+from repro.train.optimizer import build_optimizer, compute_learning_rate
 from tests.model.samples import small_model
 from tests.train.fixtures import settings, small_data
 
@@ -200,7 +200,7 @@ def test_a_step_whose_numbers_are_not_finite_ends_the_training_and_leaves_all_as
             spoil(model, what)
             weights.append({name: value.clone() for name, value in model.state_dict().items()})
 
-    rate = learning_rate_at(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
+    rate = compute_learning_rate(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
     line = rf"^step 8 of 10: loss [^\n]* at learning rate {rate:.3g}: not finite[^\n]*lower learning_rate[^\n]*$"
     with pytest.raises(ValueError, match=line) as found:
         run(tmp_path, model, checkpoint_every_steps=3, on_step=note)
@@ -266,10 +266,10 @@ def test_the_first_stage_learns_at_its_own_rate(tmp_path: Path) -> None:
 
 
 def test_the_learning_rate_warms_up_and_decays_linearly() -> None:
-    rates = [learning_rate_at(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
+    rates = [compute_learning_rate(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4:] == pytest.approx([1 - place / 8 for place in range(8)])
-    assert learning_rate_at(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
+    assert compute_learning_rate(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
 
 
 def test_a_warm_up_longer_than_the_training_is_refused() -> None:
