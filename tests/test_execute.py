@@ -58,7 +58,7 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
         assert not has_record(get_local_records(), run)
     told: list[str] = []
     resumed = execute(run, progress=told.append)
-    [done] = [re.fullmatch(r"  goes on after step (\d+) of (\d+)", line) for line in told if "goes on" in line]
+    [done] = [re.fullmatch(r"  resuming after step (\d+) of (\d+)", line) for line in told if "resuming" in line]
     assert done is not None and 0 < int(done[1]) < int(done[2]) == run.num_steps
     found = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):

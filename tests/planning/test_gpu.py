@@ -178,7 +178,7 @@ def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device]
 
 
 def test_a_chunk_that_drops_other_contexts_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RandomState, "restored", lambda self: nullcontext())
+    monkeypatch.setattr(RandomState, "restore", lambda self: nullcontext())
     assert not gpu._in_chunks(CPU)[0]
 
 
