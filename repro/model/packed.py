@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from repro.model.linear import fill_rows, linear
 from repro.model.texts import Texts
-from repro.model.word_vectors import load_word_vectors
+from repro.model.word_vectors import look_up_words
 
 KINDS = ("bert", "nomic")
 
@@ -121,7 +121,7 @@ def can_pack(model: Any, kind: str, texts: Texts) -> bool:
     return is_plain and not any(dropout) and texts.ids_NS.device.type == "cpu" and bool(texts.mask_NS[:, :1].all())
 
 
-def packed_states(
+def compute_packed_states(
     model: Any,
     kind: str,
     texts: Texts,
@@ -173,7 +173,7 @@ def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> T
 
 
 def _words(model: Any, packing: Packing, texts: Texts) -> Tensor:
-    return load_word_vectors(texts.ids_NS.flatten()[packing.places_T], model.get_input_embeddings().weight)
+    return look_up_words(texts.ids_NS.flatten()[packing.places_T], model.get_input_embeddings().weight)
 
 
 def _layers(model: Any, kind: str) -> Any:
