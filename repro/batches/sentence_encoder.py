@@ -24,7 +24,7 @@ NUM_SPECIAL_TOKENS = 4
 class SentenceEncoder:
     """Model from a local folder or the hub, with its own prompts, pooling and normalisation."""
 
-    looks_at_neighbours = True
+    depends_on_batch = True
 
     def __init__(self, name: str) -> None:
         from sentence_transformers import SentenceTransformer

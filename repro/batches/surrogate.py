@@ -51,7 +51,7 @@ class Surrogate(Protocol):
     """Interface of a fixed encoder."""
 
     num_dimensions: int
-    looks_at_neighbours: bool
+    depends_on_batch: bool
     """Whether rounding depends on the other texts of a call, as it does if texts are padded together."""
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
@@ -119,9 +119,9 @@ def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_to
         ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
         ArrayWriter(folder / ROWS_FILE, "int64") as rows,
     ):
-        for of, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
+        for part_rows, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
             vectors.append(embedded)
-            rows.append(of)
+            rows.append(part_rows)
 
 
 def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
@@ -129,11 +129,11 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
 
     Raises ValueError if a text has no vector.
     """
-    rows_of = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
-    count = sum(map(len, rows_of))
+    part_rows = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
+    count = sum(map(len, part_rows))
     width = load_array(parts[0] / VECTORS_FILE, kind="f", shape=(None, None), mapped=True).shape[1]
     vectors_ND, is_there_N = map_to_fill(path, (count, width), "float16"), np.zeros(count, dtype=bool)
-    for part, rows_n in zip(parts, rows_of, strict=True):
+    for part, rows_n in zip(parts, part_rows, strict=True):
         vectors_nD = load_array(part / VECTORS_FILE, kind="f", shape=(len(rows_n), width), mapped=True)
         for block in iter_blocks(len(rows_n), TEXTS_PER_SPAN):
             vectors_ND[rows_n[block]] = vectors_nD[block]
@@ -148,7 +148,7 @@ def _iter_embedded(
     surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows and vectors of each block of a shard."""
-    longest_first = surrogate.looks_at_neighbours
+    longest_first = surrogate.depends_on_batch
     span = part.span(len(texts), TEXTS_PER_BLOCK if longest_first else 1)
     for rows, here in (_iter_longest_first if longest_first else _iter_in_order)(texts, span):
         place = {text: number for number, text in enumerate(dict.fromkeys(here))}
@@ -216,7 +216,7 @@ class MiniLM:
     """all-MiniLM-L6-v2 from its wheel, with mean pooling. It uses float32 on a CPU and bfloat16 on a GPU."""
 
     num_dimensions = 384
-    looks_at_neighbours = True
+    depends_on_batch = True
 
     def __init__(self) -> None:
         import torch
@@ -256,7 +256,7 @@ class MiniLMWords:
     """
 
     num_dimensions = 128
-    looks_at_neighbours = False
+    depends_on_batch = False
 
     def __init__(self) -> None:
         from safetensors.numpy import load_file

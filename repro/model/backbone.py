@@ -49,18 +49,20 @@ class Backbone(nn.Module):
         self.kind = kind
         self.text_normalised_twice = text_normalised_twice
         self._compiled: Callable[..., Any] | None = None
-        self._keeps_less = False
+        self._is_checkpointed = False
         self._keeps_projections = False
         self._last: tuple[Tensor, int, TextProjections] | None = None
 
-    def keep_less(self, checkpointed: bool) -> None:
+    def set_checkpointing(self, checkpointed: bool) -> None:
         """Turn activation checkpointing on or off: layers are recomputed in backward to save memory."""
-        of = "activation" if hasattr(self.model, "activation_checkpointing_enable") else "gradient"  # transformers 5.17
+        kind = (
+            "activation" if hasattr(self.model, "activation_checkpointing_enable") else "gradient"
+        )  # transformers 5.17
         if checkpointed:
-            getattr(self.model, f"{of}_checkpointing_enable")({"use_reentrant": False})
-        elif self._keeps_less:
-            getattr(self.model, f"{of}_checkpointing_disable")()
-        self._keeps_less = checkpointed
+            getattr(self.model, f"{kind}_checkpointing_enable")({"use_reentrant": False})
+        elif self._is_checkpointed:
+            getattr(self.model, f"{kind}_checkpointing_disable")()
+        self._is_checkpointed = checkpointed
 
     def compile_forward(self, backend: str | None) -> None:
         """Compile the forward pass with this backend of torch.compile. None disables compilation."""
@@ -142,7 +144,7 @@ class Backbone(nn.Module):
     def _can_pack(self, texts: Texts) -> bool:
         """Return whether the packed implementation may compute these texts."""
         is_plain = self.packs and not self.text_normalised_twice and self._compiled is None
-        keeps_all = not (self.training and self._keeps_less)
+        keeps_all = not (self.training and self._is_checkpointed)
         return is_plain and keeps_all and can_pack(self.model, self.kind, texts)
 
     def _build_prefix(self, contexts_NCD: Tensor, prompts_PD: Tensor, num_texts: int) -> Tensor:

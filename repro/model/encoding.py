@@ -43,7 +43,7 @@ from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 
 WEIGHTS_FILE = "model.safetensors"
-HALF_A_LETTER = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 GPU = "cuda"
 TEXTS_AT_ONCE = 64
 TOKENS_AT_ONCE = 131_072
@@ -83,7 +83,7 @@ def as_texts(texts: Iterable[str]) -> list[str]:
             f"({num_odd} such): replace or remove it"
         )
     for place, text in enumerate(found):
-        if not text.isascii() and HALF_A_LETTER.search(text):
+        if not text.isascii() and LONE_SURROGATE.search(text):
             raise ValueError(f"text {place} of {len(found)} holds half a letter (a lone surrogate): decode it again")
     return [str(text) for text in found]
 

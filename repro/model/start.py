@@ -38,7 +38,7 @@ below −`HEAD_SHIFT`, so GELU or ReLU passes nearly all of them unchanged.
 HEADS = ("random", "identity", "both-identity")
 PREFIXES = {"nomic": {r"^bert\.": ""}}
 """Name prefixes in a backbone's files that the class does not have. nomic-bert-2048 was saved with a head."""
-KEPT_SETTINGS = (
+COPIED_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
     *("rope_parameters", "type_vocab_size"),
@@ -110,7 +110,7 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
             )
     if config.hidden_size != pretrained.hidden_size:
         raise ValueError(f"hidden_size={config.hidden_size}: start={start!r} has {pretrained.hidden_size}")
-    settings = {name: getattr(pretrained, name, None) for name in KEPT_SETTINGS}
+    settings = {name: getattr(pretrained, name, None) for name in COPIED_SETTINGS}
     return replace(
         config,
         num_heads=pretrained.num_attention_heads,

@@ -30,7 +30,7 @@ from repro.storage.arrays import give_back, read_here_and_there
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped. None if the run stores none."""
-Seen = tuple[np.ndarray, np.ndarray]
+SurrogateVectors = tuple[np.ndarray, np.ndarray]
 """Surrogate vectors of a batch: queries (B, D) and documents (M, D)."""
 
 
@@ -109,7 +109,7 @@ class BatchViewer:
         """The run's surrogate, for texts without stored vectors. It takes a second to load and is cached."""
         return get_surrogate(self.inputs.run)
 
-    def _load_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> Seen | None:
+    def _load_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
         queries_BD = self._load_rows(stored["query"], "query", pairs_B)
         documents_MD = self._load_rows(stored["document"], "document", rows_M)
         give_back(*stored.values())
@@ -130,5 +130,5 @@ def _load_by_side(load: Callable[[Side], np.ndarray | None]) -> Vectors:
     return found
 
 
-def _compute_scores(seen: Seen | None) -> np.ndarray | None:
+def _compute_scores(seen: SurrogateVectors | None) -> np.ndarray | None:
     return None if seen is None else seen[0] @ seen[1].T

@@ -142,15 +142,17 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), message)
     by_name = dict(model.named_parameters())
     labels = [label.removeprefix(STATE).partition("/")[2] for label in tensors if label.startswith(STATE)]
-    if strangers := sorted(set(labels) - set(by_name)):
-        raise ValueError(f"{path} holds an optimiser of other weights, first {strangers[0]!r}: remove it to start anew")
+    if unknown := sorted(set(labels) - set(by_name)):
+        raise ValueError(
+            f"{path} holds optimiser state of other weights, first {unknown[0]!r}: remove it to start again"
+        )
     model.load_state_dict(weights)
     for label, value in tensors.items():
         if label.startswith(STATE):
             key, name = label.removeprefix(STATE).split("/", 1)
             # Unfused AdamW keeps its step counters on the CPU. On a GPU, reading each one would synchronise.
-            stays = key == "step" and not optimizer.defaults.get("fused")
-            optimizer.state[by_name[name]][key] = value if stays else value.to(by_name[name].device)
+            stays_on_cpu = key == "step" and not optimizer.defaults.get("fused")
+            optimizer.state[by_name[name]][key] = value if stays_on_cpu else value.to(by_name[name].device)
 
 
 def steps_done(folder: Path) -> int:

@@ -134,7 +134,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     return Feed(texts, len(own_B), masked, filtered.difficulty, derive(seed, "dropout", batch.number + 1, stream))
 
 
-def feeds_of_steps(
+def iter_step_feeds(
     data: TrainData, steps: range, batches_a_step: int, *, num_contexts: int, seed: int
 ) -> Generator[StepFeed, None, None]:
     """Yield the feeds of this process for each step, counted from 0. A thread prepares the next step in the meantime.

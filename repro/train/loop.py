@@ -38,7 +38,7 @@ from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.storage.machine import measure_peak_bytes
 from repro.train.checkpoint import MetricsLog, TrainState, describe_session, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, feeds_of_steps, get_sampler_state
+from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
 from repro.train.optimizer import build_optimizer, compute_learning_rate, set_learning_rate
@@ -158,7 +158,7 @@ def prepare(model: Model, switches: Switches, backend: str = "inductor") -> None
     """Apply the performance options to the backbones. `backend` is the backend of torch.compile."""
     for backbone in model.modules():
         if isinstance(backbone, Backbone):
-            backbone.keep_less(switches.checkpoint)
+            backbone.set_checkpointing(switches.checkpoint)
             backbone.compile_forward(backend if switches.compile else None)
 
 
@@ -180,7 +180,7 @@ def _resume(
             "the data, the batch size or the seed differs. Remove the folder to start again"
         )
     shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
-    if state.num_processes != count_processes() and shared and drops_at_random(model) and rank() == 0:
+    if state.num_processes != count_processes() and shared and has_random_drops(model) and rank() == 0:
         warnings.warn(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {count_processes()}: each "
             "drops contexts by draws of its own, so the training goes on with other draws than it would have had",
@@ -189,7 +189,7 @@ def _resume(
     return replace(state, num_processes=count_processes())
 
 
-def drops_at_random(model: Model) -> bool:
+def has_random_drops(model: Model) -> bool:
     """Return whether training draws random drops, which depend on the number of processes and the chunk sizes."""
     config = model.config
     return (
@@ -227,23 +227,23 @@ def _iter_feeds(model: Model, data: TrainData, settings: TrainSettings, first: i
     sees_documents = isinstance(model, ContextualModel) and not model.config.is_blind
     count = model.config.num_contexts if sees_documents else 0
     steps = range(first, settings.num_steps)
-    return feeds_of_steps(data, steps, settings.batches_a_step, num_contexts=count, seed=settings.seed)
+    return iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=count, seed=settings.seed)
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     """Return the stages and the loss of a batch for the gradient cache, in the precision of the model's device."""
     is_narrow = model.device.type == "cuda" and settings.switches.autocast
 
-    def narrow() -> torch.autocast:
+    def autocast() -> torch.autocast:
         return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_narrow)
 
     def first(texts: Texts) -> Tensor:
         assert isinstance(model, ContextualModel), "only a contextual model is given context documents"
-        with narrow():
+        with autocast():
             return _upcast(model.first_stage(texts))
 
     def second(texts: Texts, contexts_CD: Tensor | None) -> Tensor:
-        with narrow():
+        with autocast():
             if isinstance(model, ContextualModel):
                 assert (contexts_CD is None) == model.config.is_blind, "only a blind model is given no documents"
                 return _upcast(model.second_stage(texts, contexts_CD))

@@ -333,7 +333,7 @@ def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summar
     """Summarise the log of a training run.
 
     Loss, accuracy and masked fraction are means over the last tenth of the steps. Difficulty is a mean over all steps
-    and speed a median. The arrays hold the values behind the means.
+    and speed a median. The arrays contain the averaged values.
     """
     tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
     arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}

@@ -97,7 +97,7 @@ def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(m
 def test_of_three_attempts_the_one_is_taken_whose_points_lie_nearest_to_their_centroids() -> None:
     pairs = np.concatenate(pairs_without_structure(150), axis=1)
     points = np.concatenate([pairs, np.roll(pairs, pairs.shape[1] // 2, axis=1)])
-    attempts = [cluster._one_attempt(points, 12, derive(1, number))[1] for number in range(3)]
+    attempts = [cluster._run_attempt(points, 12, derive(1, number))[1] for number in range(3)]
     spread = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
     assert len({round(float(one), 2) for one in spread}) == 3, "attempts that end alike prove nothing"
     np.testing.assert_array_equal(paired_kmeans(pairs, 12, seed=1), attempts[int(np.argmin(spread))])
@@ -146,9 +146,9 @@ def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assign
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
     assert list_sampled_domains(domains, 100) == {2: (300, 1000)}
     fitted: list[int] = []
-    attempt = cluster._one_attempt
+    attempt = cluster._run_attempt
     monkeypatch.setattr(
-        cluster, "_one_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
+        cluster, "_run_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
     )
     found = cluster_pairs(queries, documents, domains, cluster_size=50, seed=0)
     assert sorted(set(fitted)) == [400, 640]

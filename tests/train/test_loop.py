@@ -27,7 +27,7 @@ from repro.train import feed, loop
 from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
-from repro.train.loop import drops_at_random, train
+from repro.train.loop import has_random_drops, train
 from repro.train.optimizer import build_optimizer, compute_learning_rate
 from tests.model.samples import small_model
 from tests.train.fixtures import settings, small_data
@@ -397,14 +397,14 @@ def test_another_number_of_processes_is_told_where_shared_contexts_are_dropped(
 
 
 def test_what_is_dropped_may_depend_on_chunks_and_only_where_something_is(tmp_path: Path) -> None:
-    """With pooling by frequency each piece draws twice: other chunks, other draws. `drops_at_random` says where."""
+    """With pooling by frequency each piece draws twice: other chunks, other draws. `has_random_drops` says where."""
     for name, changes in (("mean", {"sequence_dropout": 0.0}), ("frequency", {"pooling": "frequency"})):
         losses = []
         for sizes in (ChunkSizes(), ChunkSizes(3, 2)):
             model = small_model(**changes).double()
             run(tmp_path / f"{name} {sizes.words}", model, chunks=sizes, num_steps=3)
             losses.append([line["loss"] for line in lines(tmp_path / f"{name} {sizes.words}")])
-        assert (losses[0] != pytest.approx(losses[1], rel=1e-6)) == drops_at_random(model), name
+        assert (losses[0] != pytest.approx(losses[1], rel=1e-6)) == has_random_drops(model), name
 
 
 def in_another_folder(number: int, folder: Path) -> None:
