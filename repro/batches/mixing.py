@@ -104,6 +104,7 @@ class MixedSampler:
         while self._block < block:
             self._before_S = self._before_S + np.bincount(self._draws, minlength=len(self._rows))
             self._block += 1
+            # Each block has its own generator, so earlier draws need not be stored.
             generator = generator_for(self.seed, "mixing", self._block)
             self._draws = generator.choice(len(self._rows), BLOCK, p=self.shares_S)
 

@@ -46,6 +46,7 @@ def mine_negatives(
     """
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
     for members_M in rows_by_code(domains_N)[1]:
+        # The pool holds each distinct text once, in order of first appearance.
         _, first, text_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
         order = np.argsort(first)
         pool_M = members_M[first[order]]  # unique texts
@@ -55,6 +56,7 @@ def mine_negatives(
                 f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
                 "different documents; ask for fewer, or leave small domains out"
             )
+        # One domain's documents are in memory. Queries are scored in blocks of rows.
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
         for part in iter_blocks(len(members_M), ROWS_AT_ONCE):
             rows = members_M[part]

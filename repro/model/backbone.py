@@ -55,9 +55,8 @@ class Backbone(nn.Module):
 
     def set_checkpointing(self, checkpointed: bool) -> None:
         """Turn activation checkpointing on or off: layers are recomputed in backward to save memory."""
-        kind = (
-            "activation" if hasattr(self.model, "activation_checkpointing_enable") else "gradient"
-        )  # transformers 5.17
+        # transformers 5.17 renamed these methods from "gradient" to "activation".
+        kind = "activation" if hasattr(self.model, "activation_checkpointing_enable") else "gradient"
         if checkpointed:
             getattr(self.model, f"{kind}_checkpointing_enable")({"use_reentrant": False})
         elif self._is_checkpointed:

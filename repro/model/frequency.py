@@ -59,6 +59,7 @@ class FrequencyWeights(nn.Module):
         if not len(words_CV):
             return None
         place_V = words_CV.mean(0) * last
+        # Interpolate linearly between the two nearest of the learned weights.
         below_V = place_V.floor().long().clamp(max=last - 1)
         part_V = place_V - below_V
         return self.logits_K[below_V] * (1 - part_V) + self.logits_K[below_V + 1] * part_V

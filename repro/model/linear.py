@@ -65,7 +65,7 @@ class _OneDnnLinear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return the gradients of rows, weights and bias."""
         filled_RI, weight_OI = ctx.saved_tensors
-        # The gradient of a sum has stride 0, which the kernel does not accept.
+        # The gradient of a sum is one number repeated with stride 0, so it must be copied first.
         sent_TO = gradients[0].contiguous()
         sent_RO, wanted = fill_rows(sent_TO), ctx.needs_input_grad
         return (

@@ -36,10 +36,12 @@ def segment_pool(states_NSD: Tensor, mask_NS: Tensor, num_segments: int) -> Tens
         return mean_pool(states_NSD, mask_NS)[:, None]
     lengths_N = mask_NS.sum(1)
     steps_S = torch.arange(mask_NS.shape[1], device=mask_NS.device)
+    # Token s of a text with n tokens belongs to segment floor(s * T / n).
     segment_NS = steps_S * num_segments // lengths_N.clamp(min=1)[:, None]
     parts_T = torch.arange(num_segments, device=mask_NS.device)
     members_NTS = (segment_NS[:, None, :] == parts_T[None, :, None]) & mask_NS.bool()[:, None, :]
     empty_NT = ~members_NTS.any(2)
+    # An empty segment uses all tokens of its text.
     members_NTS = torch.where(empty_NT[:, :, None], mask_NS.bool()[:, None, :], members_NTS)
     weights_NTS = members_NTS.to(states_NSD.dtype)
     weights_NTS = weights_NTS / weights_NTS.sum(2, keepdim=True).clamp(min=1.0)

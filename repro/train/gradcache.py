@@ -112,6 +112,7 @@ def _add_gradients_in_chunks(stages: Stages, step: StepTexts, sizes: ChunkSizes)
     # Queries and documents are leaves too, so this backward pass ends at the representations.
     parts = stages.loss(queries.vectors_ND, documents.vectors_ND)
     parts.loss.backward()
+    # Both add to the gradient at the context vectors, so they must finish before the first stage.
     queries.backpropagate()
     documents.backpropagate()
     if contexts_CD is not None:
@@ -153,6 +154,7 @@ class Replay:
             return
         gradient = self.vectors_ND.grad.unflatten(0, (len(self.pieces.back_N), -1))
         for piece, part, state in zip(self.pieces.pieces, self.pieces.split(gradient), self.states, strict=True):
+            # The same random state gives the same dropped slots as in the first pass.
             with state.restore():
                 result = self.stage(piece)
             result.backward(part.reshape(result.shape).to(result.dtype))

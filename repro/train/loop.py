@@ -305,6 +305,7 @@ def take_step(
 
 def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
     """Add the gradient of a batch's loss. Return loss, accuracy, masked fraction and difficulty (NaN if there is none)."""
+    # Random drops depend only on the run's seed and the batch number, so a resumed run repeats them.
     torch.manual_seed(feed.draw_seed)
     feed = feed.to(model.device)
     parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)

@@ -84,6 +84,7 @@ def _cross_entropy(scores_QK: Tensor, masked_QK: Tensor | None, num_documents: i
 
     `num_documents` has the meaning of `compute_masked_fraction`.
     """
+    # Column q is the target of row q, and it is never masked.
     targets_Q = torch.arange(len(scores_QK), device=scores_QK.device)
     fraction = scores_QK.new_zeros(())
     if masked_QK is not None:
