@@ -237,7 +237,7 @@ def test_the_difficulty_of_batches_is_measured_without_training() -> None:
 
 def test_a_record_names_the_code_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     code = {"commit": "begun with"}
-    monkeypatch.setattr("repro.execute.code_identity", lambda: dict(code))
+    monkeypatch.setattr("repro.execute.get_code_identity", lambda: dict(code))
 
     def commit_meanwhile(*words: object) -> Measured:
         code["commit"] = "committed meanwhile"

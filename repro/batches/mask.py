@@ -93,7 +93,7 @@ def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
 
     A text without any known token has a zero vector. All its scores are 0 and carry no information.
     """
-    is_known_M = scores_BM.any(axis=0)
+    is_known_M = np.asarray(scores_BM.any(axis=0))
     is_known_B = scores_BM.any(axis=1) & is_known_M[: len(scores_BM)]
     return is_known_B[:, None] & is_known_M
 
@@ -138,7 +138,8 @@ def mask_directions(
         queries_BD, documents_MD = seen
         scores_BM = queries_BD @ documents_MD.T
         # A text without any known token has a zero vector. It masks nothing and is not masked.
-        known_B, known_M = queries_BD.any(axis=1), documents_MD.any(axis=1)
+        known_B = np.asarray(queries_BD.any(axis=1))
+        known_M = np.asarray(documents_MD.any(axis=1))
         threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
         threshold_B1 = threshold_B[:, None]
         to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)

@@ -54,7 +54,7 @@ import json, sys
 from slurm.ranks import follow
 from slurm.signals import Stop, listening
 stop = Stop()
-with listening(stop):
+with handle_stop_signals(stop):
     follow(json.loads(sys.argv[1]), stop, "77", 1)
 """
 
