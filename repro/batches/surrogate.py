@@ -163,8 +163,8 @@ def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str]) -> None:
     if not is_finite_N.all():
         text = texts[int(np.argmin(is_finite_N))]
         raise ValueError(
-            f"the surrogate gives NaN or infinite numbers for {count_noun(int((~is_finite_N).sum()), 'text')}, "
-            f"the first is {short(repr(text))}: remove or change the text, or choose another surrogate"
+            f"the surrogate returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
+            f"first {short(repr(text))}: remove or change the text, or choose another surrogate"
         )
 
 

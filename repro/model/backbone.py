@@ -75,7 +75,7 @@ class Backbone(nn.Module):
 
     def forward(self, texts: Texts) -> Tensor:
         """Return the states of texts without a prefix, (N, S, D). States of padding are undefined."""
-        self._check_length(texts.ids_NS.shape[1], "a text of so many tokens")
+        self._check_length(texts.ids_NS.shape[1], "a single text")
         if self._can_pack(texts):
             return compute_packed_states(self.model, self.kind, texts, torch.arange(texts.ids_NS.shape[1]))
         words_NSD = look_up_words(texts.ids_NS, self.model.get_input_embeddings().weight)
@@ -172,7 +172,7 @@ class Backbone(nn.Module):
         limit = self.model.config.max_position_embeddings
         if self.kind == "bert" and length > limit:
             raise ValueError(
-                f"{length} positions ({what}) are more than the {limit} that this backbone has learned: use fewer "
+                f"{length} positions ({what}) exceed the {limit} learned positions of this backbone: use fewer "
                 "contexts or shorter texts"
             )
 

@@ -111,7 +111,7 @@ def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
     if unknown:
         raise ValueError(f"{where} has unknown fields {short(unknown, 200)}; a model has {known}")
     if "architecture" not in values:
-        raise ValueError(f"{where} does not say its architecture; choose one of {list(ARCHITECTURES)}")
+        raise ValueError(f"{where} has no architecture; choose one of {list(ARCHITECTURES)}")
     for name, value in values.items():
         kind, _, optional = str(ModelConfig.__annotations__[name]).partition(" | ")
         right = isinstance(value, KINDS[kind.partition("[")[0]]) and (kind == "bool") == isinstance(value, bool)

@@ -71,7 +71,7 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     """
     kind = type(texts).__name__
     if isinstance(texts, str | bytes):
-        raise ValueError(f"{short(repr(texts))} is one text, and several are asked for: give a list, [text]")
+        raise ValueError(f"{short(repr(texts))} is one text, not a list: give a list, [text]")
     if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or hasattr(texts, "columns"):
         raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
     found: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
@@ -84,7 +84,7 @@ def as_texts(texts: Iterable[str]) -> list[str]:
         )
     for place, text in enumerate(found):
         if not text.isascii() and LONE_SURROGATE.search(text):
-            raise ValueError(f"text {place} of {len(found)} holds half a letter (a lone surrogate): decode it again")
+            raise ValueError(f"text {place} of {len(found)} contains half a letter (a lone surrogate): decode it again")
     return [str(text) for text in found]
 
 
@@ -288,7 +288,7 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
     except (OSError, SafetensorError) as error:
         match = re.search(r"os error (\d+)", str(error))  # safetensors reports errno only in its message
         number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
-        raise OSError(number, f"could not write {path} ({error}); what was there before is untouched") from error
+        raise OSError(number, f"could not write {path} ({error}); the previous file is untouched") from error
 
 
 def _get_modification_time(tokenizer: str) -> int:

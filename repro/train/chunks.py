@@ -157,8 +157,8 @@ def read_chunks_variable() -> ChunkSizes | None:
     numbers = [part.strip() for part in words.split(",")]
     if len(numbers) != 2 or not all(map(_is_count, numbers)):
         raise ValueError(
-            f"{VARIABLE} is {words[:40]!r}: it takes how many texts of the second and of the first stage keep their "
-            f"graph at once, two whole numbers of at least 1, such as {VARIABLE}=64,128; or unset it"
+            f"{VARIABLE} is {words[:40]!r}: it sets the number of texts of the second and the first stage with a "
+            f"graph in memory, two whole numbers of at least 1, such as {VARIABLE}=64,128. Unset it to use the default"
         )
     return ChunkSizes(*map(int, numbers))
 
