@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from repro.batches.directions import mask_directions
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.batches.mask import compute_content_keys, mask_false_negatives
+from repro.batches.mask import compute_content_keys, mask_directions, mask_false_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
 
