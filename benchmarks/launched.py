@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.generated_pairs import write_generated_apart
-from slurm.signals import ask_for_signal
+from slurm.signals import request_parent_death_signal
 
 NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
 LOOK_EVERY_SECONDS, ENDING_SECONDS = 2.0, 600.0
@@ -103,7 +103,7 @@ def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
         write_generated_apart(source_of(asked), asked.num_pairs)
     started = time.monotonic()
     words = [sys.executable, "-m", "repro", "data", "import", str(source_of(asked)), "--name", NAME]
-    child = subprocess.Popen(words, preexec_fn=partial(ask_for_signal, signal.SIGTERM))
+    child = subprocess.Popen(words, preexec_fn=partial(request_parent_death_signal, signal.SIGTERM))
     _, status, used = os.wait4(child.pid, 0)
     if status:
         raise SystemExit(f"the import ended with status {status}")
@@ -140,10 +140,10 @@ def kill_three_times(run: Any, asked: argparse.Namespace) -> None:
     from repro.spec.identity import get_training_id
     from repro.storage.paths import run_folder
     from repro.storage.shards import list_shards
-    from slurm.states import item_of_run, item_of_stage
+    from slurm.states import get_run_item, get_stage_item
 
     graph = StageGraph(run)
-    first_shards = [item_of_stage(shard) for shard in list_shards(graph.tokens, asked.num_shards)]
+    first_shards = [get_stage_item(shard) for shard in list_shards(graph.tokens, asked.num_shards)]
     log, note = run_folder(get_training_id(run)) / "metrics.jsonl", noted(asked, "killed")
     killed = json.loads(note.read_text()) if note.is_file() else []
 
@@ -152,8 +152,8 @@ def kill_three_times(run: Any, asked: argparse.Namespace) -> None:
 
     victims: list[tuple[list[Any], Callable[[], bool]]] = [
         (first_shards[1:], lambda: True),
-        ([item_of_stage(graph.clusters)], lambda: True),
-        ([item_of_run(run)], is_half_trained),
+        ([get_stage_item(graph.clusters)], lambda: True),
+        ([get_run_item(run)], is_half_trained),
     ]
     for items, is_time in victims[len(killed) :]:
         if one := kill_one_of(items, is_time, run, asked):
@@ -209,14 +209,14 @@ def rows_of(run: Any) -> Iterator[dict[str, Any]]:
     """Return a row for every stage, shard and run, in the order in which they were begun."""
     from repro.pipeline.stages import list_stages
     from repro.storage.lease import owners
-    from slurm.states import item_of_run, item_of_stage
+    from slurm.states import get_run_item, get_stage_item
     from slurm.status import find_stage_item
 
-    items = [item_of_run(run)]
+    items = [get_run_item(run)]
     for stage in list_stages(run):
         shards = sorted(stage.path.with_name(f"{stage.path.name}.shards").glob("*.building"))
         items += [find_stage_item(f"{stage.title}.shards/{path.stem}") for path in shards]
-        items.append(item_of_stage(stage))
+        items.append(get_stage_item(stage))
     begun = [(owners(item.lease_folder), item) for item in items]
     for history, item in sorted((each for each in begun if each[0]), key=lambda each: each[0][0].since):
         last = ended(item)

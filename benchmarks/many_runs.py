@@ -33,7 +33,7 @@ from repro.spec.identity import get_training_id, run_id
 from repro.spec.registry import experiments
 from repro.statistics.contrasts import drop_seed
 from repro.storage.paths import get_local_records, get_published_records, home
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
 
 SCALE = "desk"
@@ -98,7 +98,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
     varied = cycle(run for run in dict.fromkeys(runs) if is_random(run))
     others = [replace(next(varied), seed=last + number) for number in range(1, num_runs - len(runs) + 1)]
     for run in others[::2]:
-        item_of_run(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
+        get_run_item(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
     sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))
     names = {run_id(run): run for run in (*runs, *others)}
     Submission(

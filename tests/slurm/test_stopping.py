@@ -19,7 +19,7 @@ from repro.stopping import Stopped, stop, unbroken, unwrap_stop
 from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder, run_folder
 from slurm.job import Job
 from slurm.signals import Stop, handle_stop_signals
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.status import statuses
 from tests.slurm.stand_in import traced
 
@@ -121,7 +121,7 @@ def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int],
     assert "Traceback" not in said
     assert re.search(rf"stopped: .*{number.name}.*run the same command again", said)
     assert not list(get_local_records().glob("*.json"))
-    note = item_of_run(UNTRAINED).read()
+    note = get_run_item(UNTRAINED).read()
     assert note is not None
     assert (note.state, number.name in note.reason) == ("interrupted", True)
 
@@ -226,7 +226,7 @@ def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: p
     job = Job(run=asdict(UNTRAINED), execute=f"{__name__}:{break_off_an_import.__name__}")
     with pytest.raises(Stopped):
         job(heard, where=JobState(state="running"))
-    note = item_of_run(UNTRAINED).read()
+    note = get_run_item(UNTRAINED).read()
     assert note is not None and (note.state, note.trace) == ("interrupted", "")
     assert run_with_error_handling(lambda: break_off_an_import(UNTRAINED, should_stop=Stop(), progress=None)) == 143
     assert "stopped: told to end" in capsys.readouterr().err
