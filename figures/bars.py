@@ -1,4 +1,4 @@
-"""Bars and dots: a measure by category, groups beside each other, with an interval over seeds."""
+"""Draw bars and dots: a measure by category, groups side by side, with an interval over seeds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from figures.style import GREY, INK, MARKERS, format_value, label_values, legend
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 GOLDEN_RATIO = 0.618034
 ROOM = 0.8
-"""The share of a category's width that its groups fill."""
+"""Share of a category's width that its groups fill."""
 SHARE_OF_DOTS = 0.6
-"""Of a group's room; the rest is of its mean and whiskers, beside the dots."""
+"""Share of a group's width for the dots. The rest is for the mean and whiskers next to them."""
 
 
 def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
-    """Draw a bar from zero for each category and group, with its interval; return what the whiskers are."""
+    """Draw a bar from zero for each category and group, with its interval. Return a description of the whiskers."""
     values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
     width, counts = ROOM / len(groups), []
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
@@ -32,7 +32,7 @@ def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
         label = f"{name} ({count_words(found['n'])})"
         axes.bar(at, mean, 0.9 * width, color=colour, hatch=HATCHES[number % len(HATCHES)], ec="white", label=label)
         spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
-        many = (found["n"] > 1).to_numpy()  # the whiskers of one would look like a sure number
+        many = (found["n"] > 1).to_numpy()  # a single seed has no whiskers, because they would suggest certainty
         axes.errorbar(at[many], mean[many], spread[:, many], fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
         counts += list(found["n"])
     label_values(axes, values, [float(place) for place in range(len(values))])
@@ -42,9 +42,10 @@ def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
 
 
 def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, mark: str = "") -> str:
-    """Draw a dot a row and beside the dots of a group their mean with its interval; return what the whiskers are.
+    """Draw one dot per row and, next to the dots of a group, their mean with its interval.
 
-    Groups differ in colour and place, values of the column `mark` in the shape of the dot.
+    Groups differ in colour and position, values of the column `mark` in the shape of the dot. Returns a description of
+    the whiskers.
     """
     values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
     marks = sort_values(frame[mark]) if mark else []
@@ -90,9 +91,9 @@ def _draw_each(
     width: float,
     look: Mapping[str, Any],
 ) -> None:
-    """Spread the dots of a category evenly, neighbours far apart, lest their order looks like a trend.
+    """Spread the dots of a category evenly, with neighbours far apart, so that their order does not resemble a trend.
 
-    There is no randomness in it: the same data gives the same picture.
+    The offsets are not random, so the same data gives the same picture.
     """
     for value, rows in members.groupby(x, sort=False):
         offsets = (np.arange(len(rows)) + 0.5) * GOLDEN_RATIO % 1 - 0.5
