@@ -1,4 +1,4 @@
-"""Batch size by cluster size by filter, for both architectures: one grid behind figures 2, 3, 4, 9, 12 and 13."""
+"""Batch size, cluster size and filter for both architectures: one grid for figures 2, 3, 4, 9, 12 and 13."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,15 +7,15 @@ from experiments import fresh
 from experiments.e01_table1 import seeds_at
 from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
-# As in the paper, clusters are made inside a whole source (§5): they may be larger than a fine domain.
+# As in the paper, clusters are made within a whole source (§5), so they may be larger than a fine domain.
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 24), "desk": (32, 128, 512), "lab": (32, 128, 512)}
 BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 1024, 32768)}
-# Four times as many each, from 64 to 4194304; the paper prints 2097152 as well (§5).
+# Four-fold steps from 64 to 4194304. The paper prints 2097152 as well (§5).
 PAPER_CLUSTERS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
 CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
-PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # of each training, so that steps fall as batches grow
-UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk it would be 27 trainings more
+PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # per training run, so larger batches mean fewer steps
+UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk this would add 27 training runs
 
 GRID: dict[str, Any] = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
 BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": "contextual", **GRID}
@@ -23,25 +23,25 @@ FILTERED, UNFILTERED = {"filter": "surrogate"}, {"filter": "none"}
 
 
 def get_size_at(sizes: Mapping[str, tuple[int, ...]], place: float) -> ByScale:
-    """Return the size at each scale that is so far along its sizes: 0 the smallest, 0.5 the middle, 1 the largest."""
+    """Return, for each scale, the size at a relative position: 0 is the smallest, 0.5 the middle, 1 the largest."""
     return by_scale({scale: each[round(place * (len(each) - 1))] for scale, each in sizes.items()})
 
 
 SMALL, MEDIUM, LARGE = ({"cluster_size": get_size_at(CLUSTERS, place)} for place in (0, 0.5, 1))
 FEW, SOME, MANY = ({"batch_size": get_size_at(BATCHES, place)} for place in (0, 0.5, 1))
-# Batches of 32 are below the range that figure 13 calls best, where none of the paper's is: a sentence about large
-# batches compares them with the smallest of 100 or more.
+# Batches of 32 are below the range that figure 13 calls best, and below all of the paper's. Claims about large
+# batches therefore compare with the smallest size of at least 100.
 IN_THE_RANGE = {scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCHES.items()}
 LEAST = {"batch_size": by_scale(IN_THE_RANGE)}
 NOT_BELOW = {scale: tuple(size for size in BATCHES[scale] if size >= least) for scale, least in IN_THE_RANGE.items()}
 LARGE_BATCHES = {"batch_size": by_scale(NOT_BELOW)}
 """The batch sizes of that range."""
 EVERYWHERE = {"cluster_size": by_scale(CLUSTERS)}
-"""The cluster sizes that every series has; filtered biencoders have more of them at desk."""
+"""The cluster sizes of every series. At desk, filtered biencoders have further ones."""
 
 
 def budget(scale: str, batch_size: int) -> dict[str, int | None]:
-    """How long one training of the grid is: as many pairs in each at our scales, three epochs in the paper's."""
+    """Return the training length: equal numbers of pairs at our scales, three epochs at the paper's."""
     if scale not in PAIRS:
         return {}
     num_steps = PAIRS[scale] // batch_size
@@ -49,7 +49,7 @@ def budget(scale: str, batch_size: int) -> dict[str, int | None]:
 
 
 def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **changes: object) -> tuple[Run, ...]:
-    """One run for every batch size, cluster size and seed."""
+    """Return one run for each batch size, cluster size and seed."""
     return tuple(
         run
         for batch_size in BATCHES[scale]
@@ -65,7 +65,7 @@ def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **chang
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Biencoders with and without the filter, contextual models with it; at desk more seeds of some."""
+    """Return biencoders with and without the filter and filtered contextual models. Some have more seeds at desk."""
     same = (scale, CLUSTERS[scale], seeds_at(scale))
     filters = ("surrogate", "none")
     found = cells(*same, architecture="biencoder", filter=filters)
@@ -218,7 +218,7 @@ def pairs_at(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, An
 
 
 def not_much(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
-    """Claim that the largest batches gain no more than a little on the smallest of the paper's range."""
+    """Claim that the largest batches gain only little over the smallest of the paper's range."""
     word = "clearly" if NO_BETTER in says else "much"
     pairs, because = pairs_at(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
     said = {"caveat": NO_CONTRAST, **(said or RESTATED)}

@@ -20,28 +20,28 @@ NUMBERS: dict[str, tuple[int, ...]] = {"smoke": (0, 1, 3)}
 NUMBERS |= dict.fromkeys(("desk", "lab", "small", "large"), (0, 1, 3, 7, 15))
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40)}
 CLUSTERS |= dict.fromkeys(("desk", "lab"), (64, 128, 256, 512, 1024, 4096))
-# The paper's supervised data are 1.8 M pairs (§5), of which no source has more than half a million.
+# The paper's supervised data are 1.8 M pairs (§5). None of its sources exceeds half a million.
 CLUSTERS |= dict.fromkeys(("small", "large"), tuple(size for size in PAPER_CLUSTERS if size <= 262_144))
 LENGTH: dict[str, dict[str, Any]] = {
     "smoke": {"num_steps": 6, "num_warmup_steps": 1},
     "desk": {"num_steps": 30, "num_warmup_steps": 3},
     "lab": {"num_steps": 240, "num_warmup_steps": 24},
-    "small": {},  # three epochs, and as long a warm-up as any (§5)
+    "small": {},  # three epochs and the usual warm-up (§5)
     "large": {},
 }
 PAPERS = ("small", "large")
 
 
 def make_second_phase(scale: str) -> Run:
-    """The second phase of a biencoder on contextual batches, whose first phase Table 1 trains as well."""
+    """Return the second phase of a biencoder on contextual batches. Table 1 trains its first phase as well."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return base(scale, **{**BATCHES, **sizes, **PRETRAINING[scale], **LENGTH[scale], "corpus": CORPUS[scale]})
 
 
 def by_cluster(scale: str) -> tuple[Run, ...]:
-    """One hard negative a pair, for each cluster size; at the paper's scales for each batch size too.
+    """Return runs with one hard negative per pair for each cluster size, and each batch size at the paper's scales.
 
-    All start from one first phase a seed, that of Table 1, whatever the clusters of the second.
+    For each seed, all of them start from Table 1's first phase, whatever the clusters of the second.
     """
     axes: dict[str, Any] = {"num_hard_negatives": 1, "domain_column": "source", "cluster_size": CLUSTERS[scale]}
     axes |= {"pretraining_cluster_size": CLUSTER[scale]}
@@ -51,16 +51,16 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
 
 
 def by_number(scale: str) -> tuple[Run, ...]:
-    """A second phase for each number of hard negatives, of those below the pair's own document and of any."""
+    """Return a second phase for each number of hard negatives, ranked below the pair's own document or unrestricted."""
     own = seeds_at(scale, fresh.SUPERVISED)
     of_any = fresh.SUPERVISED if scale == "desk" else own
-    numbers = NUMBERS[scale][1:]  # none of any is none
+    numbers = NUMBERS[scale][1:]  # zero negatives are the same in both series
     below = grid(make_second_phase(scale), num_hard_negatives=NUMBERS[scale], seed=own)
     return below + grid(make_second_phase(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The trainings of both figures."""
+    """Return the training runs of both figures."""
     return by_number(scale) + by_cluster(scale)
 
 
@@ -116,7 +116,7 @@ FIGURES = (
 
 
 def falls_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
-    """Claim that the score falls with the number of hard negatives."""
+    """Claim that the score decreases with the number of hard negatives."""
     return Claim.trend(
         id,
         says,

@@ -1,4 +1,4 @@
-"""Figure 17: how deep the first stage has to be."""
+"""Figure 17: the required depth of the first stage."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's last row with other first stages."""
+    """Return Table 1's last row with first stages of other depths."""
     one = base(scale, **BOTH, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale])
     return grid(one, num_first_stage_layers=DEPTHS[scale], seed=seeds_at(scale, fresh.DEPTHS))
 

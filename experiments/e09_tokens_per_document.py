@@ -1,4 +1,4 @@
-"""Figure 18: many context documents with one vector each, or few with several, at a fixed number of vectors."""
+"""Figure 18: many context documents with one vector each, or few with several, for a fixed number of vectors."""
 
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from experiments.fresh import FIRST_SEEDS, MET_BY_BLIND, RESTATED
@@ -15,7 +15,7 @@ PER_DOCUMENT = {
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's last row with the same number of context vectors, shared out differently."""
+    """Return Table 1's last row with the same number of context vectors in different arrangements."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return tuple(
         base(scale, **BOTH, **sizes, tokens_per_document=each, num_contexts=TOTAL[scale] // each, seed=seed)

@@ -1,4 +1,4 @@
-"""Figure 8: where word statistics differ from those of training, do neural systems fall behind BM25?"""
+"""Figure 8: do neural systems fall behind BM25 if word statistics differ from those of the training text?"""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, pick
 
 DIVERGENCE = {"measure": "divergence", "architecture": "none"}
 SCORED = {"measure": "retrieval"}
-ENCODER, READY = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on text of the web
+ENCODER, READY = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on web text
 OWN_SURROGATE = {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
 TRAINED = {"architecture": "biencoder", **SCORED}
 NDCG, APART = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
@@ -17,7 +17,7 @@ UNDER_WRONG = "{suite}+wrong/*/ndcg_at_10"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The paper's four rows of Table 1 and its references, one run that counts words, and an encoder off the shelf."""
+    """Return the paper's four rows of Table 1, its references, one run that counts words, and a pretrained encoder."""
     rows = [pick(**row) for row in (NEITHER, BATCHES, ARCHITECTURE, BOTH, BM25, SURROGATE)]
     shared = tuple(run for run in table1_runs(scale) if any(row.matches(run) for row in rows))
     encoder = (base(scale, **SURROGATE | ENCODER),) if scale in READY else ()
@@ -57,7 +57,7 @@ BLOCKS = "families of datasets count as one each, their datasets being alike"
 
 
 def falls_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
-    """Claim that a system loses more against BM25 where words differ more from those of training."""
+    """Claim that a system loses more against BM25 if its words differ more from those of the training text."""
     return Claim.correlation(
         id,
         says,

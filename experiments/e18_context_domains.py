@@ -1,15 +1,15 @@
-"""Figure 7: scores on each domain under the context of each other domain."""
+"""Figure 7: scores on each domain under the context of every other domain."""
 
 from experiments import fresh
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
 
 CROSSED = BOTH | {"measure": "cross"}
-FORUMS = "cqadupstack"  # as in the paper, where its data can be had
+FORUMS = "cqadupstack"  # as in the paper, if its data are available
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's contextual models, scored under other contexts: nothing more is trained."""
+    """Return Table 1's contextual models, scored under other contexts. Nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     suite = {"suite": FORUMS} if scale in ("small", "large") else {}
     return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds_at(scale, fresh.CROSSED))
@@ -51,7 +51,7 @@ TABLE = Table(
     rows=(Row(label="contextual model", of=pick(**CROSSED)),),
 )
 
-# Of the 90 cells at desk the one whose lead over its own context was largest against its spread over seeds 0 to 2.
+# Of the 90 cells at desk, this one had the largest lead over its own context relative to its spread (seeds 0 to 2).
 CONTEXT, SEARCHED = "santricity", "compute"
 CLAIMS = (
     Claim.order(

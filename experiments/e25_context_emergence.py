@@ -1,8 +1,9 @@
-"""When a model begins to read its corpus: own, wrong and null context against steps, on real text; not in the paper.
+"""When does a model begin to read its corpus? In-corpus, out-of-corpus and null context by training steps.
 
-Three models of one budget: the biencoder, the paper's architecture, and that architecture with an extension of ours,
-which hands the second stage what its attention would have to find out: the share of the context documents that hold a
-word weighs the word in the mean over tokens (`repro.model.frequency`).
+Uses real text and is not in the paper. It compares three models with the same budget: the biencoder, the paper's
+architecture, and that architecture with our extension. The extension gives the second stage what its attention would
+have to discover: it weights each word in the mean over tokens by the share of context documents that contain it
+(`repro.model.frequency`).
 """
 
 from typing import Any
@@ -22,20 +23,20 @@ from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Tab
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
-"""Training steps; None: as many epochs as the scale has."""
+"""Training steps. None: the scale's number of epochs."""
 LONGER = {"lab": (15_000,)}
-"""And of the biencoder and the paper's architecture alone."""
+"""Further steps, for the biencoder and the paper's architecture only."""
 PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
 WARMUP_SHARE = 10
 
 
 def steps_at(scale: str) -> tuple[int | None, ...]:
-    """Return all numbers of steps of a scale, the longer ones of two models too."""
+    """Return all numbers of steps of a scale, including the longer ones of only two models."""
     return (*STEPS[scale], *LONGER.get(scale, ()))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's contextual batches under three models and growing numbers of steps."""
+    """Return Table 1's contextual batches with three models and growing numbers of steps."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     found = []
     for num_steps in steps_at(scale):
@@ -62,7 +63,7 @@ DIFFERENCE = "difference in NDCG@10 (points)"
 
 
 def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
-    """Return a series for each contextual model under each context, of all numbers of steps or after a budget."""
+    """Return a series for each contextual model and context, for all numbers of steps or for one budget."""
     return tuple(
         Row(label=f"{label}, {words}", of=pick(**row, **budget), context=context)
         for label, row in SERIES.items()
@@ -71,7 +72,10 @@ def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
 
 
 def draw_worth(frame: Any, axes: Any) -> None:
-    """A mark a seed for what the own corpus is worth over a wrong one and over none, by family, after most steps."""
+    """Draw the gain of in-corpus over out-of-corpus and null context, by family, after most steps.
+
+    One mark per seed.
+    """
     families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
     kinds = [(model, context) for context in MARKS for model in SERIES]
@@ -93,7 +97,10 @@ def draw_worth(frame: Any, axes: Any) -> None:
 
 
 def draw_steps(frame: Any, axes: Any) -> None:
-    """A line a model and context over training steps, a mark a seed: colours are models, lines and marks contexts."""
+    """Draw a line per model and context over training steps, and a mark per seed.
+
+    Colours are models, lines and marks contexts.
+    """
     lines = [("biencoder", "#b5a000", "-", "D")]
     styles = tuple(zip(UNDER.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
     lines += [
@@ -158,12 +165,12 @@ CURVE = Figure(
 
 
 def at(scale: str) -> list[int]:
-    """Return the steps of a scale that has more than one number of them."""
+    """Return the numbers of steps of a scale that has several."""
     return [steps for steps in steps_at(scale) if steps]
 
 
 def table_rows(scale: str) -> tuple[Row, ...]:
-    """Return the rows of the table at one scale: models, and contexts, at each number of steps."""
+    """Return the table's rows at one scale: each model and context at each number of steps."""
     found: list[Row] = []
     for steps in at(scale):
         found.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
@@ -191,7 +198,7 @@ OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scal
 BEYOND_CHANCE = "any difference beyond chance"
 HALF_A_POINT = f"{BEYOND_CHANCE}; within half a point an effect is small"
 SAID: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
-# A family of their own: stated when the records of E were there, they may not change what those are held to.
+# A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
     fresh.declare(desk, fresh.LONGEST) for desk in (fresh.FIRST, (*fresh.FIRST, *fresh.FREQUENCY))
 )
@@ -200,7 +207,7 @@ UNLIKE_TRAINING = ("packages", "collections", "cloud", "medical")
 
 
 def under(context: str, row: dict[str, Any], budget: dict[str, ByScale], of: str = "mean") -> Term:
-    """A model under a context ("" is its own corpus) after so many steps."""
+    """Return a model under a context ("" is its own corpus) after this many steps."""
     suite = f"{{suite}}+{context}" if context else "{suite}"
     return term(f"{suite}/{of}/ndcg_at_10", **row, **budget)
 

@@ -1,7 +1,7 @@
-"""What the right context is worth at every width of nested vectors, under each of two losses; in neither paper.
+"""The value of in-corpus context at every width of nested vectors, under each of two losses. In neither paper.
 
-A contextual model that is handed word frequencies (e25), whose loss is summed over prefixes (e31): does what it gains
-from the searched corpus survive where only the first 16, 32 or 64 dimensions are searched?
+Combines a contextual model with given word frequencies (e25) and a loss summed over prefixes (e31). Does the gain from
+the searched corpus persist if the search uses only the first 16, 32 or 64 dimensions?
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term,
 
 SEEDS = (0, 1, 2)
 NARROW = (16, 32, 64)
-"""The widths of the question; every scale has them or, at smoke, two of them."""
+"""The widths of interest. Every scale has them, except that smoke has only two."""
 NESTED = OURS | {"measure": "widths", "nested_sizes": tuple(sorted(set(ALL.values())))}
 PLAIN, IMPROVED = NESTED | {"loss": "infonce"}, NESTED | {"loss": "icl"}
 UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One nested contextual model a seed and loss; the improved loss at the temperature and filter of the other."""
+    """Return one nested contextual model per seed and loss. Temperature and filter are the same for both losses."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     one = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
     more = fresh.WIDTHS if scale == "desk" else ()
@@ -29,7 +29,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def view(context: str, width: int | str) -> str:
-    """Return how the suite is called under a context at a width; "*" stands for every width, "" for whole vectors."""
+    """Return the suite's name under a context at a width. "*" stands for every width, "" for whole vectors."""
     narrow = f"width{width}" if width else ""
     return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
 
@@ -38,7 +38,10 @@ LOOKS = {"wrong": ("o", "-", "#21918c", "own − wrong corpus"), "null": ("^", "
 
 
 def draw_worth(frame: Any, axes: Any) -> None:
-    """A mark a seed for what the own corpus is worth over a wrong one and over none, at each width; lines are means."""
+    """Draw the gain of in-corpus over out-of-corpus and null context at each width.
+
+    One mark per seed, lines are means.
+    """
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
     for context, (mark, line, colour, words) in LOOKS.items():
         if not {UNDER["own"], UNDER[context]} <= set(scores):
@@ -80,14 +83,14 @@ def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
 
 
 def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
-    """NDCG@10 under a context at a width; "" for whole vectors."""
+    """Return NDCG@10 under a context at a width ("" for whole vectors)."""
     name = view(context, width)
     suite = "{suite}" if name == "own" else f"{{suite}}+{name}"
     return term(f"{suite}/mean/ndcg_at_10", **of)
 
 
 def columns() -> tuple[Column, ...]:
-    """Return a column for each width, and the whole vector's at each scale."""
+    """Return a column for each width, and for the whole vector at each scale."""
     ours = ("desk", "lab", "small", "large")
     at_widths = [(str(width), width, ()) for width in (8, *NARROW[:-1])] + [("64", 64, ours)]
     whole = [("whole", base(scale).hidden_size, (scale,)) for scale in SCALES]
@@ -117,7 +120,7 @@ HALF_A_POINT = f"{BEYOND}; within half a point an effect is small"
 
 
 def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
-    """The own corpus against another context, at a width."""
+    """Return the comparison of in-corpus with another context, at a width."""
     return at("own", width, of), at(other, width, of)
 
 

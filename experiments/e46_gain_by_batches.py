@@ -1,7 +1,7 @@
-"""What the contextual architecture gains, by the kind of batch it is trained on; not in the paper.
+"""The gain of the contextual architecture, by the kind of its training batches. Not in the paper.
 
-The paper's architecture reads documents of the batch as its context, so a batch of one domain shows it in training what
-a searched collection shows it later. Table 1 has a row of such batches, which no claim was about.
+The paper's architecture reads documents of the batch as its context. A batch of one domain therefore resembles a
+searched collection. Table 1 has a row of such batches, but no claim covered it.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Both models on each kind of batch, on seeds that nobody had looked at when the claims were stated."""
+    """Return both models on each kind of batch, on seeds not examined when the claims were stated."""
     at = scale if scale in SCALES else "lab"
     found = []
     for pair in KINDS.values():
@@ -59,7 +59,7 @@ LOOKS = {
 
 
 def rows() -> tuple[tuple[str, str, Row], ...]:
-    """Return each kind of batch, each model and context, and its row."""
+    """Return each kind of batch, model and context with its row."""
     found: list[tuple[str, str, Row]] = []
     for kind, (biencoder, contextual) in KINDS.items():
         found.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
@@ -71,7 +71,7 @@ def rows() -> tuple[tuple[str, str, Row], ...]:
 
 
 def draw_gains(frame: Any, axes: Any) -> None:
-    """A mark a seed for what a contextual model gains on each kind of batch, a line for their mean."""
+    """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
     for number, (label, (one, other)) in enumerate(COMPARED.items()):
         colour, mark = LOOKS[label]
@@ -117,7 +117,7 @@ TABLE = Table(
 
 
 def make_term(row: dict[str, Any], context: str = "") -> Term:
-    """A model under a context ("" is its own corpus)."""
+    """Return a model under a context ("" is its own corpus)."""
     return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
 
 
@@ -150,7 +150,7 @@ SAYS: tuple[tuple[str, str, Term], ...] = (
         make_term(ARCHITECTURE_DOMAIN, "wrong"),
     ),
 )
-"""Id, what is claimed, and what the architecture on such batches, with its own corpus, is compared with."""
+"""Id, claim, and the comparison for the architecture on such batches with in-corpus context."""
 CLAIMS = tuple(
     Claim.order(
         id,

@@ -1,8 +1,8 @@
-"""What a corpus is worth to a model that exists: vectors whitened by the corpus' own moments; not in the paper.
+"""Value of a corpus for a finished model: vectors whitened by the corpus's moments. Not in the paper.
 
-The paper trains an architecture to read documents of the searched corpus. Here two moments of the corpus' vectors do
-the adapting, after training and without any. The same model is whitened by another corpus and by training text, so
-that what the *own* corpus gives is told apart from what whitening gives.
+The paper trains an architecture to read documents of the searched corpus. Here, two moments of the corpus's vectors
+adapt the model without any training. The same model is also whitened by another corpus and by training text. This
+separates the effect of the *right* corpus from the effect of whitening.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ BIENCODER, CONTEXTUAL = NEITHER_DOMAIN | WHITENED, ARCHITECTURE_DOMAIN | WHITENE
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return MiniLM as it is and both models on batches of one domain, whitened.
+    """Return plain MiniLM and both models on batches of one domain, whitened.
 
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
