@@ -140,14 +140,14 @@ def make_printed_row(
 def other_contexts(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
     """Return the rows of a contextual model with out-of-corpus context and with null context."""
     return (
-        Row(label="· wrong corpus as context", of=pick(**row), context="wrong", scales=scales),
+        Row(label="· out-of-corpus context", of=pick(**row), context="wrong", scales=scales),
         Row(label="· null context", of=pick(**row), context="null", scales=scales),
     )
 
 
 def random_context(row: dict[str, Any]) -> Row:
     """Return the row of a contextual model at mini with random training documents as context."""
-    return Row(label="· random training text as context", of=pick(**row), context="random", scales=MINI)
+    return Row(label="· random training text", of=pick(**row), context="random", scales=MINI)
 
 
 TABLE = Table(
@@ -177,7 +177,7 @@ TABLE = Table(
         Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
         *other_contexts(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
         Row(
-            label="contextual, own corpus, whitened (ours)",
+            label="contextual, in-corpus, whitened (ours)",
             of=pick(**ARCHITECTURE_DOMAIN | WHITENED),
             context="whitened",
             scales=tuple(WHITENED_SEEDS),
@@ -211,15 +211,17 @@ CONTEXT_TABLE = Table(
         "that text pays to these in layer 1 and would pay if it were even."
     ),
     columns=(
-        Column(label="own − wrong", value="context_effect/own_minus_wrong/mean/difference", factor=100, decimals=2),
-        Column(label="own − null", value="context_effect/own_minus_null/mean/difference", factor=100, decimals=2),
-        Column(label="headroom taken %", value="context_effect/headroom_taken/mean/share", factor=100),
-        Column(label="moved, wrong", value="context_effect/moved_by_wrong/mean/cosine_distance", decimals=5),
+        Column(
+            label="in − out-of-corpus", value="context_effect/own_minus_wrong/mean/difference", factor=100, decimals=2
+        ),
+        Column(label="in-corpus − null", value="context_effect/own_minus_null/mean/difference", factor=100, decimals=2),
+        Column(label="headroom used %", value="context_effect/headroom_taken/mean/share", factor=100),
+        Column(label="moved, out-of-corpus", value="context_effect/moved_by_wrong/mean/cosine_distance", decimals=5),
         Column(label="moved, null", value="context_effect/moved_by_null/mean/cosine_distance", decimals=5),
-        Column(label="cosine, one corpus", value="context_effect/context_cosine/within/cosine", decimals=3),
-        Column(label="cosine, two", value="context_effect/context_cosine/across/cosine", decimals=3),
+        Column(label="cosine, same corpus", value="context_effect/context_cosine/within/cosine", decimals=3),
+        Column(label="cosine, two corpora", value="context_effect/context_cosine/across/cosine", decimals=3),
         Column(label="on context, layer 1 %", value="context_effect/attention/layer_1/contexts", factor=100),
-        Column(label="if even %", value="context_effect/attention/even/contexts", factor=100),
+        Column(label="if uniform %", value="context_effect/attention/even/contexts", factor=100),
     ),
     rows=(
         Row(label="contextual architecture", of=pick(**ARCHITECTURE)),

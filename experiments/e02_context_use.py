@@ -62,7 +62,7 @@ END = {"num_steps": LONGEST}
 
 FIGURE = Figure(
     name="context_use",
-    title="Planted corpus: what the right context, a wrong one and none are worth",
+    title="Planted corpus: score with in-corpus, out-of-corpus and no context",
     caption=(
         "NDCG@10 of held-out domains of the planted corpus by the number of training steps, one domain a batch. A mark "
         "is the mean over n seeds, each a training of its own whose learning rate has decayed to zero; bands: 95 % "
@@ -76,8 +76,8 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="contextual, own corpus", of=pick(**CONTEXTUAL)),
-        Row(label="contextual, wrong corpus", of=pick(**CONTEXTUAL), context="wrong"),
+        Row(label="contextual, in-corpus", of=pick(**CONTEXTUAL)),
+        Row(label="contextual, out-of-corpus", of=pick(**CONTEXTUAL), context="wrong"),
         Row(label="contextual, null context", of=pick(**CONTEXTUAL), context="null"),
         Row(label="biencoder", of=pick(**BIENCODER)),
     ),

@@ -93,7 +93,7 @@ TABLE = Table(
     rows=(
         *(Row(label=label, of=make_filter(tried)) for label, tried in TRIED),
         Row(
-            label="contextual, one domain a batch; wrong corpus",
+            label="contextual, one domain a batch; out-of-corpus",
             of=make_filter({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),

@@ -102,8 +102,9 @@ FIGURES = (
         title="Score against batch difficulty, with and without the filter",
         caption=(
             "NDCG@10 of biencoders against the training loss at the end, the difficulty of their batches. A faint "
-            "dot is one training: a batch size (colour and shape), a cluster size and a seed; a bold one is the mean "
-            "over the seeds of a cluster size, over which lines (least squares) and r (Pearson's) are. "
+            "dot is one training run: a batch size (colour and shape), a cluster size and a seed. A bold one is the "
+            "mean over the seeds of a cluster size. From five cluster sizes on, lines are least squares and r is "
+            "Pearson's over these means. Fewer are only joined. "
             f"{EQUAL_PAIRS} {BELOW_THE_RANGE}"
         ),
         is_panelled=True,
@@ -119,14 +120,14 @@ FIGURES = (
         title="Score by batch size and cluster size, with and without the filter",
         caption=(
             "NDCG@10 of biencoders by batch and cluster size, with the false-negative filter (left) and without "
-            f"(right). A cell is the mean over n seeds; the best of each row is framed. {EQUAL_PAIRS}"
+            f"(right). A cell is the mean over n seeds; the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
         ),
         series=(WITH, WITHOUT),
         **BY_BATCH_AND_CLUSTER,
     ),
     Figure(
         name="figure4",
-        title="Score with and without the filter, training by training",
+        title="Score with and without the filter, run by run",
         caption=(
             "NDCG@10 of biencoders with the false-negative filter ('surrogate') and without ('none'). A dot is one "
             "training: its colour the batch size (from left to right), its shape the cluster size; n counts seeds. The "
@@ -142,11 +143,11 @@ FIGURES = (
     ),
     Figure(
         name="figure9",
-        title="Contextual model beside biencoder, by batch size and cluster size",
+        title="Contextual model and biencoder, by batch size and cluster size",
         caption=(
-            "NDCG@10 of the contextual model by batch and cluster size, with the filter, and of the biencoder beside "
-            "it; the paper's second panel, without the filter, is not run at desk. A cell is the mean over n seeds; "
-            f"the best of each row is framed. {EQUAL_PAIRS}"
+            "NDCG@10 of the contextual model by batch and cluster size, with the filter, and of the biencoder. "
+            "The paper's second panel, without the filter, is not run at desk. A cell is the mean over n seeds; "
+            f"the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
         ),
         series=(
             Row(label="contextual", of=pick(**CONTEXTUAL, **FILTERED)),

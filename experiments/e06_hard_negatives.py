@@ -85,11 +85,11 @@ FIGURES = (
         name="figure10",
         title="Supervised training: score against batch difficulty",
         caption=(
-            "NDCG@10 of biencoders after supervised training with one hard negative a pair, against the difficulty of "
-            "their batches under the surrogate. A faint dot is one training, a cluster size and a seed; a bold one is "
-            "the mean over the seeds of a cluster size, over which line (least squares) and r (Pearson's) are. All "
-            "start from one first phase a seed. Seeds that had been looked at when F10.a was worded are drawn, and do "
-            "not judge it."
+            "NDCG@10 of biencoders after supervised training with one hard negative per pair, against the difficulty of "
+            "their batches under the surrogate. A faint dot is one training run, a cluster size and a seed. A bold one "
+            "is the mean over the seeds of a cluster size. From five cluster sizes on, the line is least squares and r "
+            "is Pearson's over these means. Fewer are only joined. All start from one first phase per seed. Seeds "
+            "examined before F10.a was worded are drawn but do not judge it."
         ),
         kind="scatter",
         x="train/difficulty",
@@ -108,8 +108,8 @@ FIGURES = (
         ),
         kind="lines",
         x="num_hard_negatives",
-        x_label="hard negatives a pair",
-        series=(Row(label="below the own document", of=pick(**BELOW)), Row(label="any", of=pick(**ANY))),
+        x_label="hard negatives per pair",
+        series=(Row(label="below the positive document", of=pick(**BELOW)), Row(label="any", of=pick(**ANY))),
         **POINTS,
     ),
 )

@@ -39,13 +39,16 @@ SCORES = Figure(
     name="figure17_scores",
     title="Score by depth of the first stage",
     caption=(
-        "NDCG@10 by the number of layers of the first stage, under context of the searched corpus and of a wrong one; "
+        "NDCG@10 by the number of layers of the first stage, with in-corpus and out-of-corpus context; "
         "the paper shows training accuracy alone. A mark is the mean over n seeds, its band the 95 % interval of that "
         "mean."
     ),
     y=NDCG,
     y_label="NDCG@10 (points)",
-    series=(Row(label="own corpus", of=pick(**BOTH)), Row(label="wrong corpus", of=pick(**BOTH), context="wrong")),
+    series=(
+        Row(label="in-corpus context", of=pick(**BOTH)),
+        Row(label="out-of-corpus context", of=pick(**BOTH), context="wrong"),
+    ),
     **DEPTH,
 )
 SHALLOWEST, DEEPEST = (

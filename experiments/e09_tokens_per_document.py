@@ -26,7 +26,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 FIGURE = Figure(
     name="figure18",
-    title="Score by number of vectors a context document gives, by family of evaluation sets",
+    title="Score by number of vectors per context document, by family of evaluation sets",
     caption=(
         "NDCG@10 by the number of vectors that a context document gives, at a fixed number of context vectors in all; "
         "a line is a family of evaluation sets. A mark is the mean over n seeds, its band the 95 % interval of that "
@@ -37,7 +37,7 @@ FIGURE = Figure(
     x="tokens_per_document",
     y="value",
     hue="part1",
-    x_label="vectors a context document",
+    x_label="vectors per context document",
     y_label="NDCG@10 (points)",
     factor=100,
     x_is_log=True,

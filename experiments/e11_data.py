@@ -102,8 +102,8 @@ TABLE_6 = Table(
         Column(label="sets", value="{suite}/{part}/num_datasets", decimals=0),
         Column(label="queries", value="{suite}/{part}/num_queries", decimals=0),
         Column(label="documents", value="{suite}/{part}/num_documents", decimals=0),
-        Column(label="words a query", value="{suite}/{part}/query_words"),
-        Column(label="words a document", value="{suite}/{part}/document_words"),
+        Column(label="words per query", value="{suite}/{part}/query_words"),
+        Column(label="words per document", value="{suite}/{part}/document_words"),
     ),
     rows=(
         *(

@@ -35,7 +35,7 @@ ALIKE = Table(
         Column(label="document ~ document", value="{part}/similarity", decimals=2),
         Column(label="query ~ other document", value="{part}/difficulty", decimals=2),
         Column(label="may be positives %", value="{part}/plausible", factor=100),
-        Column(label="pairs a cluster", value="{part}/num_pairs", decimals=0),
+        Column(label="pairs per cluster", value="{part}/num_pairs", decimals=0),
     ),
     rows=(
         Row(label="of one cluster", part="cluster", of=pick(**LOOKED)),

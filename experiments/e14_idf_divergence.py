@@ -33,7 +33,7 @@ FIGURE = Figure(
         "the n datasets, its 95 % interval true if datasets are independent. The paper's are of BEIR."
     ),
     kind="scatter",
-    title="Distance from the training text, and score beside BM25's",
+    title="Distance from the training text, and score relative to BM25",
     is_panelled=True,
     points=NDCG,
     x="{suite}/{part1}/idf_divergence",
@@ -42,13 +42,13 @@ FIGURE = Figure(
     minus=pick(**BM25, **SCORED),
     factor=100,
     x_label="IDF divergence of the test corpus (nats)",
-    y_label="NDCG@10 less BM25's (points)",
+    y_label="NDCG@10 − BM25 (points)",
     series=(
         Row(label="biencoder", of=pick(**NEITHER, **SCORED)),
         Row(label="contextual batches", of=pick(**BATCHES, **SCORED)),
         Row(label="both", of=pick(**BOTH, **SCORED)),
         Row(label="surrogate", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
-        Row(label="MiniLM, off the shelf", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=READY),
+        Row(label="MiniLM, pretrained", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=READY),
     ),
 )
 

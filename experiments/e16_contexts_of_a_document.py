@@ -76,7 +76,7 @@ FIGURE = Figure(
     caption=(
         "Six documents of one evaluation set, each under the contexts of up to 16 evaluation sets: the first two "
         "principal components of their vectors, of one trained model (one seed). Left: a mark is a document under one "
-        "context, its number stands beside it. Right: each document alone, around the mean of its marks, all six on "
+        "context, with its number next to it. Right: each document alone, around the mean of its marks, all six on "
         "one scale, with its first words. The paper takes documents of TREC-COVID."
     ),
     kind="own",

@@ -50,7 +50,7 @@ NULL, WRONG = (NDCG.replace("{suite}", f"{{suite}}+{context}") for context in ("
 FIGURE = Figure(
     name="figure16",
     caption=(
-        "NDCG@10 of Table 1's contextual model by the number of context documents it is given; the other places hold "
+        "NDCG@10 of Table 1's contextual model by the number of context documents it is given; the other slots hold "
         "its null vector. A mark is the mean over n seeds, its band the 95 % interval of that mean. Level lines: no "
         "context at all, and the surrogate, which at desk and lab is untrained."
     ),

@@ -21,7 +21,7 @@ FIGURE = Figure(
     caption=(
         "Each searched domain (row) under context documents of each domain (column). On the diagonal, in bold: NDCG@10 "
         "under its own; elsewhere the difference from it in points, above zero where the other context is better; "
-        "means over n seeds. Right: the mean over the other contexts less the own, a dot with the 95 % interval over n "
+        "means over n seeds. Right: the mean over the other contexts minus the own, a dot with the 95 % interval over n "
         "seeds; last, the mean over domains. At our scales ten evaluation sets take the place of the paper's Stack "
         "Exchange forums. The paper's caption has the input on the y-axis, its text on the x-axis: here the context is "
         "on x."
@@ -44,7 +44,7 @@ TABLE = Table(
         "is over domains, each counting once); domains that do better under another."
     ),
     columns=(
-        Column(label="own context", value="cross/own/ndcg_at_10", factor=100, decimals=2),
+        Column(label="in-corpus context", value="cross/own/ndcg_at_10", factor=100, decimals=2),
         Column(label="others, mean", value="cross/other/ndcg_at_10", factor=100, decimals=2),
         Column(label="better under another %", value="cross/crossovers", factor=100),
     ),

@@ -79,7 +79,7 @@ TABLE = Table(
         Row(
             label="contextual, random context", of=pick(**CDE), context="random", paper=printed("cde-small-v1 [Random]")
         ),
-        Row(label="contextual, own corpus", of=pick(**CDE), paper=printed("cde-small-v1 [Contextual]")),
+        Row(label="contextual, in-corpus", of=pick(**CDE), paper=printed("cde-small-v1 [Contextual]")),
         Row(label="contextual, null context", of=pick(**CDE), context="null"),
         Row(label="MiniLM (reference)", of=pick(**MINILM)),
         Row(label="BM25 (reference)", of=pick(**LEXICAL), scales=OURS),

@@ -55,10 +55,10 @@ SERIES = {
     "with word frequencies": OURS,
     "paper's architecture": PAPERS,
 }
-UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
 MARKS = {"wrong": "o", "null": "^"}
-WORDS = {"wrong": "own − wrong corpus", "null": "own − no context"}
+WORDS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no context"}
 DIFFERENCE = "difference in NDCG@10 (points)"
 
 
@@ -127,7 +127,7 @@ START = {"num_steps": by_scale({scale: steps[0] for scale, steps in STEPS.items(
 LONG = {"num_steps": by_scale({scale: steps[-1] for scale, steps in LONGER.items()})}
 FIGURE = Figure(
     name="context_emergence",
-    title="What the searched corpus is worth as context, by family",
+    title="Gain from in-corpus context, by family",
     caption=(
         "NDCG@10 of held-out collections of real text under documents of the searched corpus, less that under those of "
         "another corpus (dots), and less that under no context (triangles). A mark is a seed, a line their mean. "
@@ -147,7 +147,7 @@ FIGURE = Figure(
 
 CURVE = Figure(
     name="context_emergence_steps",
-    title="Score by training steps, under the own, a wrong and no context",
+    title="Score by training steps, with in-corpus, out-of-corpus and no context",
     caption=(
         "NDCG@10 of held-out collections of real text by training steps, for models of one budget: a biencoder, the "
         "paper's architecture, and the same with word frequencies (ours), the last two under documents of the searched "
@@ -179,14 +179,14 @@ def table_rows(scale: str) -> tuple[Row, ...]:
                 continue
             of = pick(**row, num_steps=steps)
             found.append(Row(label=f"{label}, {steps} steps", of=of, scales=(scale,)))
-            for context, words in (("wrong", "· wrong corpus as context"), ("null", "· null context")):
+            for context, words in (("wrong", "· out-of-corpus context"), ("null", "· null context")):
                 found.append(Row(label=words, of=of, context=context, scales=(scale,)))
     return tuple(found)
 
 
 TABLE = Table(
     name="context_emergence_table",
-    caption="NDCG@10 by family under the own, a wrong and no context, by training steps.",
+    caption="NDCG@10 by family with in-corpus, out-of-corpus and no context, by training steps.",
     columns=(
         *FAMILY_COLUMNS,
         Column(label="NDCG@10", value=NDCG, factor=100),

@@ -64,7 +64,7 @@ FIGURE2 = Figure(
     name="mrl_figure2",
     title="Score by width: prefixes of one nested model, and a model for each width",
     caption=(
-        "NDCG@10 by the number of dimensions that are searched. One model whose loss is summed over prefixes, beside "
+        "NDCG@10 by the number of dimensions that are searched. One model whose loss is summed over prefixes, next to "
         f"models whose loss sees a prefix of one width only. {MARKS} The paper shows accuracy on ImageNet."
     ),
     series=(PREFIXES, ALONE),

@@ -17,7 +17,7 @@ NARROW = (16, 32, 64)
 """The widths of interest. Every scale has them, except that smoke has only two."""
 NESTED = OURS | {"measure": "widths", "nested_sizes": tuple(sorted(set(ALL.values())))}
 PLAIN, IMPROVED = NESTED | {"loss": "infonce"}, NESTED | {"loss": "icl"}
-UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -34,7 +34,10 @@ def view(context: str, width: int | str) -> str:
     return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
 
 
-LOOKS = {"wrong": ("o", "-", "#21918c", "own − wrong corpus"), "null": ("^", "--", "#440154", "own − no context")}
+LOOKS = {
+    "wrong": ("o", "-", "#21918c", "in-corpus − out-of-corpus"),
+    "null": ("^", "--", "#440154", "in-corpus − no context"),
+}
 
 
 def draw_worth(frame: Any, axes: Any) -> None:
@@ -103,7 +106,7 @@ def columns() -> tuple[Column, ...]:
 
 TABLE = Table(
     name="context_by_width_table",
-    caption="NDCG@10 under the own, a wrong and no context, by the number of dimensions that are searched.",
+    caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions that are searched.",
     columns=columns(),
     rows=tuple(
         Row(label=f"{loss}, {words}", of=pick(**of), part="" if kind == "own" else f"{kind}-")
@@ -171,10 +174,10 @@ EXPERIMENT = Experiment(
     title="What the right context is worth by width",
     runs=runs,
     shows=(
-        figure("context_by_width", "What the right context is worth, by width", "with InfoNCE", PLAIN),
+        figure("context_by_width", "Gain from in-corpus context, by width", "with InfoNCE", PLAIN),
         figure(
             "context_by_width_icl",
-            "What the right context is worth, by width (improved loss)",
+            "Gain from in-corpus context, by width (improved loss)",
             "with GTE's improved loss",
             IMPROVED,
         ),

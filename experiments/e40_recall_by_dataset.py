@@ -20,7 +20,7 @@ FIGURE = Figure(
     caption=(
         "Recall@100 after pre-training with the improved loss, and of BM25, by family of collections. A bar is the "
         "mean over n seeds, its whiskers the 95 % interval of that mean. The paper: fifteen collections of BEIR, and "
-        "SimCSE and Contriever beside them."
+        "SimCSE and Contriever as well."
     ),
     kind="bars",
     points="{suite}/{family}/recall_at_100",

@@ -23,7 +23,7 @@ DESIGNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("four times the context documents", {"num_contexts": MANY_CONTEXTS}),
     ("four vectors a context document", {"tokens_per_document": 4}),
     ("a first stage that learns faster", {"first_stage_rate": 0.2}),
-    ("both heads let the states through", {"heads": "both-identity"}),
+    ("both heads start as the identity", {"heads": "both-identity"}),
     ("clusters of a whole source", {"domain_column": "source"}),
 )
 """Each differs from Table 1's contextual model in one field. None changes the architecture."""
@@ -56,18 +56,18 @@ TABLE = Table(
     name="context_designs",
     caption=(
         "Designs that might make a contextual model read its corpus, compared on validation domains of the training "
-        "sources: NDCG@10 with the own corpus, and what it is worth over a wrong one and over none, with the 95 % "
-        "interval over queries of the former."
+        "sources: NDCG@10 with in-corpus context, and its gain over out-of-corpus and no context, with the 95 % "
+        "interval of the former over queries."
     ),
     columns=(
-        Column(label="own corpus", value=OWN, factor=100),
+        Column(label="in-corpus", value=OWN, factor=100),
         *(
             Column(label=label, value=f"context_effect/{of}/mean/{part}", factor=100, decimals=2)
             for label, of, part in (
-                ("own − wrong", "own_minus_wrong", "difference"),
+                ("in − out-of-corpus", "own_minus_wrong", "difference"),
                 ("from", "own_minus_wrong", "low"),
                 ("to", "own_minus_wrong", "high"),
-                ("own − none", "own_minus_null", "difference"),
+                ("in-corpus − none", "own_minus_null", "difference"),
             )
         ),
     ),

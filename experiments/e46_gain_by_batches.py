@@ -45,16 +45,16 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
-UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COMPARED = {
-    "own corpus − biencoder": ("own corpus", "biencoder"),
-    "own − wrong corpus": ("own corpus", "wrong corpus"),
-    "own corpus − no context": ("own corpus", "no context"),
+    "in-corpus − biencoder": ("in-corpus", "biencoder"),
+    "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),
+    "in-corpus − no context": ("in-corpus", "no context"),
 }
 LOOKS = {
-    "own corpus − biencoder": ("#440154", "o"),
-    "own − wrong corpus": ("#21918c", "s"),
-    "own corpus − no context": ("#b5a000", "^"),
+    "in-corpus − biencoder": ("#440154", "o"),
+    "in-corpus − out-of-corpus": ("#21918c", "s"),
+    "in-corpus − no context": ("#b5a000", "^"),
 }
 
 

@@ -48,11 +48,11 @@ def rows() -> tuple[Row, ...]:
         whole = contextual | {"test_contexts": base("desk").test_contexts}
         found += [
             Row(label=f"{kind}: biencoder", of=pick(**biencoder)),
-            Row(label=f"{kind}: contextual, own corpus", of=pick(**whole)),
-            Row(label="· wrong corpus as context", of=pick(**whole), context="wrong"),
+            Row(label=f"{kind}: contextual, in-corpus", of=pick(**whole)),
+            Row(label="· out-of-corpus context", of=pick(**whole), context="wrong"),
             Row(label="· null context", of=pick(**whole), context="null"),
-            Row(label="· own corpus, again", of=pick(**contextual | RANDOM)),
-            Row(label="· random training text as context", of=pick(**contextual | RANDOM), context="random"),
+            Row(label="· in-corpus, again", of=pick(**contextual | RANDOM)),
+            Row(label="· random training text", of=pick(**contextual | RANDOM), context="random"),
             Row(label=f"{kind}: context-blind", of=pick(**contextual | BLIND), context="null"),
         ]
     return tuple(found)
