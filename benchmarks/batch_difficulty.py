@@ -1,10 +1,10 @@
-"""Times what figure 6 does at 10⁵ pairs and more, step by step, beside a peer that does the same in the same process.
+"""Time each step of figure 6 at 10⁵ pairs and more, next to a reference implementation in the same process.
 
     python benchmarks/batch_difficulty.py --num-pairs 100000
 
-Steps: K-means of the pairs domain by domain (peer: faiss.Kmeans with the same iterations and attempts, all at once),
-the greedy tour over centroids (peer: scipy's distance matrix and a loop), the difficulty of every batch (peer: scipy's
-cdist). Vectors are drawn from a mixture, so that there is something to find; times are wall-clock seconds.
+Steps: K-means of the pairs per domain (reference: faiss.Kmeans with the same iterations and attempts on all pairs), the
+greedy tour over centroids (reference: scipy's distance matrix and a loop), and the difficulty of every batch
+(reference: scipy's cdist). Vectors are drawn from a mixture, so that clusters exist. Times are wall-clock seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def drawn_pairs(num_pairs: int, num_domains: int) -> tuple[np.ndarray, np.ndarra
 
 
 def timed(what: str, action: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what `action` gives and its seconds, and says them."""
+    """Return the result of `action` and its seconds, and print them."""
     started = time.perf_counter()
     found = action()
     seconds = time.perf_counter() - started
@@ -48,7 +48,7 @@ def timed(what: str, action: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def plain_faiss(queries: np.ndarray, documents: np.ndarray, codes: np.ndarray, cluster_size: int) -> float:
-    """Return the mean over pairs of the squared distance to the nearest centroid that plain faiss finds."""
+    """Return the mean over pairs of the squared distance to the nearest centroid of plain faiss."""
     total = 0.0
     for code in np.unique(codes):
         inside = codes == code
@@ -76,7 +76,7 @@ def spread_of(queries: np.ndarray, documents: np.ndarray, clusters: Clusters) ->
 
 
 def plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
-    """The greedy tour from scipy's whole distance matrix."""
+    """Return the greedy tour from scipy's full distance matrix."""
     apart = cdist(centroids, centroids, "sqeuclidean")
     order, left = [start], np.ones(len(centroids), dtype=bool)
     left[start] = False
@@ -87,12 +87,12 @@ def plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
 
 
 def difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
-    """The mean difficulty of all batches, as a run measures it."""
+    """Return the mean difficulty of all batches, as a run measures it."""
     return float(np.mean([compute_batch_difficulty(queries[rows] @ documents[rows].T) for rows in batches]))
 
 
 def plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
-    """The same by scipy's cosine distances."""
+    """Return the same from scipy's cosine distances."""
     found = []
     for rows in batches:
         similar = 1 - cdist(queries[rows], documents[rows], "cosine")
@@ -101,7 +101,7 @@ def plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.nda
 
 
 def main() -> None:
-    """Times every step and its peer, and checks that they agree."""
+    """Time every step and its reference, and check that they agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("num-pairs", 100_000), ("num-domains", 8), ("cluster-size", 1024), ("batch-size", 512)):
         parser.add_argument(f"--{name}", type=int, default=value)

@@ -97,8 +97,9 @@ TABLE = Table(
     caption=(
         "NDCG@10 of vectors adapted to the searched corpus without training. Whitened by all documents of the "
         "searched corpus, of another one, by as many training documents, and by 16, 64 or 256 of the searched corpus. "
-        "Baselines use the searched corpus. Shrinkage s and the parameters of baselines are chosen on validation domains. The last column is the "
-        "gain of the contextual model from in-corpus context: its score less that with out-of-corpus context."
+        "Baselines use the searched corpus. Shrinkage s and the parameters of baselines are chosen on validation "
+        "domains. The last column is the gain of the contextual model from in-corpus context: its score less that with "
+        "out-of-corpus context."
     ),
     columns=(
         *(Column(label=label, value=f"{{suite}}{view}/{NDCG}", factor=100) for label, view in VIEWS.items()),
