@@ -47,7 +47,7 @@ def drawn(num: int, width: int, seed: int) -> np.ndarray:
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def by_index(queries: np.ndarray, documents: np.ndarray, count: int) -> Found:
+def search_with_faiss(queries: np.ndarray, documents: np.ndarray, count: int) -> Found:
     """Return the results of FAISS."""
     index = faiss.IndexFlatIP(documents.shape[1])
     index.add(documents)
@@ -67,7 +67,7 @@ def searches(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
 
     def theirs() -> Found:
         # Equal scores are ordered by id, as in ours. A run must be written in order in either case.
-        rows, scores = by_index(queries, documents, DEPTH)
+        rows, scores = search_with_faiss(queries, documents, DEPTH)
         runs = [
             dict(zip((names[1][n] for n in each), own, strict=True)) for each, own in zip(rows, scores, strict=True)
         ]
@@ -84,12 +84,12 @@ def neighbours(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
 
     def ours() -> Found:
         rows = find_nearest_rows(documents, np.arange(len(documents)), own, NUM_NEAREST)
-        return rows, scores_of(documents[own], documents, rows)
+        return rows, compute_scores(documents[own], documents, rows)
 
     def theirs() -> Found:
-        rows, _ = by_index(documents[own], documents, NUM_NEAREST + 1)
+        rows, _ = search_with_faiss(documents[own], documents, NUM_NEAREST + 1)
         rows = np.array([[n for n in each if n != me][:NUM_NEAREST] for each, me in zip(rows, own, strict=True)])
-        return rows, scores_of(documents[own], documents, rows)
+        return rows, compute_scores(documents[own], documents, rows)
 
     return {"ours": ours, "faiss": theirs}
 
@@ -102,12 +102,12 @@ def negatives(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
     def ours() -> Found:
         count = {"num_hard_negatives": NUM_NEGATIVES, "with_near": True}
         rows = mine_negatives(queries, documents, codes, keys, **count, seed=0)
-        return rows, scores_of(queries, documents, rows)
+        return rows, compute_scores(queries, documents, rows)
 
     def theirs() -> Found:
-        rows, _ = by_index(queries, documents, NUM_NEGATIVES + 1)
+        rows, _ = search_with_faiss(queries, documents, NUM_NEGATIVES + 1)
         rows = np.array([[n for n in each if n != me][:NUM_NEGATIVES] for me, each in enumerate(rows)])
-        return rows, scores_of(queries, documents, rows)
+        return rows, compute_scores(queries, documents, rows)
 
     return {"ours": ours, "faiss": theirs}
 
@@ -136,7 +136,7 @@ def kmeans(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
     }
 
 
-def scores_of(queries: np.ndarray, documents: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def compute_scores(queries: np.ndarray, documents: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return the inner products of each query with the documents found for it."""
     return np.einsum("qd,qkd->qk", queries, documents[rows])
 

@@ -30,7 +30,7 @@ from repro.train.loss import info_nce
 from repro.train.trainer import make_model_config
 
 
-def stages_of_model(model: Any) -> Stages:
+def list_model_stages(model: Any) -> Stages:
     """Return the stages of a step of either architecture, with a plain loss."""
     is_contextual = hasattr(model, "first_stage")
     return Stages(
@@ -68,7 +68,7 @@ def main() -> None:
     ways = (True, False) if asked.unpacked else (True,)
     seconds = timed(models, steps, ways, asked.num_rounds)
     for packs in ways:
-        keep(asked, batch_size, packs, seconds, count_of(steps["contextual"], config))
+        keep(asked, batch_size, packs, seconds, compute_token_ratio(steps["contextual"], config))
 
 
 def timed(models: dict, steps: dict, ways: tuple[bool, ...], num_rounds: int) -> dict[tuple[str, bool], float]:
@@ -79,12 +79,12 @@ def timed(models: dict, steps: dict, ways: tuple[bool, ...], num_rounds: int) ->
             Backbone.packs = packs
             models[name].zero_grad()
             started = time.process_time()
-            add_gradients(stages_of_model(models[name]), steps[name], ChunkSizes())
+            add_gradients(list_model_stages(models[name]), steps[name], ChunkSizes())
             each.append(time.process_time() - started)
     return {key: statistics.median(each[1:]) for key, each in seconds.items()}
 
 
-def count_of(step: StepTexts, config: Any) -> float:
+def compute_token_ratio(step: StepTexts, config: Any) -> float:
     """Return the cost of context by token count: tokens of both stages over those of the texts alone."""
     assert step.contexts is not None, "a contextual model's step has context documents"
     num_texts = step.queries.num_texts + step.documents.num_texts

@@ -35,7 +35,7 @@ QUERY_WORDS, DOCUMENT_WORDS = (4, 12), (16, 48)  # uniform, both ends included
 PAIRS_A_BLOCK = 65_536
 
 
-def mined_words() -> pa.Array:
+def list_mined_words() -> pa.Array:
     """Return the most frequent mined words by decreasing frequency, with ties in alphabetical order."""
     counts: Counter[str] = Counter()
     for row in mine_cloud():
@@ -44,9 +44,9 @@ def mined_words() -> pa.Array:
     return pa.array(ranked[:NUM_WORDS])
 
 
-def generated_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
+def generate_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
     """Yield tables of `query`, `document` and `domain`, one block at a time."""
-    words = mined_words()
+    words = list_mined_words()
     heights = np.cumsum(1 / np.arange(1, len(words) + 1))
     topics = np.random.default_rng(seed).integers(0, len(words), (NUM_DOMAINS * TOPICS_A_DOMAIN, WORDS_A_TOPIC))
     shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
@@ -74,7 +74,7 @@ def _join_words(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.
 
 def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
     """Write pairs to a parquet, jsonl or csv file, by its ending. The file gets its name once it is complete."""
-    blocks = generated_blocks(num_pairs, seed)
+    blocks = generate_blocks(num_pairs, seed)
     with whole_file(path) as part:
         if path.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:

@@ -38,7 +38,7 @@ def sources(folder: Path, num_pairs: int) -> dict[str, Path]:
     return found
 
 
-def seconds_of(source: Path, folder: Path) -> tuple[float, str]:
+def time_import(source: Path, folder: Path) -> tuple[float, str]:
     """Import a file and return the processor seconds and a digest of the pairs."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
         started = time.process_time()
@@ -62,7 +62,7 @@ def main() -> None:
         files = sources(Path(name), asked.num_pairs)
         for _ in range(asked.num_rounds):
             for ending, source in files.items():
-                spent, digest = seconds_of(source, Path(name))
+                spent, digest = time_import(source, Path(name))
                 seconds[ending].append(spent)
                 digests.add(digest)
     assert len(digests) == 1, "the formats gave different pairs"

@@ -71,7 +71,7 @@ def main() -> int:
             number += 1
             os.environ["REPRO_HOME"] = f"{folder}/killed-{number}"
             home().mkdir()
-            problems += [*sweep(runs, fates), *lost_or_changed(runs, expected)]
+            problems += [*sweep(runs, fates), *find_lost_or_changed(runs, expected)]
             print(f"sweep {number}: {len(fates.hits())} kills, {len(problems)} problems", flush=True)
         for moment, count in sorted(Counter(hit.partition(",")[0] for hit in fates.hits()).items()):
             print(f"{count:4d} {moment}")
@@ -100,7 +100,7 @@ def sweep_here(runs: tuple[Run, ...], fates: Fates) -> list[str]:
     return []
 
 
-def lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
+def find_lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
     """Return every run without a record, and every difference from the undisturbed sweep."""
     found = {record.id: record for record in read_records(get_local_records())}
     states = {status.id: status for status in statuses(runs)}

@@ -54,13 +54,13 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
 
 def sweep_on_slurm(runs: tuple[Run, ...], fates: Fates) -> list[str]:
     """Launch and disturb until every run has its record and no job is left. Return failures with another cause."""
-    profile, random, problems = profile_of(fates), Random(f"{fates.seed}/outside/{home().name}"), dict[str, None]()
+    profile, random, problems = make_profile(fates), Random(f"{fates.seed}/outside/{home().name}"), dict[str, None]()
     next_kill = time.monotonic()
     while True:
         found = statuses(runs)
         left = [one for one in found if one.state != "recorded"]
         problems |= dict.fromkeys(f"{one.id} failed: {one.reason}" for one in left if has_failed(one))
-        jobs = jobs_in_queue()
+        jobs = list_queued_jobs()
         if not left and not jobs:
             return list(problems)
         idle = [one for one in left if one.may_launch("slurm", retry=True)]
@@ -83,7 +83,7 @@ def has_failed(status: RunStatus) -> bool:
     return status.state == "failed" and " cancelled: " not in status.reason
 
 
-def profile_of(fates: Fates) -> Profile:
+def make_profile(fates: Fates) -> Profile:
     """Return the profile of the development cluster, with the settings that the jobs of this benchmark need."""
     told = zip(SETTINGS, (fates.folder, fates.num_kills, fates.seed), strict=True)
     lines = [
@@ -125,7 +125,7 @@ def disturb(running: Sequence[str], fates: Fates, random: Random) -> None:
         return
     job, way = random.choice(sorted(running)), random.choice(WAYS)
     if way == WAYS[0]:
-        was_hit = kill_processes_of(job)
+        was_hit = kill_processes(job)
     else:
         words = {"scancel": ["scancel", job], "requeue": ["scontrol", "requeue", job]}[way]
         was_hit = not subprocess.run(words, capture_output=True, check=False).returncode
@@ -133,7 +133,7 @@ def disturb(running: Sequence[str], fates: Fates, random: Random) -> None:
         fates.note(way, job)
 
 
-def kill_processes_of(job: str) -> bool:
+def kill_processes(job: str) -> bool:
     """Kill every process with a job's number in its environment. Return whether there was one."""
     hit = False
     for folder in Path("/proc").glob("[0-9]*"):
@@ -144,7 +144,7 @@ def kill_processes_of(job: str) -> bool:
     return hit
 
 
-def jobs_in_queue() -> dict[str, str]:
+def list_queued_jobs() -> dict[str, str]:
     """Return the state of each job of this user in Slurm's queue, by job number."""
     words = ["squeue", "--me", "--array", "--noheader", "--format=%A|%T"]
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -154,7 +154,7 @@ def jobs_in_queue() -> dict[str, str]:
 def check_cluster() -> None:
     """Exit with a message if Slurm does not respond or jobs of others could be hit."""
     try:
-        jobs: Any = jobs_in_queue()
+        jobs: Any = list_queued_jobs()
     except (OSError, subprocess.CalledProcessError) as error:
         raise SystemExit(f'no Slurm answers ({error}); eval "$(slurm/dev-cluster.sh up)"') from error
     if jobs:

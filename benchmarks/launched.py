@@ -53,12 +53,12 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
     set_up(asked)
-    import_row = measured_import(asked)
+    import_row = measure_import(asked)
     run = run_of(asked)
     (asked.keep / "runs.json").write_text(json.dumps([asdict(run)]))
     kill_three_times(run, asked)
     launch_until_recorded(run, asked)
-    told = told_of(run, asked) | {"rows": [import_row, *rows_of(run)]}
+    told = summarise_launch(run, asked) | {"rows": [import_row, *list_job_rows(run)]}
     print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
     if asked.write:
         keep(told, asked.write)
@@ -81,7 +81,7 @@ def set_up(asked: argparse.Namespace) -> None:
 
 def note_sitting(asked: argparse.Namespace) -> None:
     """Record another start."""
-    note = noted(asked, "sittings")
+    note = get_note_path(asked, "sittings")
     note.write_text(json.dumps(1 + (json.loads(note.read_text()) if note.is_file() else 0)))
 
 
@@ -90,12 +90,12 @@ def source_of(asked: argparse.Namespace) -> Path:
     return asked.keep / f"pairs-{asked.num_pairs}.parquet"
 
 
-def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
+def measure_import(asked: argparse.Namespace) -> dict[str, Any]:
     """Write and import a file unless that is done, and return the row. An unrecorded import is repeated."""
     from repro.data.own.imported import is_imported
     from repro.storage.paths import get_corpora_folder
 
-    note = noted(asked, "import")
+    note = get_note_path(asked, "import")
     if note.is_file() and is_imported(NAME):
         return dict(json.loads(note.read_text()))
     shutil.rmtree(get_corpora_folder() / NAME, ignore_errors=True)
@@ -112,7 +112,7 @@ def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
     return dict(json.loads(note.read_text()))
 
 
-def noted(asked: argparse.Namespace, what: str) -> Path:
+def get_note_path(asked: argparse.Namespace, what: str) -> Path:
     """Return the file that records progress before an interruption."""
     return asked.keep / f"{what}-{asked.num_pairs}.json"
 
@@ -144,7 +144,7 @@ def kill_three_times(run: Any, asked: argparse.Namespace) -> None:
 
     graph = StageGraph(run)
     first_shards = [get_stage_item(shard) for shard in list_shards(graph.tokens, asked.num_shards)]
-    log, note = run_folder(get_training_id(run)) / "metrics.jsonl", noted(asked, "killed")
+    log, note = run_folder(get_training_id(run)) / "metrics.jsonl", get_note_path(asked, "killed")
     killed = json.loads(note.read_text()) if note.is_file() else []
 
     def is_half_trained() -> bool:
@@ -174,7 +174,7 @@ def kill_one_of(
             owner = look(item.lease_folder)
             if owner is not None and owner.is_alive and is_time():
                 time.sleep(1.0)  # let it get to work
-                peak = peak_of(owner.pid)
+                peak = read_peak_memory(owner.pid)
                 os.kill(owner.pid, signal.SIGKILL)
                 return {"item": item.name, "peak_mebibytes": peak}
         if not queue():
@@ -183,7 +183,7 @@ def kill_one_of(
     return None
 
 
-def peak_of(pid: int) -> int | None:
+def read_peak_memory(pid: int) -> int | None:
     """Return the peak memory of a process in MiB, or None if it has just ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -205,7 +205,7 @@ def launch_until_recorded(run: Any, asked: argparse.Namespace) -> None:
         time.sleep(LOOK_EVERY_SECONDS)
 
 
-def rows_of(run: Any) -> Iterator[dict[str, Any]]:
+def list_job_rows(run: Any) -> Iterator[dict[str, Any]]:
     """Return a row for every stage, shard and run, in order of their start."""
     from repro.pipeline.stages import list_stages
     from repro.storage.lease import owners
@@ -240,7 +240,7 @@ def row(item: str, seconds: float, peak_bytes: int, times_begun: int) -> dict[st
     return {"item": item, "seconds": round(seconds, 1), "peak_mebibytes": peak, "times_begun": times_begun}
 
 
-def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
+def summarise_launch(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Return the summary of the record: setup, kills and outcome."""
     from repro.records.store import read_record
     from repro.spec.identity import get_training_id, run_id
@@ -253,9 +253,9 @@ def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
     asked_for = {name: getattr(asked, name) for name in ("num_pairs", "cluster_size", "num_shards", "num_nodes")}
     training = record.provenance["training"]
     return asked_for | {
-        "num_sittings": json.loads(noted(asked, "sittings").read_text()),
+        "num_sittings": json.loads(get_note_path(asked, "sittings").read_text()),
         "num_pairs_trained_on": training["num_pairs"],
-        "killed": json.loads(noted(asked, "killed").read_text()),
+        "killed": json.loads(get_note_path(asked, "killed").read_text()),
         "ndcg_at_10": record.metrics[f"{NAME}/mean/ndcg_at_10"],
         "train_loss": record.metrics["train/loss"],
         "load_average": round(os.getloadavg()[0], 1),

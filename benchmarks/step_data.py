@@ -39,7 +39,7 @@ def timed(action: Callable[[], Any]) -> tuple[Any, float]:
     return action(), time.process_time() - started
 
 
-def medians_of(asked: argparse.Namespace) -> tuple[Run, list[float]]:
+def measure_medians(asked: argparse.Namespace) -> tuple[Run, list[float]]:
     """Train the requested steps. Return the run and the median seconds of a step's data and of the step."""
     own = {"batch_size": asked.batch_size} if asked.batch_size else {}
     clusters = {"sampler": "cluster", "cluster_size": 256, "packing": "greedy", "filter": "surrogate"}
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--num-steps", type=int, default=20)
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
-    run, medians = medians_of(asked)
+    run, medians = measure_medians(asked)
     row = {
         "size": asked.size,
         "batch_size": run.batch_size,

@@ -32,7 +32,7 @@ WAYS = {"whole texts": 2**62, "by words": tokens.LEAST_TEXTS_BY_WORDS}
 SIDES = ("query", "document")
 
 
-def texts_of(name: str) -> list[list[str]]:
+def load_texts(name: str) -> list[list[str]]:
     """Return the queries and documents of a block of pairs. Mined ones are sampled from all pairs."""
     if name == "generated":
         path = home() / "tokenizing.parquet"
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
     home().mkdir(parents=True, exist_ok=True)
-    sides, seconds, given = texts_of(asked.texts), {way: list[float]() for way in WAYS}, {}
+    sides, seconds, given = load_texts(asked.texts), {way: list[float]() for way in WAYS}, {}
     for _ in range(asked.num_rounds):
         for way, least_texts in WAYS.items():
             spent, given[way] = timed(sides, asked.max_tokens, least_texts)

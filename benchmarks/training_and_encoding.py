@@ -108,7 +108,9 @@ def keep(path: Path) -> None:
     keep_rows(path, [{**row, **machine} for row in ROWS], ("size", "batch_size", "what"))
 
 
-def step_of(run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]]) -> tuple[StepTexts, list[list[str]]]:
+def make_step(
+    run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]]
+) -> tuple[StepTexts, list[list[str]]]:
     """Return one batch in our form and, with its prompts, as text: queries, documents."""
     texts: dict[str, Texts] = {}
     plain: list[list[str]] = []
@@ -123,7 +125,7 @@ def compare_steps(
     run: Any, batch_size: int, model: Any, theirs: Any, sides: Mapping[str, list[str]], asked: Any
 ) -> None:
     """Time forward and backward of one batch."""
-    step, plain = step_of(run, batch_size, model, sides)
+    step, plain = make_step(run, batch_size, model, sides)
     stages = Stages(
         lambda texts, contexts: model.embed_texts(texts),
         lambda queries_QD, documents_MD: info_nce(queries_QD, documents_MD, temperature=TEMPERATURE),
@@ -151,14 +153,14 @@ def compare_steps(
     }
     if asked.unpacked:
         actions["step, ours unpacked, direct"] = lambda: ours(ChunkSizes(), packs=False)
-    actions = {name: action for name, action in actions.items() if path_of(name) in asked.paths}
+    actions = {name: action for name, action in actions.items() if get_step_path(name) in asked.paths}
     losses = turns(actions, asked.num_rounds, size=asked.size, batch_size=batch_size)
     Backbone.packs = True
     print("  losses", {name.partition(", ")[2]: round(value, 4) for name, value in losses.items()})
     assert np.ptp(list(losses.values())) < 1e-3, "the losses are not the same"
 
 
-def path_of(name: str) -> str:
+def get_step_path(name: str) -> str:
     """Return the path by which an action with this name executes its step."""
     return "gradcache" if "GradCache" in name else "direct"
 

@@ -71,7 +71,7 @@ def seeds_at(scale: str, more_at_desk: tuple[int, ...] = ()) -> tuple[int, ...]:
 def runs(scale: str) -> tuple[Run, ...]:
     """Return five kinds of training runs, seven at our own scales, and the untrained reference systems."""
     if scale == "mini":
-        return mini_runs()
+        return list_mini_runs()
     plain: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
     clusters: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     at_lab = fresh.ROWS_AT_LAB if scale == "lab" else ()
@@ -88,7 +88,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return references + tuple(base(scale, seed=seed, **row) for row, seeds in rows for seed in seeds)
 
 
-def mini_runs() -> tuple[Run, ...]:
+def list_mini_runs() -> tuple[Run, ...]:
     """Return the reference systems, then all rows seed by seed, with block A before block B."""
     references: tuple[dict[str, Any], ...] = (BM25, SURROGATE, MINILM, MINILM | {"max_tokens": MINILM_TOKENS})
     found = [base("mini", **row) for row in references]
@@ -137,7 +137,7 @@ def make_printed_row(
     return row if cluster is None else row | {"cluster": cluster}
 
 
-def other_contexts(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
+def make_other_context_rows(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
     """Return the rows of a contextual model with out-of-corpus context and with null context."""
     return (
         Row(label="· out-of-corpus context", of=pick(**row), context="wrong", scales=scales),
@@ -145,7 +145,7 @@ def other_contexts(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[R
     )
 
 
-def random_context(row: dict[str, Any]) -> Row:
+def make_random_context_row(row: dict[str, Any]) -> Row:
     """Return the row of a contextual model at mini with random training documents as context."""
     return Row(label="· random training text", of=pick(**row), context="random", scales=MINI)
 
@@ -172,10 +172,10 @@ TABLE = Table(
         ),
         Row(label="contextual batches", of=pick(**BATCHES), paper=make_printed_row(0.81, 77.7, 61.7, 512, 512)),
         Row(label="contextual architecture", of=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)),
-        *other_contexts(ARCHITECTURE, NOT_MINI),
-        random_context(SEEING_SOURCE),
+        *make_other_context_rows(ARCHITECTURE, NOT_MINI),
+        make_random_context_row(SEEING_SOURCE),
         Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
-        *other_contexts(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
+        *make_other_context_rows(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
         Row(
             label="contextual, in-corpus, whitened (ours)",
             of=pick(**ARCHITECTURE_DOMAIN | WHITENED),
@@ -183,8 +183,8 @@ TABLE = Table(
             scales=tuple(WHITENED_SEEDS),
         ),
         Row(label="architecture, one domain a batch", of=pick(**SEEING_DOMAIN), scales=MINI),
-        random_context(SEEING_DOMAIN),
-        *other_contexts(SEEING_DOMAIN, MINI),
+        make_random_context_row(SEEING_DOMAIN),
+        *make_other_context_rows(SEEING_DOMAIN, MINI),
         Row(
             label="· context-blind, one domain a batch",
             of=pick(**BLIND_DOMAIN),
@@ -192,8 +192,8 @@ TABLE = Table(
             scales=MINI,
         ),
         Row(label="both", of=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
-        random_context(SEEING_BOTH),
-        *other_contexts(BOTH),
+        make_random_context_row(SEEING_BOTH),
+        *make_other_context_rows(BOTH),
         Row(label="BM25 (reference)", of=pick(**BM25)),
         Row(label="surrogate (reference)", of=pick(**WORDS)),
         Row(

@@ -197,7 +197,7 @@ NO_CONTRAST = "no contrast: unfiltered batches lose as much"
 IN_RANGE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
 
-def by_size(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_trend(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim a trend of NDCG@10 with cluster size at each batch size, or with batch size at each cluster size."""
     within = "batch_size" if axis == "cluster_size" else "cluster_size"
     return Claim.trend(
@@ -213,15 +213,15 @@ def by_size(id: str, says: str, axis: str, sign: int, source: str, of: dict[str,
     )
 
 
-def pairs_at(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, Any]) -> list[tuple[Term, Term]]:
+def list_pairs(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, Any]) -> list[tuple[Term, Term]]:
     """Return one comparison of NDCG@10 for each place: a batch size, a cluster size, or both."""
     return [(term(NDCG, **better | place), term(NDCG, **worse | place)) for place in where]
 
 
-def not_much(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_small_gain(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim that the largest batches gain only little over the smallest of the paper's range."""
     word = "clearly" if NO_BETTER in says else "much"
-    pairs, because = pairs_at(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
+    pairs, because = list_pairs(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
     said = {"caveat": NO_CONTRAST, **(said or RESTATED)}
     return Claim.order(id, says, pairs=pairs, margin=-MUCH, source=source, because=because, **said)
 
@@ -244,8 +244,8 @@ CLAIMS = (
         because="Pearson's r over cluster sizes beyond chance, the mean over batch sizes; after one phase, not two",
         **WAITING,
     ),
-    by_size("F3.a", "with the filter, smaller clusters are better", *SMALLER, "Figure 3", LARGER_PLAIN, **WAITING),
-    by_size(
+    claim_trend("F3.a", "with the filter, smaller clusters are better", *SMALLER, "Figure 3", LARGER_PLAIN, **WAITING),
+    claim_trend(
         "F3.b",
         "without the filter, larger clusters are better",
         *LARGER,
@@ -253,11 +253,11 @@ CLAIMS = (
         LARGER_UNHELPED,
         **WAITING,
     ),
-    not_much("F3.c", "with the filter, large batches do not add much", "§6, Figure 3", PLAIN),
+    claim_small_gain("F3.c", "with the filter, large batches do not add much", "§6, Figure 3", PLAIN),
     Claim.order(
         "F3.d",
         "without the filter, larger batches are better",
-        pairs=pairs_at(UNHELPED | MANY, UNHELPED | LEAST, EVERYWHERE),
+        pairs=list_pairs(UNHELPED | MANY, UNHELPED | LEAST, EVERYWHERE),
         source="§6",
         because=f"{ANY}; {IN_RANGE}",
         **RESTATED,
@@ -265,12 +265,12 @@ CLAIMS = (
     Claim.order(
         "F4.a",
         "filtered batches beat unfiltered ones over all settings",
-        pairs=pairs_at(PLAIN | LARGE_BATCHES, UNHELPED | LARGE_BATCHES, EVERYWHERE),
+        pairs=list_pairs(PLAIN | LARGE_BATCHES, UNHELPED | LARGE_BATCHES, EVERYWHERE),
         source="Figure 4",
         because=ANY,
         **WAITING,
     ),
-    by_size(
+    claim_trend(
         "F9.a",
         "the contextual model, too, is better with smaller clusters",
         *SMALLER,
@@ -281,7 +281,7 @@ CLAIMS = (
     Claim.order(
         "F9.b",
         "the contextual model beats the biencoder across the board: at six places of the grid",
-        pairs=pairs_at(CDE, PLAIN, *EVERY_CELL),
+        pairs=list_pairs(CDE, PLAIN, *EVERY_CELL),
         source="Figure 9 and §9.5",
         because="any difference beyond chance: the smallest, middle and largest clusters, two batch sizes",
         **WAITING | fresh.blind(CDE | LARGE_BATCHES),
@@ -289,15 +289,15 @@ CLAIMS = (
     Claim.interaction(
         "F9.c",
         "the contextual model does well even at large clusters: from the smallest on the biencoder loses more",
-        of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
-        above=pairs_at(CDE | SMALL, CDE | LARGE, LARGE_BATCHES)[0],
+        of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
+        above=list_pairs(CDE | SMALL, CDE | LARGE, LARGE_BATCHES)[0],
         delta=fresh.HALF_A_POINT,
         source="§9.5",
         because=f"{ANY}; {LESS_THAN_TABLE_1}",
         **WAITING,
     ),
-    not_much("F9.d", f"{NO_BETTER}, which does well at small ones", "Figure 9", CDE),
-    by_size(
+    claim_small_gain("F9.d", f"{NO_BETTER}, which does well at small ones", "Figure 9", CDE),
+    claim_trend(
         "F9.e",
         "without the filter, too, the contextual model is better with smaller clusters",
         *SMALLER,
@@ -306,7 +306,7 @@ CLAIMS = (
         scales=UNFILTERED_CONTEXTUAL,
         **RESTATED,
     ),
-    not_much(
+    claim_small_gain(
         "F9.f",
         f"without the filter, too, {NO_BETTER}",
         "Figure 9",
@@ -317,8 +317,8 @@ CLAIMS = (
     Claim.interaction(
         "F12.a",
         "small clusters bring more when the filter is on",
-        of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
-        above=pairs_at(UNHELPED | SMALL, UNHELPED | LARGE, LARGE_BATCHES)[0],
+        of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
+        above=list_pairs(UNHELPED | SMALL, UNHELPED | LARGE, LARGE_BATCHES)[0],
         source="Figure 12",
         because="the smallest clusters gain more on the largest with the filter than without, beyond chance",
         **WAITING,
@@ -326,7 +326,7 @@ CLAIMS = (
     Claim.order(
         "F13.a",
         "with and without the filter the best batch size is between 100 and 10000: sizes below score lower",
-        pairs=[pair for of in (PLAIN, UNHELPED) for pair in pairs_at(of | SOME, of | FEW, EVERYWHERE)],
+        pairs=[pair for of in (PLAIN, UNHELPED) for pair in list_pairs(of | SOME, of | FEW, EVERYWHERE)],
         source="Figure 13",
         because="batches of 128 beat batches of 32 beyond chance; elsewhere all sizes of the grid are inside the range",
         scales=("desk",),

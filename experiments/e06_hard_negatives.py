@@ -115,7 +115,7 @@ FIGURES = (
 )
 
 
-def falls_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim that the score decreases with the number of hard negatives."""
     return Claim.trend(
         id,
@@ -154,7 +154,7 @@ CLAIMS = (
         version=2,
         **fresh.STATED | LATER,
     ),
-    falls_with_number(
+    claim_fall_with_number(
         "F11.a",
         "the more hard negatives, of those below the own document, the lower the score",
         BELOW,
@@ -162,7 +162,7 @@ CLAIMS = (
         version=4,
         **fresh.STATED | LATER,
     ),
-    falls_with_number(
+    claim_fall_with_number(
         "F11.b",
         "the more hard negatives from one on, wherever the surrogate puts them, the lower the score",
         ANY,

@@ -56,7 +56,7 @@ HIGH = 0.5
 BLOCKS = "families of datasets count as one each, their datasets being alike"
 
 
-def falls_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_falling_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim that a system loses more against BM25 if its words differ more from those of the training text."""
     return Claim.correlation(
         id,
@@ -75,13 +75,13 @@ def falls_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
 
 
 CLAIMS = (
-    falls_behind(
+    claim_falling_behind(
         "F8.a",
         "the further the words of a corpus are from those of training, the worse neural systems are against BM25",
         TRAINED,
         **RESTATED | ROWS | {"version": 3},
     ),
-    falls_behind(
+    claim_falling_behind(
         "F8.b",
         "MiniLM, an encoder off the shelf, is worse against BM25 the further words are from those of (our) training",
         SURROGATE | SCORED | ENCODER,

@@ -31,7 +31,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return (base(scale, **UNTRAINED, **IN_FULL), *(base(scale, **trained, seed=seed) for seed in seeds_at(scale)))
 
 
-def of_system(system: str) -> dict[str, Any]:
+def pick_system(system: str) -> dict[str, Any]:
     """Return the filter that selects the runs with a system's scores."""
     return TRAINED if system == "repooled" else UNTRAINED
 
@@ -86,7 +86,7 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
     ),
     rows=tuple(
-        Row(label=f"{label}, {words}", of=pick(**of_system(system)), part=f"{system}-{kind}")
+        Row(label=f"{label}, {words}", of=pick(**pick_system(system)), part=f"{system}-{kind}")
         for system, label in SYSTEMS.items()
         for kind, words in WEIGHTS.items()
     ),
@@ -99,7 +99,7 @@ BEYOND_CHANCE = "any difference beyond chance"
 
 def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:
     """Claim that the first system and weights of each pair score above the second."""
-    terms = [tuple(term(score(*side), **of_system(side[0])) for side in pair) for pair in pairs]
+    terms = [tuple(term(score(*side), **pick_system(side[0])) for side in pair) for pair in pairs]
     return Claim.order(
         id,
         says,

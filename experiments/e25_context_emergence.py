@@ -30,7 +30,7 @@ PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
 WARMUP_SHARE = 10
 
 
-def steps_at(scale: str) -> tuple[int | None, ...]:
+def list_steps(scale: str) -> tuple[int | None, ...]:
     """Return all numbers of steps of a scale, including the longer ones of only two models."""
     return (*STEPS[scale], *LONGER.get(scale, ()))
 
@@ -39,7 +39,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual batches with three models and growing numbers of steps."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     found = []
-    for num_steps in steps_at(scale):
+    for num_steps in list_steps(scale):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
         seeds, is_start, is_end = seeds_at(scale), num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
         more = fresh.READING if scale == "lab" else ()
@@ -62,7 +62,7 @@ WORDS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no conte
 DIFFERENCE = "difference in NDCG@10 (points)"
 
 
-def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
+def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
     """Return a series for each contextual model and context, for all numbers of steps or for one budget."""
     return tuple(
         Row(label=f"{label}, {words}", of=pick(**row, **budget), context=context)
@@ -141,7 +141,7 @@ FIGURE = Figure(
     x_label="family of collections",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=under_each_context(**END),
+    series=list_context_rows(**END),
     draw=draw_worth,
 )
 
@@ -159,17 +159,17 @@ CURVE = Figure(
     x_label="training steps",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="biencoder", of=pick(**BATCHES)), *under_each_context()),
+    series=(Row(label="biencoder", of=pick(**BATCHES)), *list_context_rows()),
     draw=draw_steps,
 )
 
 
 def at(scale: str) -> list[int]:
     """Return the numbers of steps of a scale that has several."""
-    return [steps for steps in steps_at(scale) if steps]
+    return [steps for steps in list_steps(scale) if steps]
 
 
-def table_rows(scale: str) -> tuple[Row, ...]:
+def list_table_rows(scale: str) -> tuple[Row, ...]:
     """Return the table's rows at one scale: each model and context at each number of steps."""
     found: list[Row] = []
     for steps in at(scale):
@@ -191,7 +191,7 @@ TABLE = Table(
         *FAMILY_COLUMNS,
         Column(label="NDCG@10", value=NDCG, factor=100),
     ),
-    rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in table_rows(scale)),
+    rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in list_table_rows(scale)),
 )
 
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"

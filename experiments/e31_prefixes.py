@@ -24,7 +24,7 @@ def plain(scale: str) -> Run:
     return base(scale, **PLAIN, **IN_FULL, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
 
 
-def nested_runs(scale: str, measure: str) -> tuple[Run, ...]:
+def list_nested_runs(scale: str, measure: str) -> tuple[Run, ...]:
     """Return the nested training runs with another analysis."""
     return grid(plain(scale), measure=measure, nested_sizes=ALL[scale], seed=SEEDS)
 

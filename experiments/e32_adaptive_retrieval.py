@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e31_prefixes import JUDGED, NESTED, STATED, nested_runs
+from experiments.e31_prefixes import JUDGED, NESTED, STATED, list_nested_runs
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, pick, term
 
 ADAPTIVE = NESTED | {"measure": "adaptive"}
@@ -10,7 +10,7 @@ ADAPTIVE = NESTED | {"measure": "adaptive"}
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the nested models of figure 2 with other searches. Nothing more is trained."""
-    return nested_runs(scale, "adaptive")
+    return list_nested_runs(scale, "adaptive")
 
 
 def get_series(route: str) -> str:

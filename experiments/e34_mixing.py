@@ -15,7 +15,7 @@ MANY = {"desk": WIDE, "lab": WIDE}
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return GTE's first phase for each α. Each batch comes from one source."""
-    return grid(make_mixed_run(scale), mixing_alpha=mixing_at(scale), seed=SEEDS)
+    return grid(make_mixed_run(scale), mixing_alpha=list_exponents(scale), seed=SEEDS)
 
 
 def make_mixed_run(scale: str) -> Run:
@@ -23,7 +23,7 @@ def make_mixed_run(scale: str) -> Run:
     return make_first_phase(scale, **MANY.get(scale, {}))
 
 
-def mixing_at(scale: str) -> tuple[float, ...]:
+def list_exponents(scale: str) -> tuple[float, ...]:
     """Return the exponents at a scale. The smoke corpus has one source, so one exponent suffices."""
     return ALPHAS if scale != "smoke" else (0.5,)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e31_prefixes import NESTED, STATED, WIDTHS, nested_runs
+from experiments.e31_prefixes import NESTED, STATED, WIDTHS, list_nested_runs
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
 
 CASCADE = NESTED | {"measure": "cascade"}
@@ -14,7 +14,7 @@ PRINTED = (37, 512, 14)
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the nested models of figure 2 as classifiers. Nothing more is trained."""
-    return nested_runs(scale, "cascade")
+    return list_nested_runs(scale, "cascade")
 
 
 LOOKS = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}

@@ -14,7 +14,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from figures.heatmap import BRIGHT, luminance
-from figures.intervals import compute_intervals, count_words, format_interval_words
+from figures.intervals import compute_intervals, describe_interval, format_counts
 from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
 
 COLOURS = "PuOr"
@@ -53,9 +53,7 @@ def draw_crossed(
     grid.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(format_value, names), ALL])
     grid.set_ylim(count + 1, 0)
     counts = frame.groupby([x, y])["seed"].nunique()
-    note = f"cells and diagonal: mean over seeds, {count_words(counts)}; " + format_interval_words(
-        means["n"], "whiskers"
-    )
+    note = f"cells and diagonal: mean over seeds, {format_counts(counts)}; " + describe_interval(means["n"], "whiskers")
     return figure, note
 
 

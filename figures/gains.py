@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from figures.intervals import count_words, format_interval_words, over_seeds
+from figures.intervals import describe_interval, format_counts, summarise_seeds
 from figures.style import SETTINGS
 
 ROW_HEIGHT, WIDTH = 0.42, 8.0
@@ -64,7 +64,7 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
 
 def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     names = list(dict.fromkeys(frame["row"]))
-    found = over_seeds(frame, "row", "gain").loc[names]
+    found = summarise_seeds(frame, "row", "gain").loc[names]
     printed = frame.groupby("row")["paper"].first().loc[names].to_numpy(float)
     mean, at = found["mean"].to_numpy(), np.arange(len(names))
     spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
@@ -80,8 +80,8 @@ def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     axes.set_yticks(at, names)
     axes.invert_yaxis()
     _dress(axes, colours)
-    shared = f"{count_words(found['n'])} seeds that a row has in common with the first"
-    return f"{shared}; {format_interval_words(found['n'], 'whiskers')}"
+    shared = f"{format_counts(found['n'])} seeds that a row has in common with the first"
+    return f"{shared}; {describe_interval(found['n'], 'whiskers')}"
 
 
 def _dress(axes: Axes, colours: Theme) -> None:

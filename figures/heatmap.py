@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
-from figures.intervals import ENOUGH_SEEDS, compute_intervals, count_words
+from figures.intervals import ENOUGH_SEEDS, compute_intervals, format_counts
 from figures.style import format_value, label_values, sort_values
 
 COLOURS = "YlGnBu"  # its lightness falls evenly, so the order of cells survives in grey
@@ -42,7 +42,7 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
     framed = "framed: best of its row, clear of the second best (95 % interval of the paired difference)"
     unclear = "best of a row not clear" if not any(is_clear) else "no frame: best not clear"
     parts = [framed] * any(is_clear) + [unclear] * (not all(is_clear))
-    return "; ".join([f"cells: mean over seeds, {count_words(counts)}", *parts])
+    return "; ".join([f"cells: mean over seeds, {format_counts(counts)}", *parts])
 
 
 def _find_clear_best(scores: pd.DataFrame) -> Hashable | None:

@@ -13,7 +13,7 @@ LEVEL = 0.95
 ENOUGH_SEEDS = 3
 
 
-def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+def summarise_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return mean, low, high and n of `y` at each `x`, in the order of `x`. Several rows of one seed count once.
 
     With at least three seeds, low and high are Student's 95 % interval of the mean, otherwise the range.
@@ -30,7 +30,7 @@ def compute_intervals(seeds: SeriesGroupBy) -> pd.DataFrame:
     return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": count})
 
 
-def format_interval_words(counts: Iterable[int], what: str) -> str:
+def describe_interval(counts: Iterable[int], what: str) -> str:
     """Describe the bands or bars of points with these numbers of seeds."""
     different = set(counts)
     if different <= {1}:
@@ -42,7 +42,7 @@ def format_interval_words(counts: Iterable[int], what: str) -> str:
     return f"{what}: 95 % interval of the mean (Student's t) where n ≥ {ENOUGH_SEEDS} seeds, else their range"
 
 
-def count_words(counts: Iterable[int]) -> str:
+def format_counts(counts: Iterable[int]) -> str:
     """Return "n = 3" or "n = 1–3"."""
     low, high = min(counts := list(counts)), max(counts)
     return f"n = {low}" if low == high else f"n = {low}–{high}"

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from figures.intervals import count_words, format_interval_words, over_seeds
-from figures.style import DASHES, MARKERS, label_values, legend_above, palette, sort_values
+from figures.intervals import describe_interval, format_counts, summarise_seeds
+from figures.style import DASHES, MARKERS, label_values, make_palette, place_legend_above, sort_values
 
 FAR = 2.0
 """Ranges of the lines beyond which a reference is left outside the axis."""
@@ -28,15 +28,15 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     groups, counts = list(dict.fromkeys(frame[group])), []
     levels: list[tuple[pd.DataFrame, str, dict[str, Any]]] = []
     ends: list[float] = []
-    for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
+    for number, (name, colour) in enumerate(zip(groups, make_palette(len(groups)), strict=True)):
         members = frame[frame[group] == name]
         look: dict[str, Any] = {"color": colour, "dashes": DASHES[number % len(DASHES)] or (1, 0)}
         if members[x].isna().all():
             levels.append((members, str(name), look))
             continue
-        found = over_seeds(members, x, y).reindex([value for value in values if value in set(members[x])])
+        found = summarise_seeds(members, x, y).reindex([value for value in values if value in set(members[x])])
         at = [places[values.index(value)] for value in found.index]
-        label = f"{name} ({count_words(found['n'])})"
+        label = f"{name} ({format_counts(found['n'])})"
         axes.plot(at, found["mean"], marker=MARKERS[number % len(MARKERS)], markersize=5, label=label, **look)
         if len(at) > 1:
             axes.fill_between(at, found["low"], found["high"], color=colour, alpha=0.2, linewidth=0)
@@ -47,8 +47,8 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     for members, name, look in levels:
         counts += _draw_level(members, axes, y, name, look, ends)
     label_values(axes, values, places)
-    legend_above(axes)
-    return format_interval_words(counts, "bands" if len(values) > 1 else "bars") if counts else ""
+    place_legend_above(axes)
+    return describe_interval(counts, "bands" if len(values) > 1 else "bars") if counts else ""
 
 
 def _draw_level(
@@ -59,9 +59,9 @@ def _draw_level(
     `ends` are the lowest and highest values of the lines. A reference far outside them would flatten them. It is drawn
     as an arrowhead at the edge instead, and its value is written in the legend.
     """
-    found = over_seeds(members.assign(level=0), "level", y).loc[0]
+    found = summarise_seeds(members.assign(level=0), "level", y).loc[0]
     count, mean = int(found["n"]), float(found["mean"])
-    words = count_words([count])
+    words = format_counts([count])
     low, high = (min(ends), max(ends)) if ends else (mean, mean)
     if max(low - mean, mean - high) > FAR * (high - low) > 0:
         is_below = mean < low

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from figures.intervals import LEVEL
-from figures.style import DASHES, MARKERS, legend_above, palette
+from figures.style import DASHES, MARKERS, make_palette, place_legend_above
 
 FEWEST_FOR_CORRELATION = 5
 """Fewer points get no correlation and no fitted line. They are joined instead."""
@@ -31,7 +31,7 @@ def draw_scatter(
     panel may lack some. Returns a description of r and its interval.
     """
     every, is_of_seeds = list(groups) or list(dict.fromkeys(frame[group])), False
-    for number, (name, colour) in enumerate(zip(every, palette(len(every)), strict=True)):
+    for number, (name, colour) in enumerate(zip(every, make_palette(len(every)), strict=True)):
         rows = frame[frame[group] == name].dropna(subset=[x, y])
         if rows.empty:
             continue
@@ -45,7 +45,7 @@ def draw_scatter(
             members = rows.groupby(x, as_index=False, sort=False)[y].mean()
         at, values = members[x].to_numpy(float), members[y].to_numpy(float)
         along = np.log10(at) if x_is_log else at
-        label = f"{name}: {format_correlation_words(along, values)}"
+        label = f"{name}: {format_correlation(along, values)}"
         axes.plot(at, values, alpha=0.8, markersize=6, label=label, **style)
         if len(at) < FEWEST_FOR_CORRELATION:
             order = np.argsort(along)
@@ -55,7 +55,7 @@ def draw_scatter(
             line = fit.intercept + fit.slope * along[ends]
             axes.plot(at[ends], line, color=colour, dashes=dashes, linewidth=1.2)
     num_panels = len(axes.figure.axes)
-    legend_above(axes, handlelength=1.0, most_columns=1 if num_panels > 1 else 2)
+    place_legend_above(axes, handlelength=1.0, most_columns=1 if num_panels > 1 else 2)
     labels = [str(line.get_label()) for line in axes.get_lines()]
     return _write_note(labels, is_of_seeds=is_of_seeds, x_is_log=x_is_log)
 
@@ -79,7 +79,7 @@ def _are_seeds_of_settings(rows: pd.DataFrame) -> bool:
     return int(rows["setting"].nunique()) < len(rows)
 
 
-def format_correlation_words(x: np.ndarray, y: np.ndarray) -> str:
+def format_correlation(x: np.ndarray, y: np.ndarray) -> str:
     """Return Pearson's r with its 95 % interval (Fisher's z) and the number of pairs. No r for fewer than five."""
     if len(x) < FEWEST_FOR_CORRELATION or np.ptp(x) == 0 or np.ptp(y) == 0:
         return f"r = –, n = {len(x)}"

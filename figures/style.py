@@ -82,7 +82,7 @@ def make_axes(
     return figure, panels
 
 
-def palette(count: int) -> list[tuple[float, float, float]]:
+def make_palette(count: int) -> list[tuple[float, float, float]]:
     """Return colours whose lightness differs as much as possible on white, so that they stay distinct in grey."""
     places = np.linspace(*DARKEST_AND_LIGHTEST, count) if count > 1 else [ALONE]
     colours = [mpl.colormaps[COLOURS](place) for place in places]
@@ -107,7 +107,7 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
     axes.minorticks_off()
 
 
-def legend_above(
+def place_legend_above(
     axes: Axes, handles: Sequence[Any] = (), *, width: float = WIDTH, handlelength: float = 2.6, most_columns: int = 9
 ) -> None:
     """Put the legend above axes of this width in inches, where it hides nothing, in as many columns as fit.

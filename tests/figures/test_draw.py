@@ -17,9 +17,9 @@ from scipy import stats
 from figures import style
 from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
-from figures.intervals import over_seeds
-from figures.scatter import format_correlation_words
-from figures.style import make_axes, palette
+from figures.intervals import summarise_seeds
+from figures.scatter import format_correlation
+from figures.style import make_axes, make_palette
 from repro.storage.paths import CHECKOUT
 
 ROWS = [
@@ -73,7 +73,7 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_the_range_of_two() -> None:
 def test_from_three_seeds_on_the_band_is_students_interval() -> None:
     values = [1.0, 2.0, 6.0]
     rows = [{"series": "a", "steps": 1, "seed": seed, "score": value} for seed, value in enumerate(values)]
-    found = over_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
+    found = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
     expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     assert (found["low"], found["high"]) == pytest.approx(expected)
     further = [{**row, "steps": 2} for row in rows]
@@ -90,7 +90,7 @@ def test_the_interval_of_a_lone_value_is_a_bar_that_can_be_seen() -> None:
 
 def test_several_rows_of_one_seed_count_once() -> None:
     rows = [{"steps": 1, "seed": seed, "score": value} for seed, value in ((0, 0.0), (0, 2.0), (1, 5.0))]
-    found = over_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
+    found = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
     assert (found["mean"], found["n"], found["low"], found["high"]) == (3.0, 2, 1.0, 5.0)
 
 
@@ -147,7 +147,7 @@ def test_lines_differ_in_more_than_colour() -> None:
     own, wrong = plot(ROWS, LINES)[0].axes[0].get_lines()
     assert own.get_marker() != wrong.get_marker()
     assert own._dash_pattern != wrong._dash_pattern
-    lightness = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in palette(4)]
+    lightness = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in make_palette(4)]
     assert min(abs(a - b) for a in lightness for b in lightness if a != b) > 0.05
 
 
@@ -399,9 +399,9 @@ def test_dots_fill_their_category_and_their_order_makes_no_trend() -> None:
 
 
 def test_too_few_dots_have_no_correlation() -> None:
-    assert format_correlation_words(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
-    assert format_correlation_words(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
-    assert format_correlation_words(np.array([1.0, 2.0, 4.0, 5.0]), np.arange(4.0)) == "r = –, n = 4"
+    assert format_correlation(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
+    assert format_correlation(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
+    assert format_correlation(np.array([1.0, 2.0, 4.0, 5.0]), np.arange(4.0)) == "r = –, n = 4"
 
 
 @pytest.mark.parametrize("kind", ["bars", "dots"])
@@ -464,8 +464,8 @@ def test_the_way_to_a_picture_of_a_paper_is_as_the_page_says(tmp_path: Path, mon
     block = re.search(r"```python\n(.*?)```", (CHECKOUT / "REPRODUCING.md").read_text(), re.DOTALL)
     assert block is not None
     monkeypatch.setattr(style, "COLOURS", "viridis")  # so that it is viridis again
-    before, given = palette(2), {}
+    before, given = make_palette(2), {}
     exec(block[1], given)
     line = given["figure"].axes[0].get_lines()[0]
-    assert palette(2) != before and to_rgb(line.get_color()) == pytest.approx(palette(1)[0])
+    assert make_palette(2) != before and to_rgb(line.get_color()) == pytest.approx(make_palette(1)[0])
     assert Path("figure12.pdf").read_bytes().startswith(b"%PDF")
