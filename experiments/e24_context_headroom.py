@@ -49,11 +49,12 @@ def draw_headroom(frame: Any, axes: Any) -> None:
         if rows.empty:
             continue
         means = rows.groupby("part2")["value"].mean().reindex(order)
+        count = rows["seed"].nunique()
         at = [place + 0.06 * (number - 1) for place in range(len(order))]
-        axes.plot(at, means, marker="os^"[number], color=COLOURS[system], label=label)
+        axes.plot(at, means, marker="os^"[number], color=COLOURS[system], label=f"{label} (n = {count})")
     words = [WEIGHTS[kind].removeprefix("IDF of ") for kind in order]
-    axes.set_xticks(range(len(order)), words, rotation=20, ha="right")
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
+    axes.set_xticks(range(len(order)), words, rotation=35, ha="right", rotation_mode="anchor")
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
 FIGURE = Figure(

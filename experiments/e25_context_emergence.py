@@ -71,7 +71,7 @@ def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
     )
 
 
-def draw_worth(frame: Any, axes: Any) -> None:
+def draw_worth(frame: Any, axes: Any) -> str:
     """Draw the gain of in-corpus over out-of-corpus and null context, by family, after most steps.
 
     One mark per seed.
@@ -94,9 +94,10 @@ def draw_worth(frame: Any, axes: Any) -> None:
     axes.set_xticks(range(len(families)), families)
     axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; dash: mean over n seeds"
 
 
-def draw_steps(frame: Any, axes: Any) -> None:
+def draw_steps(frame: Any, axes: Any) -> str:
     """Draw a line per model and context over training steps, and a mark per seed.
 
     Colours are models, lines and marks contexts.
@@ -120,6 +121,7 @@ def draw_steps(frame: Any, axes: Any) -> None:
     axes.set_xticks(steps, [f"{each:g}" for each in steps])
     axes.minorticks_off()
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(0.0, -0.2))
+    return "large mark: mean over n seeds; small and faint: one seed"
 
 
 END = {"num_steps": by_scale({scale: steps[-1] for scale, steps in STEPS.items()})}

@@ -40,7 +40,7 @@ LOOKS = {
 }
 
 
-def draw_worth(frame: Any, axes: Any) -> None:
+def draw_worth(frame: Any, axes: Any) -> str:
     """Draw the gain of in-corpus over out-of-corpus and null context at each width.
 
     One mark per seed, lines are means.
@@ -60,7 +60,8 @@ def draw_worth(frame: Any, axes: Any) -> None:
     axes.set_xscale("log")
     axes.set_xticks(widths, [f"{width:g}" for width in widths])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; line: mean over n seeds"
 
 
 def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:

@@ -70,7 +70,7 @@ def rows() -> tuple[tuple[str, str, Row], ...]:
     return tuple(found)
 
 
-def draw_gains(frame: Any, axes: Any) -> None:
+def draw_gains(frame: Any, axes: Any) -> str:
     """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
     for number, (label, (one, other)) in enumerate(COMPARED.items()):
@@ -88,6 +88,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
     axes.set_xticks(range(len(KINDS)), list(KINDS))
     axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; dash: mean over n seeds"
 
 
 FIGURE = Figure(

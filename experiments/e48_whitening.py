@@ -55,7 +55,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
                 axes.plot(list(shown), list(shown.values()), LOOKS[source], marker="o", color=colour, label=label)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
-    axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
 FIGURE = Figure(
