@@ -135,8 +135,8 @@ def _check_same_code(then: Mapping[str, Any]) -> None:
     now = get_code_identity() | {"source": compute_source_digest()}
     if then.get("source") != now["source"]:
         raise RuntimeError(
-            f"the code has changed since the launch: {dict(then)} then, {now} now; put back what was launched, or "
-            "launch again with --retry to go on with the code of today"
+            f"the code has changed since the launch: {dict(then)} then, {now} now; restore the launched code, or "
+            "launch again with --retry to use the current code"
         )
 
 
@@ -151,7 +151,7 @@ def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR2 and explain_stop_signal(job_id) != "preempted":
-            return say("its time is nearly up; a stage cannot go on later, so it goes on now")
+            return say("the time limit is near; a stage cannot resume later, so it continues")
         stop.on_signal(number, frame)
 
     former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
@@ -245,7 +245,7 @@ def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
     get_run_item(run).forget()
     while job(stop, where=JobState(state="running")) != "done":
         if not said:
-            progress(f"waiting for {look(get_run_item(run).lease_folder)}, which is doing this run")
+            progress(f"waiting for {look(get_run_item(run).lease_folder)}, which is executing this run")
             said = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
@@ -253,5 +253,5 @@ def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
 def describe_resume(run: Run) -> str:
     """Describe what remains of a stopped run and how to resume it."""
     if (run_folder(get_training_id(run)) / CHECKPOINT_FILE).exists():
-        return f"run {run_id(run)} has a checkpoint: run the same command again to go on from it"
-    return f"run {run_id(run)} has no checkpoint yet; what was built for it is kept: run the same command again"
+        return f"run {run_id(run)} has a checkpoint: run the same command again to resume"
+    return f"run {run_id(run)} has no checkpoint yet; its built stages are available: run the same command again"

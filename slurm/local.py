@@ -118,11 +118,11 @@ class LocalQueue:
         """Describe how the children ended that were running when the queue was stopped."""
         asked = [child.returncode in RESTARTED for child, _ in self.children.values()]
         if not asked:
-            return "no run was in progress; launch again to go on"
+            return "no run was in progress; launch again to resume"
         whose, they = ("itself", "it was") if len(asked) == 1 else ("themselves", "they were")
         return (
-            f"{sum(asked)} of {count_noun(len(asked), 'running job')} stopped by {whose}, after a checkpoint where {they} "
-            "training; launch again to go on from there"
+            f"{sum(asked)} of {count_noun(len(asked), 'running job')} stopped by {whose}, after a checkpoint if {they} "
+            "training; launch again to resume"
         )
 
     def get_log_path(self, task: Task) -> Path:

@@ -75,7 +75,7 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
         if told is None:
             raise ValueError(
                 f"node {number} of {meeting.num_nodes} did not come within {_get_timeout():.0f} s: every node must see "
-                f"{home()}; its own log lies beside this one"
+                f"{home()}; its log is next to this one"
             )
         _check_alike(number, told, seen)
     address = _get_own_address()

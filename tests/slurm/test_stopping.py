@@ -145,7 +145,7 @@ def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
     said = end(process, number, after=r"step 50/")
     assert process.returncode == 128 + number, said
     assert re.search(r"stopped after step (\d+) of 1000000; the checkpoint is written", said)
-    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to go on from it" in said
+    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in said
     assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
 
 
