@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.generated_pairs import generated_blocks
+from benchmarks.generated_pairs import generate_blocks
 from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
@@ -82,7 +82,7 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
 
 def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) -> None:
     """The declared corpus has 300 GB of 239 million pairs, 1255 bytes each, where the bench's have 346 of text."""
-    block = next(generated_blocks(20_000))
+    block = next(generate_blocks(20_000))
     sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
     assert pytest.approx(sum(sizes), rel=0.01) == GENERATED_BYTES
     corpus = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "corpus")
