@@ -1,9 +1,13 @@
-"""Adaptive retrieval (Matryoshka Representation Learning, figure 8): a shortlist by a prefix, ranked by wider ones.
+"""Adaptive retrieval: a narrow prefix selects a shortlist, wider prefixes rank it.
 
-1. FAISS searches all documents by the narrowest prefix and keeps a pool. 2. The pool is ranked by the next width, and a
-smaller one kept; and so on. 3. The last width ranks what is left. Prefixes are normalised anew at each width.
-One width is single-shot search; two are a shortlist and its reranking; more are the paper's funnel. Equal scores go to
-the smaller place.
+Matryoshka Representation Learning (Kusupati et al. 2022), figure 8:
+
+1. FAISS searches all documents by the narrowest prefix and returns a pool.
+2. Each further width ranks the pool and cuts it to a smaller one.
+3. The last width ranks the remaining documents.
+
+Prefixes are normalised again at each width. A route of one width is single-shot search. Two widths are a shortlist and
+its reranking, more are the funnel of that paper. Ties go to the document with the smaller index.
 
 Shapes: Q queries, N documents, W dimensions, C documents of a pool.
 """
@@ -20,20 +24,20 @@ from repro.evaluate.prefixes import prefix
 
 FUNNEL_POOLS = (200, 100, 50, 25, 10)
 SHORTLIST = FUNNEL_POOLS[0]
-"""Documents that the first width keeps, and the funnel's further ones: the paper's numbers."""
+"""Pool sizes of the paper. The first is also the size of the shortlist."""
 FUNNEL_FROM = 16
 
 
 @dataclass(frozen=True)
 class Route:
-    """Widths from the narrowest, and how many documents each but the last keeps."""
+    """Widths in rising order, and the pool size of each width but the last."""
 
     name: str
     widths: tuple[int, ...]
     pools: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """ValueError unless widths rise, pools do not, and there is one pool fewer than widths."""
+        """Raise ValueError unless widths rise, pools do not rise, and there is one pool fewer than widths."""
         rising, falling = list(self.widths), list(self.pools)
         if not rising or rising != sorted(set(rising)) or falling != sorted(falling, reverse=True):
             raise ValueError(f"route {self.name!r}: widths {rising} must rise, pools {falling} must not")
@@ -41,15 +45,15 @@ class Route:
             raise ValueError(f"route {self.name!r}: {len(rising)} widths take {len(rising) - 1} pools, not {falling}")
 
     def num_multiplications(self, num_documents: int) -> int:
-        """Return the multiplications of one query over so many documents."""
+        """Return the number of multiplications per query in a corpus of `num_documents`."""
         counts = (num_documents, *(min(pool, num_documents) for pool in self.pools))
         return sum(count * width for count, width in zip(counts, self.widths, strict=True))
 
 
 def routes(widths: tuple[int, ...]) -> list[Route]:
-    """Return single-shot search at every width, every shortlist with every wider reranking, and the funnel.
+    """Return single-shot search at every width, each shortlist with each wider reranking, and the funnel.
 
-    The whole vector is called so: "whole", "from16" (to the whole), "from16to64", "width16", "funnel".
+    Names: "whole" (all dimensions), "width16", "from16" (reranked by the whole vector), "from16to64", "funnel".
     """
     whole = widths[-1]
     found = [Route("whole" if width == whole else f"width{width}", (width,)) for width in widths]
@@ -65,7 +69,7 @@ def routes(widths: tuple[int, ...]) -> list[Route]:
 
 @dataclass(frozen=True)
 class Prefixed:
-    """A collection's documents at every width, each made once."""
+    """The documents of a collection at every width. Each width is computed once."""
 
     documents_NW: np.ndarray
 
@@ -74,21 +78,22 @@ class Prefixed:
         return {}
 
     def at(self, width: int) -> np.ndarray:
-        """Return the documents' prefixes, normalised anew, float32 (N, width)."""
+        """Return the prefixes of the documents, normalised again, float32 (N, width)."""
         if width not in self._cut:
             self._cut[width] = np.ascontiguousarray(prefix(self.documents_NW, width))
         return self._cut[width]
 
     def search(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return places of the k best documents of each query, best first, int64 (Q, k), and their cosines.
+        """Return the indices of the k best documents per query, best first, int64 (Q, k), and their cosines.
 
-        `index` is FAISS's of the documents at the route's first width.
+        `index` is the FAISS index of the documents at the first width of the route.
         """
         kept = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
         queries_QM = np.ascontiguousarray(prefix(queries_QW, route.widths[0]))
         scores_QC, places_QC = index.search(queries_QM, kept[0])
         for width, pool in zip(route.widths[1:], kept[1:], strict=True):
-            places_QC = np.sort(places_QC, axis=1)  # so that a stable order gives ties to the smaller place
+            # The sort below is stable, so index order gives ties to the smaller index.
+            places_QC = np.sort(places_QC, axis=1)
             scores_QC = np.einsum("qm,qcm->qc", prefix(queries_QW, width), self.at(width)[places_QC])
             order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
             places_QC = np.take_along_axis(places_QC, order_QC, axis=1)

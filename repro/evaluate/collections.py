@@ -1,4 +1,4 @@
-"""Reads and searches the collections of a suite as their oddities want it, and keeps a note of each that mattered."""
+"""Load and search the collections of a suite, with the known quirks of each dataset applied and noted."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from repro.evaluate.retrieval import Hits, Matrix, score, search, without_self_h
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection that was read, and how it is to be scored."""
+    """A loaded collection and the quirks that its scoring respects."""
 
     retrieval: Retrieval
     quirks: Quirks
 
     @property
     def document_role(self) -> str:
-        """The prompt that documents, and context documents, carry."""
+        """The prompt role of documents and context documents."""
         return self.quirks.document_role
 
     @property
     def num_extra_hits(self) -> int:
-        """How many more documents to search for, because some are taken out after."""
+        """Number of additional hits to request, because self-hits are removed afterwards."""
         return int(self.quirks.removes_self_hits)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the scores must know."""
+        """Notes that a reader of the scores needs."""
         here = set(self.retrieval.document_ids)
         missing = {one for grades in self.retrieval.judgements.values() for one in grades} - here
         lacking = [f"{len(missing)} judged documents are not in the corpus"] if missing else []
@@ -52,17 +52,17 @@ class Collection:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What a record keeps."""
+        """The description of the collection for a record."""
         return {"num_queries": len(self.retrieval.judgements), "split": self.quirks.split, "quirks": self.notes}
 
 
 def read_collections(suite: Suite) -> dict[str, Collection]:
-    """Return each dataset of a suite by name, read as its oddities want it: its own, or those of a known name."""
+    """Return each dataset of a suite by name, with its own quirks or those known for its name."""
     return {dataset.name: Collection(*load_dataset(dataset)) for dataset in suite.datasets}
 
 
 def describe_datasets(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
-    """Return what a record keeps of each dataset of a suite, in their order."""
+    """Return the description of each dataset for a record, in the order of the suite."""
     return [
         {
             "name": d.name,
@@ -77,7 +77,7 @@ def describe_datasets(suite: Suite, collections: Mapping[str, Collection]) -> li
 def ranked_in(
     collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Hits | None = None
 ) -> Hits:
-    """Return the k best documents of every query, or of its candidates, less what the collection's table takes out."""
+    """Return the k best documents per query, or per query's candidates, without self-hits if the quirks exclude them."""
     ids, most = (collection.retrieval.query_ids, collection.retrieval.document_ids), k + collection.num_extra_hits
     return without_quirky_hits(search(queries_QH, documents_DH, *ids, most, candidates), collection, k)
 
@@ -88,5 +88,5 @@ def headline(run: Hits, collection: Collection) -> np.ndarray:
 
 
 def without_quirky_hits(run: Hits, collection: Collection, k: int) -> Hits:
-    """Return the k best of every query, less what the collection's table takes out."""
+    """Return the k best hits per query, without self-hits if the quirks of the collection exclude them."""
     return without_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run

@@ -1,8 +1,8 @@
-"""Results kept for each collection and context, so that a killed evaluation goes on where it was.
+"""Cache results per collection and context, so that an interrupted evaluation resumes where it stopped.
 
-Each is a file of its own, written by rename and named by all that decides the scores: the system, the collection's
-content and how it is scored, and the corpus, count and seed of the context. The TREC run beside it must be the same
-file, too: another evaluation into the same folder may have replaced it.
+Each result is one file, written atomically. Its name contains a digest of everything that decides the scores: the
+system, the content of the collection, the scoring rules, and the corpus, size and seed of the context. A result counts
+only while its TREC run is unchanged, since another evaluation into the same folder may have replaced the run.
 
 Shapes: Q queries.
 """
@@ -25,9 +25,9 @@ from repro.storage.digests import hash_file
 from repro.storage.memo import Memo, are_numbers, get_digest_key
 
 RECIPE = 2
-"""Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
+"""Version of the search and its measures. Raise it if the same vectors would get other scores."""
 FOLDER = "kept"
-"""Where a run's results lie in its folder until it has a record."""
+"""Name of the cache in the folder of a run, which exists until the run has a record."""
 TEXTS_AT_ONCE = 65_536
 KEY_LENGTH = 12
 Result = TypeVar("Result")
@@ -35,23 +35,23 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Found:
-    """What one system found in one collection: each measure of every query, float32 (Q,), and how that came about."""
+    """Scores of one system on one collection: each measure per query, float32 (Q,), and their provenance."""
 
     values: Mapping[str, np.ndarray]
-    provenance: Mapping[str, Any]  # of the context or of the parameters; empty where there is neither
-    ties: str = ""  # a line on ties that decide scores
+    provenance: Mapping[str, Any]  # of the context or of the BM25 parameters, empty if there is neither
+    ties: str = ""  # one line about ties that decide scores
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The results of one system; `system` is all that decides its vectors or scores, as plain values."""
+    """The cached results of one system. `system` holds everything that decides its scores, as plain values."""
 
     folder: Path
     system: Mapping[str, Any]
-    _digests: dict[tuple[str, int], str] = field(default_factory=dict, compare=False)  # each is a look at all texts
+    _digests: dict[tuple[str, int], str] = field(default_factory=dict, compare=False)  # each reads all texts once
 
     def path(self, collection: Collection, kind: str, source: Retrieval | None) -> Path:
-        """Return where the result under a context lies, which is drawn from `source` (None: from no corpus)."""
+        """Return the path of the result under a context drawn from `source` (None: from no corpus)."""
         decides = {
             "recipe": RECIPE,
             "system": dict(self.system),
@@ -63,13 +63,13 @@ class Kept:
         return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(decides, KEY_LENGTH)}.json"
 
     def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
-        """Return one number that was kept under a name and all that decides it, or else make and keep it."""
+        """Return the number cached under a name and `decides`. Computes and stores it if it is missing."""
         return self._kept(name, decides, lambda told: float(told["score"]), lambda: {"score": score()})
 
     def values(
         self, name: str, decides: Mapping[str, Any], find: Callable[[], Mapping[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
-        """Return arrays, float32, that were kept under a name and all that decides them, or else find and keep them."""
+        """Return the float32 arrays cached under a name and `decides`. Computes and stores them if they are missing."""
 
         def read(told: Any) -> dict[str, np.ndarray]:
             return {one: np.array(values, dtype=np.float32) for one, values in told["values"].items()}
@@ -81,7 +81,7 @@ class Kept:
     ) -> Result:
         key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
         memo = Memo(self.folder / f"{name}-{key}.json", key)
-        with suppress(KeyError, TypeError, ValueError, AttributeError):  # none that can be trusted
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # missing or damaged: compute it again
             return read(memo.read())
         made = make()
         memo.write(made)
@@ -94,22 +94,22 @@ class Kept:
         return self._digests[place]
 
     def read(self, path: Path, run: Path) -> Found | None:
-        """Return what was kept; None if nothing is, or if the TREC run next to it is another one."""
+        """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
         told = Memo(path, path.stem).read() if run.is_file() else None
         try:
             if told is None or told["run_sha256"] != hash_file(run):
                 return None
             lengths = {len(one) for one in told["values"].values()}
-            # every measure of a query lies between 0 and 1
+            # Every measure of a query is between 0 and 1.
             if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in told["values"].values()):
                 return None
             values = {name: np.array(one, dtype=np.float32) for name, one in told["values"].items()}
             return Found(values, told["provenance"], told.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None  # not ours or damaged: it is made again
+            return None  # damaged or from another program: compute it again
 
     def write(self, path: Path, run: Path, found: Found) -> None:
-        """Keep a result whose TREC run was just written."""
+        """Store a result right after its TREC run was written."""
         content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": hash_file(run)}
         content |= {"ties": found.ties} if found.ties else {}
         Memo(path, path.stem).write(content)
@@ -131,7 +131,7 @@ def compute_content_digest(retrieval: Retrieval) -> str:
 
 
 def _listed(words: Sequence[str]) -> Iterator[str]:
-    """Return what `json.dumps` writes of the texts, in parts: of millions it would be one string of gigabytes."""
+    """Yield the output of `json.dumps` in parts. For millions of texts one string would take gigabytes."""
     for start in range(0, max(1, len(words)), TEXTS_AT_ONCE):
         yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_AT_ONCE])[1:-1]
     yield "]"

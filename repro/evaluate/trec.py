@@ -1,7 +1,7 @@
-"""TREC's two files, in and out: judgements ("query 0 document grade") and, with those of a BEIR folder, their scores.
+"""Read TREC judgements ("query 0 document grade") or those of a BEIR folder, and score a TREC run against them.
 
-Runs are written and read in `repro.evaluate.retrieval`. They are ranked as trec_eval ranks them: by their scores in
-float32, of equal scores the larger id first. `repro evaluate` puts the smaller id first in its own runs.
+`repro.evaluate.retrieval` reads and writes the runs. Here they are ranked as in trec_eval: by float32 score, and ties
+go to the larger id. In the runs that `repro evaluate` writes, ties go to the smaller id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from repro.storage.json_files import check_regular, short
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """Read judgements of TREC's four columns or of a BEIR folder's three; ValueError names the malformed line."""
+    """Load judgements with the four columns of TREC or the three of BEIR. Raises ValueError with the malformed line."""
     check_regular(path)
     found: dict[str, dict[str, int]] = {}
     for place, (number, line) in enumerate(iter_lines(path)):
@@ -39,12 +39,14 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambda line: None) -> dict[str, float]:
-    """Return the mean of each measure over the judged queries, and `num_queries`, how many these are.
+    """Return the mean of each measure over the judged queries, and `num_queries`, their number.
 
-    A judged query that the run lacks scores 0, and `tell` hears how many have a ranking. Documents are ranked as
-    trec_eval ranks them, and `tell` hears how many queries have ties that decide a score. Queries that nothing judges
-    are left out, as trec_eval leaves them out, and `tell` hears how many; ValueError when these are all, or nothing is
-    ranked.
+    A judged query without a ranking scores 0. Documents are ranked as in trec_eval. Queries without judgements are
+    dropped, as in trec_eval. `tell` receives one line about each of these: the number of ranked queries, the number of
+    dropped ones, and the number whose score depends on ties.
+
+    Raises:
+        ValueError: if the run is empty, or if none of its queries is judged.
     """
     found, judged = read_run(run), read_judgements(judgements)
     if not found:
