@@ -1,4 +1,4 @@
-"""What mteb asks to know about a model, filled in from the model itself."""
+"""Build the metadata of a model for mteb from the model itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model_meta(
     revision: str | None = None,
     loader: Callable[..., Any] | None = None,
 ) -> ModelMeta:
-    """Return a complete description; without a revision it is the model's digest, so other weights are another model"""
+    """Return complete metadata. The default revision is the digest of the model, so other weights are another model."""
     config = model.config
     count = sum(weight.numel() for weight in model.parameters())
     embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))

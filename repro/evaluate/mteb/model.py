@@ -1,11 +1,12 @@
-"""Any of our models as one that mteb evaluates: it draws its context where mteb hands over the corpus.
+"""Evaluate a biencoder or contextual model with mteb. A contextual model draws its context from the task's corpus.
 
-1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that
-   calls `encode` alone hides the corpus: texts known to be documents serve, queries never do (ValueError).
-2. Every other task: the context is drawn from `corpus` of the subset, the task's whole data, where that is set; else
-   from the texts of the first call for that task and subset, as mteb hands no more over.
-3. Context documents carry the task's document prompt; queries and documents of a task see the same context.
-How the context was drawn, its seed and its size are `experiment_kwargs`, which mteb makes part of a result's place.
+1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that only
+   calls `encode` hides the corpus. Then known documents serve as context, and queries raise ValueError.
+2. Every other task: the context is drawn from `corpus(subset)`, the whole data of the task, if `corpus` is set.
+   Otherwise it is drawn from the texts of the first call for the task and subset, since mteb passes no more.
+3. Context documents carry the document prompt of the task. Queries and documents of a task share one context.
+
+The kind of context, its seed and its size are `experiment_kwargs`, which mteb includes in the path of a result.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
 
 
 class MtebModel(AbsEncoder):
-    """Implements mteb's encoder and search protocols around a biencoder or a contextual model."""
+    """Implement the encoder and search protocols of mteb around a biencoder or a contextual model."""
 
     def __init__(
         self,
@@ -51,9 +52,16 @@ class MtebModel(AbsEncoder):
         revision: str | None = None,
         loader: Callable[..., Any] | None = None,
     ) -> None:
-        """`method`: "corpus" (the paper's), "fixed" (these texts for every task), "null", or "none" (biencoders).
+        """Set up the model and its context.
 
-        `revision` and `loader` are what mteb is told; without a revision it is the digest of the weights.
+        Args:
+            model: a biencoder or a contextual model.
+            name: model name for mteb.
+            method: "corpus" (as in the paper), "fixed" (`fixed_context` for every task), "null", or "none" (biencoders).
+            context_seed: seed of the draw.
+            fixed_context: texts for the method "fixed".
+            revision: revision for mteb, by default the digest of the weights.
+            loader: function that mteb can load the model with.
         """
         self.model = model
         self.method = method if isinstance(model, ContextualModel) else "none"
@@ -63,7 +71,7 @@ class MtebModel(AbsEncoder):
             model, name=name, experiment=self._experiment(), revision=revision, loader=loader
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
-        as_encoder: Any = self  # an encoder in all but its constructor, which takes a model rather than a name
+        as_encoder: Any = self  # implements mteb's encoder except its constructor, which takes a name
         self._search = SearchEncoderWrapper(as_encoder)
         self._context_of: tuple[str, ...] | None = None
         self.corpus: Callable[[str], Sequence[str]] | None = None
@@ -71,13 +79,13 @@ class MtebModel(AbsEncoder):
     def index(
         self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
     ) -> None:
-        """Draw the context from the corpus, then keep the corpus for `search`."""
+        """Draw the context from the corpus, then hand the corpus to the search wrapper."""
         self._context_of = None
         self._set_context(_collect_texts(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
         self._search.index(corpus, task_metadata=task_metadata, hf_split=hf_split, hf_subset=hf_subset, **options)
 
     def search(self, queries: QueryDatasetType, **options: Any) -> RetrievalOutputType:
-        """Return the best documents of each query by cosine, under the context that `index` drew."""
+        """Return the best documents of each query by cosine, under the context drawn by `index`."""
         return self._search.search(queries, **options)
 
     def encode(
@@ -99,7 +107,7 @@ class MtebModel(AbsEncoder):
                 _check_no_corpus(task_metadata)
             self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
         tokens = self._tokens(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
-        is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
+        is_gpu = self.model.device.type == GPU  # on a GPU, batches are sized in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
     def _set_context(self, texts: Sequence[str], task_metadata: TaskMetadata, task: tuple[str, ...]) -> None:
@@ -139,7 +147,7 @@ class MtebModel(AbsEncoder):
 
 
 def _check_no_corpus(task_metadata: TaskMetadata) -> None:
-    """ValueError for a task that searches a corpus, when texts that may be queries come before it."""
+    """Raise ValueError if a retrieval task passes possible queries before its corpus."""
     if task_metadata.type in TYPES_WITH_CORPUS:
         raise ValueError(
             f"{task_metadata.name}: queries came before the corpus, and a context is never drawn from queries; "
@@ -148,7 +156,7 @@ def _check_no_corpus(task_metadata: TaskMetadata) -> None:
 
 
 def get_task_prompt(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
-    """Return what stands before the texts of a task for a model that has prompts of a name, "none" for bare text."""
+    """Return the prompt of a task for a model with the prompt set `name`, or "" if the set is "none"."""
     if name == "none":
         return ""
     if task_metadata.name in BOTH_SIDES:
@@ -160,7 +168,7 @@ def get_task_prompt(name: str, task_metadata: TaskMetadata, prompt_type: PromptT
 
 
 def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str) -> list[str]:
-    """Return `num_contexts` of the texts, without repeats while they last; the same seed and task give the same ones"""
+    """Return `num_contexts` texts, repeated only if there are too few. The draw depends on seed and task alone."""
     if not texts:
         raise ValueError(f"task {task}: there are no texts to draw a context from")
     order = generator_for(seed, "mteb context", *task).permutation(len(texts))[:num_contexts]

@@ -1,4 +1,4 @@
-"""An untrained surrogate as a model that mteb evaluates, so that it takes its place in a table."""
+"""Evaluate an untrained surrogate with mteb, as a reference row in a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SurrogateForMteb(AbsEncoder):
-    """Implements mteb's encoder protocol around a surrogate: its prompts, no context."""
+    """Implement the encoder protocol of mteb around a surrogate, with its prompts and without context."""
 
     def __init__(self, encoder: FixedEncoder) -> None:
         self.model, self._encoder = encoder.name, encoder
