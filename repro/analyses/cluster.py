@@ -1,8 +1,8 @@
-"""The pairs of one cluster, and how alike the pairs of a cluster are against pairs of the same domain (table 4).
+"""Compare the pairs of a cluster with pairs of the same domain (table 4). Nothing is trained.
 
-1. Clusters of at least two pairs are drawn. Of each, up to 64 pairs are compared with each other: mean similarity of
-   their documents, and the share of other documents that eq. 4 would leave out, f(q, d′) ≥ f(q, d).
-2. The same for as many pairs drawn from the same domain, whatever their cluster.
+1. Clusters of at least two pairs are drawn. Up to 64 pairs of each are compared with each other. The results are the
+   mean similarity of their documents, and the share of other documents that eq. 4 would remove: f(q, d′) ≥ f(q, d).
+2. The same number of pairs is drawn from the same domain, from any cluster, and compared alike.
 
 Shapes: C drawn clusters, N pairs, M pairs of one cluster, D dimensions.
 """
@@ -26,7 +26,7 @@ NUM_SHOWN = 16  # as many as the paper shows
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, a value for each drawn cluster."""
+    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, one value per drawn cluster."""
     run, generator = inputs.run, generator_for(inputs.run.seed, "clusters to look at")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
     assert queries_ND is not None and documents_ND is not None, "this measure has the surrogate's vectors"
@@ -46,6 +46,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     arrays = {name: np.array(each) for name, each in values.items()}
     metrics = {name: float(each.mean()) for name, each in arrays.items()}
     metrics |= {"cluster/num_pairs": float(sizes[sizes > 0].mean())}
+    # The pairs to show come from the drawn cluster whose size is nearest to the requested one.
     near = int(np.argmin(np.abs(sizes[drawn_C] - (run.cluster_size or 0))))
     members = np.flatnonzero(assignment_N == drawn_C[near])
     shown = _describe_pairs(inputs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))

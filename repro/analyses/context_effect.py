@@ -1,16 +1,19 @@
-"""What a context does to a contextual model: scores lost without it, vectors moved, attention paid; for every record.
+"""Measure the effect of the context on a contextual model: scores, moved vectors and attention.
 
-1. `own_minus_wrong/GROUP/difference` (and `low`, `high`): NDCG@10 under documents of the searched corpus, less that
-under those of another; `own_minus_random` and `own_minus_null` alike, for training documents and the null context.
-Intervals: `evaluate/paired.py`.
-2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: `headroom_taken.py` defines them.
-3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus; `across`: of two corpora.
-4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of a document's vectors under the own and the wrong context, mean
-over `NUM_MOVED` documents a collection; `moved_by_null` alike.
-5. `attention/layer_N/contexts`, `prompts` and `text`: what text tokens of the second stage pay to these under the own
-context, mean over `NUM_WATCHED` documents a collection; they sum to one. `attention/even/…`: what even attention pays.
-A group is a collection, a family, or `mean`. All paths stand below `context_effect/`; what a run is not scored under,
-or what its model does not have, is left out.
+All paths start with `context_effect/`. A group is a collection, a family, or `mean`.
+
+1. `own_minus_wrong/GROUP/difference` (with `low` and `high`): NDCG@10 under documents of the searched corpus minus that
+   under documents of another corpus. `own_minus_random` and `own_minus_null` compare with training documents and the
+   null context. `evaluate/comparison.py` defines the intervals.
+2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: see below.
+3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus. `across`: of two corpora.
+4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of the vectors of a document under the own and the wrong context,
+   as a mean over `NUM_MOVED` documents per collection. `moved_by_null` is the same for the null context.
+5. `attention/layer_N/contexts`, `prompts` and `text`: attention of text tokens of the second stage to each of these
+   under the own context, as a mean over `NUM_WATCHED` documents per collection. The three sum to one.
+   `attention/even/…` is the result of uniform attention.
+
+Metrics of contexts that the run does not evaluate are left out, as are those that its model does not support.
 
 Shapes: C context vectors of a corpus, D their size, N documents, K layers.
 """
@@ -45,47 +48,47 @@ NUM_MOVED, NUM_WATCHED = 8, 4
 
 @dataclass(frozen=True)
 class Seen:
-    """A contextual model that was scored: the encoder as it was scored, its evaluation, and what it searched."""
+    """A scored contextual model: its encoder, its evaluation, and the searched collections."""
 
     inputs: Inputs
     encoder: Encoder
     evaluation: Evaluation
     collections: Mapping[str, Collection]
-    pool: Retrieval | None = None  # the documents of the context "random", where it was scored
+    pool: Retrieval | None = None  # source of the context "random", if it was scored
 
     @property
     def count(self) -> int:
-        """Context documents it was given."""
+        """Number of context documents."""
         return count_test_contexts(self.inputs.run)
 
     @property
     def seed(self) -> int:
-        """What the context documents were drawn with."""
+        """Seed of the context documents."""
         return self.inputs.run.context_seed
 
     @property
     def datasets(self) -> Sequence[Mapping[str, Any]]:
-        """What a record keeps of each collection."""
+        """The description of each collection in the record."""
         rows: Sequence[Mapping[str, Any]] = self.evaluation.provenance["datasets"]
         return rows
 
     def scores(self, kind: str) -> np.ndarray | None:
-        """NDCG@10 of every query under a context, (Q,); None where it was not scored."""
+        """Return the NDCG@10 of every query under a context, (Q,), or None if it was not scored."""
         return self.evaluation.per_query.get(get_path_name(self.inputs.suite.name, kind))
 
     def judged(self, dataset: str) -> list[str]:
-        """Ids of a collection's queries in the order of its scores."""
+        """Return the ids of the queries of a collection in the order of its scores."""
         return sorted(self.collections[dataset].retrieval.judgements)
 
     def wrong(self, dataset: str) -> Retrieval | None:
-        """The corpus of a collection's wrong context; None where that was not scored."""
+        """Return the corpus of the wrong context of a collection, or None if that context was not scored."""
         if self.scores("wrong") is None:
             return None
         return self.collections[wrong_corpora(self.inputs.suite.datasets)[dataset]].retrieval
 
 
 def context_effect(seen: Seen) -> dict[str, float]:
-    """Return the metrics of a model that was scored; none where nothing was scored under its own context."""
+    """Return the metrics of a scored model. Empty if the own context was not scored."""
     own_Q = seen.scores("own")
     if own_Q is None:
         return {}
@@ -110,7 +113,7 @@ def context_effect(seen: Seen) -> dict[str, float]:
 def taken(
     gained: Mapping[str, Gap], words: tuple[np.ndarray, np.ndarray], datasets: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Return the headroom and the share taken; of families and of the suite, whose collections are many enough."""
+    """Return headroom metrics for families and the suite. Single collections have too few queries."""
     names = {row["name"] for row in datasets}
     headroom = {group: gap for group, gap in paired_gaps(*words, datasets).items() if group not in names}
     return shares_taken(gained, headroom)
@@ -118,19 +121,19 @@ def taken(
 
 @dataclass
 class Watched:
-    """Looks at the context vectors, moves and attention of one collection after the other."""
+    """Collects context vectors, vector moves and attention over collections."""
 
     kinds: Sequence[str]
     num_contexts: int
     seed: int
-    vectors_CD: list[np.ndarray] = field(default_factory=list)  # unit context vectors, an array a corpus
-    moved: dict[str, list[float]] = field(default_factory=dict)  # by kind, a value a collection
+    vectors_CD: list[np.ndarray] = field(default_factory=list)  # unit context vectors, one array per corpus
+    moved: dict[str, list[float]] = field(default_factory=dict)  # by context, one value per collection
     shares_K3: list[np.ndarray] = field(default_factory=list)
     even_3: list[np.ndarray] = field(default_factory=list)
-    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # what was set, by corpus and role
+    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # embedded contexts, by corpus and role
 
     def look(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
-        """Look at one collection; `sources` are the corpora of its other contexts."""
+        """Add one collection. `sources` are the corpora of its other contexts."""
         retrieval, role = collection.retrieval, collection.document_role
         order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
             len(retrieval.documents)
@@ -144,7 +147,7 @@ class Watched:
             self.moved.setdefault(kind, []).append(compute_cosine_distance(own_ND, encoder.encode(texts, role)))
 
     def _set(self, encoder: Encoder, kind: str, source: Retrieval | None, role: str) -> None:
-        """Give a context; a corpus that is one collection's own and another's wrong one is embedded once."""
+        """Set a context. A corpus that serves as own and as wrong context is embedded once."""
         model, key = contextual_model(encoder), (None if source is None else source.name, role)
         if model is not None and key in self._contexts:
             model.context_CE = self._contexts[key]
@@ -155,7 +158,7 @@ class Watched:
             self._contexts[key] = model.context_CE
 
     def _look_inside(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
-        """Keep the context vectors that are set and the attention to them, where the encoder is a model of ours."""
+        """Store the current context vectors and the attention to them, if the encoder is one of our models."""
         model = contextual_model(encoder)
         if model is None:
             return
@@ -172,7 +175,7 @@ class Watched:
         self.even_3.append((sizes_N3 / sizes_N3.sum(1, keepdims=True)).mean(0))
 
     def metrics(self, datasets: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return what was seen, means over collections."""
+        """Return the metrics, as means over collections."""
         found: dict[str, float] = {}
         for kind, values in self.moved.items():
             means = {
@@ -190,7 +193,7 @@ class Watched:
 
 
 def contextual_model(encoder: Encoder) -> ContextualModel | None:
-    """Return the model of ours that an encoder is, or stands in front of; None for any other."""
+    """Return the contextual model behind an encoder, or None if there is none."""
     from repro.model.contextual import ContextualModel
 
     model = getattr(encoder, "model", encoder)
@@ -198,14 +201,15 @@ def contextual_model(encoder: Encoder) -> ContextualModel | None:
 
 
 def compute_cosine_distance(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
-    """Return 1 − cosine of paired vectors, mean over them."""
+    """Return 1 − cosine of paired vectors, as a mean over pairs."""
     return float(np.mean(compute_cosine_distances(first_ND, second_ND)))
 
 
 def compute_cosine_distances(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
-    """Return 1 − cosine of paired vectors, float64 (N,); exactly 0 for equal ones, precise for all but equal ones.
+    """Return 1 − cosine of paired vectors, float64 (N,). Equal vectors give exactly 0.
 
-    It is half the squared distance of the unit vectors. One first vector may stand for all.
+    It is half the squared distance of the unit vectors, which is precise for nearly equal ones. A single first vector
+    is compared with all second vectors.
     """
     return 0.5 * ((_unit(first_ND) - _unit(second_ND)) ** 2).sum(axis=1)
 
@@ -217,17 +221,17 @@ def _unit(vectors_ND: np.ndarray) -> np.ndarray:
 
 
 def compute_distinct_vectors(model: ContextualModel, num_documents: int) -> np.ndarray:
-    """Return the unit context vectors that are set, (C, D), without repeats and null vectors that fill places."""
+    """Return the current unit context vectors, (C, D), without repeats and without null vectors that fill slots."""
     num_vectors = num_documents * model.config.tokens_per_document
     return _unit(model.context_vectors()[:num_vectors].float().cpu().numpy())
 
 
 def mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:
-    """Return the mean cosine of two vectors of one corpus (mean over corpora), and of two of different ones.
+    """Return the mean cosine of two vectors of one corpus (mean over corpora), and of two vectors of different corpora.
 
-    `corpora` are unit vectors, (C, D) each. The sum of all inner products of two sets is that of their sums. None where
-    there are no two such vectors.
+    `corpora` are unit vectors, (C, D) each. A result is None if there are no two such vectors.
     """
+    # The sum of all inner products of two sets is the inner product of their sums.
     sums = [vectors_CD.sum(axis=0, dtype=np.float64) for vectors_CD in corpora]
     counts = [len(vectors_CD) for vectors_CD in corpora]
     within = [(s @ s - n) / (n * (n - 1)) for s, n in zip(sums, counts, strict=True) if n > 1]

@@ -1,7 +1,7 @@
-"""One query explained in every contextual record, as rows of text that the report shows: the one that gains the most.
+"""Explain one query in every contextual record, as rows of text for the report.
 
-The query is the one whose NDCG@10 gains most from the own context over the wrong one; ranks are those of the TREC runs
-that were just written.
+The query is the one whose NDCG@10 gains most from the own context over the wrong one. Ranks come from the TREC runs
+of the same evaluation.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from repro.spec.artefact import ABSENT
 
 EXHIBIT = "context_example"
 KINDS = ("own", "wrong", "null")
-"""Contexts that the example shows."""
+"""Contexts in the example."""
 COLUMNS = ("what", "text", *KINDS)
 NUM_WORDS, NUM_RANKED = 6, 3
 Rows = list[dict[str, str | float]]
 
 
 def context_example(seen: Seen, runs: Path) -> dict[str, Rows]:
-    """Return the rows under `EXHIBIT`; nothing where a wrong context was not scored, or the query found nothing."""
+    """Return the rows under `EXHIBIT`. Empty if there are no scores for a wrong context, or no hits for the query."""
     if seen.scores("own") is None or seen.scores("wrong") is None:
         return {}
     dataset, query = _chosen(seen)
@@ -42,7 +42,7 @@ def context_example(seen: Seen, runs: Path) -> dict[str, Rows]:
 
 
 def _chosen(seen: Seen) -> tuple[str, Query]:
-    """Return the collection and the query that are told of."""
+    """Return the collection and the query to explain."""
     own_Q, wrong_Q = seen.scores("own"), seen.scores("wrong")
     assert own_Q is not None and wrong_Q is not None, "both were scored"
     queries = [(dataset.name, query) for dataset in seen.inputs.suite.datasets for query in seen.judged(dataset.name)]
@@ -52,7 +52,7 @@ def _chosen(seen: Seen) -> tuple[str, Query]:
 
 
 def list_context_rows(told: Explanation) -> Rows:
-    """Return an explanation as rows of text with a column for each context."""
+    """Return an explanation as rows of text with one column per context."""
     scores = {kind: f"{100 * score:.1f}" for kind, score in told.scores.items()}
     rows: Rows = [{"what": "context from", "text": "", **told.corpora}]
     rows.append({"what": "query, NDCG@10", "text": shorten(told.query.text), **scores})
@@ -75,6 +75,6 @@ def _word_row(what: str, word: Word) -> dict[str, str | float]:
 
 
 def find_telling_words(words: Sequence[Word], count: int) -> list[Word]:
-    """Return the words whose weight changes most, the largest gain first and the largest loss last."""
+    """Return the words whose weight changes most, from the largest gain to the largest loss."""
     most = sorted(words, key=lambda word: -abs(word.gain))[:count]
     return sorted(most, key=lambda word: -word.gain)

@@ -1,9 +1,9 @@
-"""Scores on each of some domains under the context of each other: which corpus a model is told it searches (figure 7).
+"""Score each of several domains under contexts from each other domain (figure 7).
 
-1. The suite's datasets, up to `NUM_DOMAINS` of them (of CQADupStack all), families taking turns, are test domains and
-   context domains alike.
-2. Each is searched under a context drawn from each, its own included; what was found under one context is kept.
-3. `cross/own` and `cross/other` hold a value for each query: NDCG@10 under its own corpus, and the mean under others.
+1. The datasets of the suite are test domains and context domains alike, up to `NUM_DOMAINS` (all for CQADupStack).
+   Families take turns.
+2. Each domain is searched under a context from each domain, including its own. Results are cached per context.
+3. `cross/own` and `cross/other` hold one value per query: NDCG@10 under its own corpus, and the mean under others.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     other = [np.mean([scores[one, name] for one in collections if one != name], axis=0) for name in collections]
     arrays = {"cross/own/ndcg_at_10": np.concatenate(own), "cross/other/ndcg_at_10": np.concatenate(other)}
     metrics |= {name: float(values.mean()) for name, values in arrays.items()}
+    # Domains with a foreign context that scores higher than their own.
     better = [
         any(metrics[f"cross/{c}/{t}/ndcg_at_10"] > metrics[f"cross/{t}/{t}/ndcg_at_10"] for c in collections)
         for t in collections
@@ -67,7 +68,7 @@ def _scores_under(
     tests: Mapping[str, Collection],
     first: FirstStage | None,
 ) -> dict[str, np.ndarray]:
-    """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one of them."""
+    """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one domain."""
     run = inputs.run
     drawn = draw_context("own", context.retrieval, num_contexts=run.num_contexts, seed=run.context_seed)
     model.set_context(drawn.texts, run.context_seed, context.document_role)
@@ -81,7 +82,7 @@ def _scores_under(
 
 
 def list_chosen_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS) -> list[SuiteDataset]:
-    """Return `count` datasets, families taking turns, laid out family by family."""
+    """Return up to `count` datasets, taking turns between families, in the order of families."""
     families: dict[str, list[SuiteDataset]] = {}
     for dataset in datasets:
         families.setdefault(dataset.family, []).append(dataset)

@@ -1,10 +1,10 @@
-"""How far the word statistics of each evaluation set are from those of the training text (figure 8).
+"""Measure the divergence between the word statistics of each evaluation set and those of the training text (figure 8).
 
-The paper names "the difference in IDF" without a formula. Here: words are WordPiece tokens of whole documents,
-idf(w) = −log((df(w) + ½) / (n + 1)) over the n documents of a text, and the divergence of a test corpus D from the
-training corpus T is the mean of |idf_T(w) − idf_D(w)| over words, each weighing the share of D's documents it is in.
-So a word in every second document of D that is rare in T counts much, and a word seen once in D, whose idf is little
-more than the size of D, counts little. Its unit is nats.
+The paper names "the difference in IDF" without a formula. Ours: words are WordPiece tokens of whole documents. The IDF
+of a word in a text of n documents is idf(w) = −log((df(w) + ½) / (n + 1)). The divergence of a test corpus D from the
+training corpus T is the mean of |idf_T(w) − idf_D(w)| over words, weighted by the share of documents of D with the word.
+A word in every second document of D that is rare in T counts a lot. A word seen once in D counts little, since its IDF
+mostly reflects the size of D. The unit is nats.
 
 Shapes: V words of the vocabulary.
 """
@@ -25,7 +25,7 @@ TEXTS_AT_ONCE = 8192
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `{suite}/DATASET/idf_divergence` for each dataset, and the mean over them as `{suite}/mean/…`."""
+    """Return `{suite}/DATASET/idf_divergence` per dataset, and their mean as `{suite}/mean/idf_divergence`."""
     run, pairs = inputs.run, inputs.pairs
     train_V = document_frequency(pairs.blocks("document", TEXTS_AT_ONCE))
     suite, found = inputs.suite, {}
@@ -45,10 +45,10 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
 
 def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:
-    """Return the mean difference of two IDFs over the words of the test text, weighted by its document shares, in nats.
+    """Return the mean difference of two IDFs over the words of the test text, weighted by document shares, in nats.
 
-    Words that are in every test document (special tokens among them) tell nothing apart and do not count. ValueError
-    where there are no others, as in a single document.
+    Words in every test document, such as special tokens, do not count. Raises ValueError if there are no other words,
+    for example for a single document.
     """
     counted_V = (test_V > 0) & (test_V < num_test)
     if not counted_V.any():

@@ -1,9 +1,9 @@
-"""The truncated protocol (§5): a first stage finds a query's best documents, and the model ranks only those.
+"""Load the candidates of the truncated protocol (§5): a first stage retrieves documents, and the model reranks them.
 
-1. The first stage is the run's surrogate (GTR at `small`), or BM25 for protocol "rerank-bm25". It searches each
-   collection of the suite in full and keeps the `rerank_depth` best documents of every query.
-2. What it found is a shared stage: one TREC run a collection, named by the suite, the first stage and the depth.
-3. Its recall says what no ranking of its candidates can win back: the share of a query's relevant documents among them.
+1. The first stage is the surrogate of the run (GTR at `small`), or BM25 for the protocol "rerank-bm25". It searches each
+   collection of the suite in full and returns the `rerank_depth` best documents of every query.
+2. The result is a shared stage with one TREC run per collection, named by suite, first stage and depth.
+3. Its recall is the upper limit of any reranking: the share of relevant documents among the candidates of a query.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from repro.pipeline.inputs import Inputs
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The candidates of every query by dataset, and what a record keeps of how they were found."""
+    """The candidates of every query by dataset, and their provenance for the record."""
 
     candidates: Mapping[str, Hits]
     provenance: Mapping[str, Any]
 
 
 def first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda line: None) -> FirstStage | None:
-    """Return the first stage of a run that reranks, found once and shared; None for a run that searches in full."""
+    """Return the candidates of a reranking run, building the stage if needed. None for a run that searches in full."""
     run = inputs.run
     if run.protocol == "full":
         return None

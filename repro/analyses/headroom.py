@@ -1,13 +1,21 @@
-"""What knowing the corpus is worth: retrieval with words weighted by IDF, by where the IDF is counted.
+"""Measure the value of knowing the corpus: retrieval with IDF word weights from different texts.
 
-Words are WordPiece tokens, weighted as `evaluate/word_overlap.py` says. Weights are `flat` (all words alike), of the
-`training` documents, of a `wrong` corpus, of 16 or 64 documents of the searched corpus (`own16`, `own64`), or of all of
-it (`own`).
-Systems: `overlap`, BM25's formula over those tokens; `words`, the weighted mean of MiniLM's untrained word vectors; and
-for a run that trains a biencoder `repooled`, the weighted mean of its token states, through its own head.
-The corpora and documents are those that a contextual model would be given (`evaluate/contexts.py`).
+Words are WordPiece tokens, weighted as in `evaluate/lexical.py`. The weights come from:
 
-Shapes: Q queries, D documents, V words of the vocabulary, W words that some query has, S tokens of a text.
+- `flat`: nothing, all words are equal.
+- `training`: the training documents.
+- `wrong`: a wrong corpus.
+- `own16`, `own64`, `own`: 16, 64 or all documents of the searched corpus.
+
+The systems are:
+
+- `overlap`: the BM25 formula over these tokens.
+- `words`: the weighted mean of MiniLM's untrained word vectors.
+- `repooled`: for a run that trains a biencoder, the weighted mean of its token states, passed through its own head.
+
+The corpora and documents are those that a contextual model would get (`evaluate/contexts.py`).
+
+Shapes: Q queries, D documents, V words of the vocabulary, W words of the queries, S tokens of a text, K weightings.
 """
 
 from __future__ import annotations
@@ -44,7 +52,7 @@ TEXTS_IN_BATCH = 256
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` for each system and weights, with its value for every query."""
+    """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` per system and weights, with its value for every query."""
     systems: Mapping[str, System] = {"overlap": one_by_one(word_overlap), "words": one_by_one(WordVectors())}
     if model is not None:
         systems = {"repooled": Repooled(_biencoder(model), folder)}
@@ -81,7 +89,7 @@ def compute_training_shares(inputs: Inputs) -> Shares:
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Return the weight of each word, float32 (V,), by where it comes from: WEIGHTS."""
+    """Return the weight of each word, float32 (V,), for each name in WEIGHTS."""
     weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
     weights["wrong"] = Shares.of(wrong.documents).idf(prior_V)
     for name, count in SAMPLES.items():
@@ -92,13 +100,13 @@ def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray
 
 
 Weights = Mapping[str, np.ndarray]
-"""Of words, float32 (V,), by name."""
+"""Word weights, float32 (V,), by name."""
 System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
-"""Of a collection and weights of words gives the vectors that it has under each."""
+"""Maps a collection and word weights to its vectors under each of them."""
 
 
 def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
-    """Return the system that has its vectors under one weighting after the other, and never two at a time."""
+    """Return the system that computes its vectors for one weighting after another, never two at a time."""
 
     def under(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
         vectors = vectors_of(retrieval)
@@ -120,7 +128,7 @@ def _compute_scores_under_weights(
 
 
 class WordVectors:
-    """The weighted mean of MiniLM's word vectors, centred: no order, no training."""
+    """The weighted mean of MiniLM's centred word vectors: no word order, no training."""
 
     @cached_property
     def _vectors(self) -> np.ndarray:
@@ -133,7 +141,7 @@ class WordVectors:
         return (vectors_VE - vectors_VE.mean(axis=0)).astype(np.float32)
 
     def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-        """Return the vectors of a collection under given weights."""
+        """Return the vectors of a collection as a function of the weights."""
         sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
         return lambda weights_V: (self._of(sides[0], weights_V), self._of(sides[1], weights_V))
 
@@ -144,9 +152,9 @@ class WordVectors:
 
 
 class Repooled:
-    """A trained biencoder whose token states are averaged by weight instead of evenly; its head stays as it is.
+    """A trained biencoder that averages token states by weight instead of uniformly. Its head stays the same.
 
-    Texts are read once, and averaged under all weights while their states are there; many vectors lie in a nameless
+    Texts are encoded once, and averaged under all weights from the same states. Large results are written to an unnamed
     file in `folder`.
     """
 
@@ -169,6 +177,7 @@ class Repooled:
         tokens = self._model.tokenize(texts, role)
         size = self._model.config.hidden_size
         vectors_KNH = array_to_fill((len(weights_KV), len(tokens), size), "float32", self._folder)
+        # Batches of similar lengths need little padding.
         order = np.argsort(tokens.lengths, kind="stable")
         with torch.inference_mode():
             for start in range(0, len(order), TEXTS_IN_BATCH):

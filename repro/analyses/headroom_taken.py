@@ -1,15 +1,15 @@
-"""The share of the headroom that a contextual model takes: its own − wrong, over that of words weighted by IDF.
+"""Relate the gain of a contextual model to the headroom: the gain of word overlap from the same documents.
 
-A model is told about a corpus by some of its documents. Word overlap (BM25's formula over WordPiece tokens) can be
-told by the same documents: its words weigh by the IDF counted in them, mixed with the training text's.
+A contextual model learns about a corpus from some of its documents. Word overlap (the BM25 formula over WordPiece
+tokens) can use the same documents: it weights words by their IDF, mixed with that of the training text.
 
-    headroom = NDCG@10 of word overlap with IDF of the model's own context documents
-             − NDCG@10 of word overlap with IDF of its wrong context documents
+    headroom = NDCG@10 of word overlap with IDF of the own context documents
+             − NDCG@10 of word overlap with IDF of the wrong context documents
     share taken = (NDCG@10 of the model under the own context − under the wrong one) / headroom
 
-Both are means over the same collections. A share of 1 means that the model gains as much from being told the right
-corpus instead of a wrong one as a system does that only weighs words. It is told where the headroom's interval is above
-zero: elsewhere there is nothing to take. How the headroom is computed: `repro/evaluate/headroom.py`.
+Both are means over the same collections. At a share of 1 the model gains as much from the right corpus as a system that
+only weights words. The share is reported if the interval of the headroom is above zero. Otherwise there is nothing to
+gain. `repro/evaluate/headroom.py` computes the headroom.
 
 Shapes: Q queries of all collections, R resamples.
 """
@@ -26,16 +26,17 @@ from repro.pipeline.inputs import Inputs
 
 
 def shares_taken(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
-    """Return the headroom by group, and the share of it that was gained where there is one, as metrics with intervals.
+    """Return the headroom per group, and the share of it that was gained, as metrics with intervals.
 
-    Gaps are resampled alike (`paired_gaps`), so the interval of a share is that of the ratio of paired resamples.
+    A group without headroom has no share. Gaps have paired resamples (`paired_gaps`), so the interval of a share is
+    that of the ratio of paired resamples.
     """
     metrics: dict[str, float] = {}
     for group, room in headroom.items():
         metrics |= room.as_metrics(f"headroom/{group}")
         if room.low <= 0:
             continue
-        has_room_R = room.samples_R > 0  # all but one in forty of them, or fewer
+        has_room_R = room.samples_R > 0  # at least 39 of 40 resamples, since `low` is above zero
         ratios_R = gained[group].samples_R[has_room_R] / room.samples_R[has_room_R]
         share = Gap.of(gained[group].difference / room.difference, ratios_R)
         metrics |= {f"headroom_taken/{group}/share": share.difference}
@@ -46,6 +47,6 @@ def shares_taken(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict
 def compute_word_scores(inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the NDCG@10 of word overlap under the own and the wrong context documents, float32 (Q,) each.
 
-    They are those of the stage `headroom`. None for a large suite.
+    Builds the stage `headroom` if needed. Returns None for a large suite.
     """
     return read_word_scores(inputs.graph.headroom.build())
