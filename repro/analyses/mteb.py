@@ -1,8 +1,10 @@
-"""Scores by mteb's own tasks: the offline ones, or MTEB's where its data is at hand, under three contexts (table 2).
+"""Score mteb tasks under up to three contexts (table 2). Tasks are offline ones, or those of MTEB if its data is cached.
 
-`own`: the context is drawn from the corpus of each task (§5, never from its queries). `random`: the same documents of
-the training text for every task. `null`: none. References: an untrained surrogate through the same tasks; BM25 on the
-retrieval tasks alone.
+- `own`: the context comes from the corpus of each task, never from its queries (§5).
+- `random`: the same documents of the training text for every task.
+- `null`: no context.
+
+References are an untrained surrogate on the same tasks, and BM25 on the retrieval tasks only.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class TaskContext(NamedTuple):
-    """One context that tasks are scored under."""
+    """A context for mteb tasks."""
 
-    asked_as: str  # of the run's `test_contexts`
-    method: str  # of MtebModel
+    asked_as: str  # name in the run's `test_contexts`
+    method: str  # name in MtebModel
 
 
 CONTEXTS = {
@@ -46,7 +48,7 @@ CONTEXTS = {
 }
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
-"""What mteb's main score is, of categories that are a suite of their own."""
+"""The main score in mteb of categories with a suite of their own."""
 
 
 def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
@@ -59,12 +61,12 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
     scores: dict[str, dict[str, float]] = {}
     kept = keep_in(folder, run, model)
     for kind, encoder in _encoders(inputs, model).items():
-        tasks = list_tasks(inputs)  # fresh ones: a task draws on a generator of its own as it is evaluated
+        tasks = list_tasks(inputs)  # new objects, because a task consumes its own random generator
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if encoder is None:
                 scores[kind] = _bm25(inputs, tasks)
-            else:  # offline tasks stay as published records have them: contexts of the texts of mteb's first call
+            else:  # offline tasks draw contexts from mteb's first call, as in published records
                 scores[kind] = evaluate_tasks(encoder, tasks, kept, kind=kind, from_data=run.suite in MTEB_SUITES)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
@@ -89,7 +91,7 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
 
 
 def list_tasks(inputs: Inputs) -> list[Any]:
-    """Return MTEB's own tasks for a suite that is some of them, the offline ones for every other suite."""
+    """Return the tasks of MTEB for a suite of MTEB, or the offline tasks for any other suite."""
     if inputs.run.suite in MTEB_SUITES:
         return tasks_of_mteb(inputs.run.suite)
     from repro.evaluate.mteb.suite import RERANKED_ENDING, list_offline_tasks
@@ -109,7 +111,7 @@ def list_tasks(inputs: Inputs) -> list[Any]:
 
 
 def tasks_of_mteb(suite: str) -> list[Any]:
-    """Return the English tasks of MTEB that a suite names, all or those of a category; the data is not loaded yet."""
+    """Return the English MTEB tasks of a suite: all, or those of one category. Their data is not loaded yet."""
     import mteb
 
     category = MTEB_SUITES[suite]
@@ -117,7 +119,7 @@ def tasks_of_mteb(suite: str) -> list[Any]:
 
 
 def list_task_datasets(task: Any) -> list[dict[str, str]]:
-    """Return path and revision on the hub of every dataset behind a task of mteb."""
+    """Return path and hub revision of every dataset behind an mteb task."""
     singles = (single.metadata.dataset for single in getattr(task, "tasks", None) or [task])
     return [{name: str(one[name]) for name in ("path", "revision")} for one in singles]
 
@@ -125,10 +127,10 @@ def list_task_datasets(task: Any) -> list[dict[str, str]]:
 def evaluate_tasks(
     encoder: Any, tasks: list[Any], kept: Kept | None = None, *, kind: str = "own", from_data: bool = False
 ) -> dict[str, float]:
-    """Return each task's main score as a share, by its name; tasks that were kept under this context are not repeated.
+    """Return the main score of each task by name, as a share. Cached tasks are not evaluated again.
 
-    Kept are scores alone: mteb's own result files stand under a model's name, whatever its weights. `from_data`: where
-    no corpus is searched, contexts are drawn from a task's whole data.
+    The cache holds scores only, because mteb stores result files under a model name, whatever its weights. If
+    `from_data` is set and a task has no searched corpus, its context is drawn from its whole data.
     """
     scores = {}
     for task in tasks:
@@ -140,7 +142,7 @@ def evaluate_tasks(
 
 
 def score_task(encoder: Any, task: Any, from_data: bool) -> float:
-    """Return the main score of one task; `from_data`: where no corpus is searched, contexts are of its whole data."""
+    """Return the main score of one task. With `from_data`, tasks without a corpus draw contexts from all their data."""
     import mteb
 
     encoder.corpus = partial(collect_task_texts, task) if from_data else None
@@ -150,7 +152,7 @@ def score_task(encoder: Any, task: Any, from_data: bool) -> float:
 
 
 def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
-    """Return the mean score of each category that has one."""
+    """Return the mean score of each category."""
     found: dict[str, list[float]] = {}
     for name, value in scores.items():
         found.setdefault(categories[name], []).append(value)
@@ -158,9 +160,9 @@ def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> d
 
 
 def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return how far scores move from one context to another: for each STS task, and the mean of all other tasks.
+    """Return the absolute change of scores between two contexts: per STS task, and the mean of all other tasks.
 
-    The two arrays pair up by place, as claims are judged: the mean is repeated for each STS task.
+    The mean is repeated for each STS task, because claims compare arrays that pair up by index.
     """
     apart = {name: abs(own[name] - other[name]) for name in own}
     sts = np.array([value for name, value in apart.items() if categories[name] == "STS"])
@@ -169,7 +171,7 @@ def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapp
 
 
 def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
-    """Return a model for mteb for each context; None stands for BM25."""
+    """Return the mteb model for each context. None stands for BM25."""
     run = inputs.run
     if run.architecture == "bm25":
         return {"own": None}
@@ -196,7 +198,7 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
 
 
 def training_documents(inputs: Inputs) -> tuple[str, ...]:
-    """Draw as many documents of the training pairs as the model takes for context, of fewer some twice."""
+    """Draw context documents from the training pairs, with repeats if there are too few pairs."""
     return tuple(inputs.pairs.texts("document", draw_training_rows(inputs, inputs.run.num_contexts)))
 
 

@@ -1,4 +1,4 @@
-"""Scores on the run's suite: NDCG@10 and others for each dataset, under own, other, random and null contexts."""
+"""Score a run on its suite: NDCG@10 and other measures per dataset, under own, wrong, random and null contexts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Score the model (or the reference system that stands in its place) on the run's suite."""
+    """Score the model, or the reference system of the run, on the run's suite."""
     collections = read_collections(inputs.suite)
     evaluation = evaluate(inputs, model, folder / "trec", collections)
     if inputs.run.architecture != "contextual":
@@ -41,10 +41,10 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
 
 def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: Mapping[str, Collection]) -> Evaluation:
-    """Score a run's system on the run's suite, a contextual model under each of the run's `test_contexts`.
+    """Score the system of a run on its suite, a contextual model under each of the run's `test_contexts`.
 
-    Results are kept beside `folder` as collections end, and an evaluation that was stopped goes on behind the last one.
-    By the run's `protocol` all documents are searched, or a first stage's candidates are ranked, whose recall is kept.
+    Results are cached next to `folder` per collection, so an interrupted evaluation resumes. The `protocol` of the run
+    decides between full search and reranking the candidates of a first stage, whose recall is recorded.
     """
     first = first_stage(inputs)
     stage = None if first is None else first.provenance["stage"]
@@ -72,19 +72,19 @@ def _evaluate(
 
 
 def make_setting(inputs: Inputs, **more: Any) -> Setting:
-    """Return how a run's system is scored: a contextual one under each of its contexts; `more` as a setting has it."""
+    """Return the setting of a run's system, with all test contexts for a contextual model. `more` are further fields."""
     run = inputs.run
     if run.architecture != "contextual":
         return Setting(**more)
     contexts = run.test_contexts.split("+")
-    if len(inputs.suite.datasets) == 1:  # alone, a collection has no wrong corpus
+    if len(inputs.suite.datasets) == 1:  # a single collection has no wrong corpus
         contexts = [kind for kind in contexts if kind != "wrong"]
     pool = training_pool(inputs) if "random" in contexts else None
     return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **more)
 
 
 def training_pool(inputs: Inputs) -> Retrieval:
-    """Return the documents of the context "random": as many training documents as an own context has, each once."""
+    """Return the source of the context "random": as many training documents as an own context has, without repeats."""
     count = min(len(inputs.pairs), count_test_contexts(inputs.run))
     rows = draw_training_rows(inputs, count)
     texts = tuple(inputs.pairs.texts("document", rows))
@@ -92,22 +92,22 @@ def training_pool(inputs: Inputs) -> Retrieval:
 
 
 def contextual_encoder(run: Run, model: Encoder | None) -> Encoder:
-    """Return a contextual model as it is scored: one that is given another number of contexts fills up with nulls."""
+    """Return a contextual model as it is scored. Another number of contexts than in training is filled with nulls."""
     trained = cast("ContextualModel", model)
     return trained if run.num_test_contexts is None else WithNulls(trained)
 
 
 @dataclass(frozen=True)
 class WithNulls:
-    """A contextual model given fewer context documents than it has places for: the other places hold its null vector.
+    """A contextual model with fewer context documents than slots. The other slots hold its null vector.
 
-    The paper's way to "supply any number of contextual inputs" (figure 16).
+    This is the paper's way to "supply any number of contextual inputs" (figure 16).
     """
 
     model: ContextualModel
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Embed the texts as context, and put the null vector in the places that are left."""
+        """Embed the texts as context, and put the null vector into the remaining slots."""
         self.model.set_context(None)
         if texts:
             nulls_CD = self.model.context_CE

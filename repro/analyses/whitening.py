@@ -1,21 +1,20 @@
-"""Scores of vectors that are adapted to the corpus without training: what a corpus is worth to a model that exists.
+"""Score vectors that are adapted to the corpus without training, for any existing model.
 
 1. Every text is embedded once. A contextual model embeds each corpus under documents of that corpus, drawn as for its
-   usual scores, so a foreign corpus' moments come from vectors under the foreign context.
-2. Queries and documents are whitened by the moments of documents (`repro.evaluate.adaptation`): of the searched corpus
-   (`own`), of another one (`wrong`, assigned as wrong contexts are), or of as many training documents (`random`). The
-   documents are 16, 64 or 256 drawn with the run's `context_seed`, or all.
-3. Baselines for the own corpus: its mean, all-but-the-top, Rocchio feedback and hubness correction.
-4. Each method has one parameter, such as the shrinkage. It is chosen by the mean NDCG@10 on the validation suite of the
-   same model, adapted to its own corpora, separately per number of documents. It is stored in the record.
+   usual scores. The moments of a foreign corpus therefore come from vectors under the foreign context.
+2. Queries and documents are whitened by the moments of documents (`repro.evaluate.adaptation`). These come from the
+   searched corpus (`own`), from its wrong corpus (`wrong`), or from as many training documents (`random`). Either 16,
+   64 or 256 documents are drawn with the run's `context_seed`, or all are used.
+3. Baselines for the own corpus: centring, all-but-the-top, Rocchio feedback and hubness correction.
+4. Each method has one parameter, such as the shrinkage. It maximises the mean NDCG@10 on the validation suite of the
+   same model, adapted to its own corpora, separately per number of documents. The record stores it.
 
-Test queries never enter a statistic. With all of them in it the gain doubles, but that would leak the test set: a
-query that arrives is not known beforehand.
+Test queries never enter a statistic. They would double the gain, but leak the test set: a future query is unknown.
 
-Metric paths: `desk/…` as it is, `desk+whitened/…`, `desk+whitened64/…`, `desk+whitened-wrong/…`,
+Metric paths: `desk/…` for unchanged vectors, `desk+whitened/…`, `desk+whitened64/…`, `desk+whitened-wrong/…`,
 `desk+whitened-random16/…`, `desk+centred/…`, `desk+all-but-the-top/…`, `desk+rocchio/…`, `desk+hubness/…`. The chosen
-parameter is `adaptation/whitened/parameter`. The gain over the vectors as they are is
-`adaptation/whitened/gain/difference`, with `low` and `high` of its interval over queries.
+parameter is `adaptation/whitened/parameter`. The gain over unchanged vectors is `adaptation/whitened/gain/difference`,
+with `low` and `high` of its interval over queries.
 
 Shapes: Q queries, D documents, H dimensions.
 """
@@ -55,7 +54,7 @@ from repro.pipeline.wanted import count_test_contexts
 from repro.seeds import generator_for
 
 COUNTS = (16, 64, 256, None)
-"""Documents whose moments are taken. None: all of the searched corpus, and as many of another text."""
+"""Numbers of documents for the moments. None: all of the searched corpus, and as many of another text."""
 DEPTH = 10
 TRAINING_TEXT = "training text"
 BASELINES: Mapping[str, Sequence[float]] = {
@@ -64,34 +63,34 @@ BASELINES: Mapping[str, Sequence[float]] = {
     "rocchio": (0.1, 0.2, 0.4, 0.8),  # weight of the feedback
     "hubness": (0.1, 0.25, 0.5, 1.0),  # weight of the hub score
 }
-"""Baselines and the values that their parameter is chosen from."""
+"""Baselines and the candidate values of their parameter."""
 DEFAULTS = {"centred": 0, "all-but-the-top": 1, "rocchio": 0.1, "hubness": 0.25}
-"""Their values for a suite without a validation suite."""
+"""Values for a suite without a validation suite."""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of one collection: queries (Q, H), documents (D, H), float32, and the order in which these are drawn."""
+    """Vectors of one collection: queries (Q, H), documents (D, H), float32, and the order for drawing documents."""
 
     queries_QH: np.ndarray
     documents_DH: np.ndarray
     order_D: np.ndarray
 
     def draw(self, count: int | None) -> np.ndarray:
-        """Return the vectors of so many documents, or of all if None or if there are fewer."""
+        """Return the vectors of `count` documents, or of all if it is None or larger."""
         return self.documents_DH if count is None else self.documents_DH[np.sort(self.order_D[:count])]
 
 
 Pair = tuple[np.ndarray, np.ndarray]
-"""Vectors of queries and of documents, in this order."""
+"""Vectors of queries and of documents."""
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """A model as it is scored: each corpus is embedded once, by a contextual model under documents of that corpus."""
+    """A model as it is scored. A contextual model embeds each corpus under documents of that corpus."""
 
     encoder: Encoder
-    num_contexts: int  # 0: the encoder has no context
+    num_contexts: int  # 0 if the encoder has no context
     seed: int
 
     def embed(self, one: Collection) -> Vectors:
@@ -108,19 +107,19 @@ class Embedder:
 
 @dataclass(frozen=True)
 class Corpora:
-    """The vectors whose moments are taken: of each collection, of the one assigned to it as wrong, of training text."""
+    """The vectors behind the moments: each collection, its wrong corpus, and training text."""
 
     own: Mapping[str, Vectors]
-    others: Mapping[str, str]  # empty: a suite of one collection, which has no other
+    others: Mapping[str, str]  # the wrong corpus of each collection, empty for a single collection
     training: Vectors
 
     @property
     def sources(self) -> list[str]:
-        """The sources that there are."""
+        """The available sources."""
         return [source for source in SOURCES if source != "wrong" or self.others]
 
     def moments(self, name: str, source: str, count: int | None) -> Moments:
-        """Return the moments of `count` documents of a source, to adapt one collection by."""
+        """Return the moments of `count` documents of a source, for one collection."""
         if source == "random":
             most = len(self.own[name].documents_DH)
             return Moments.of(self.training.draw(most if count is None else min(count, most)))
@@ -128,7 +127,7 @@ class Corpora:
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return NDCG@10 of each view for each dataset, family and the mean, and of every query."""
+    """Return NDCG@10 of each view per dataset, family and mean, with the values of every query."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
     embedder = embedder_for(inputs, model)
     own = {name: embedder.embed(one) for name, one in collections.items()}
@@ -163,7 +162,7 @@ def embedder_for(inputs: Inputs, model: Encoder | None) -> Embedder:
 
 
 def format_training_text(inputs: Inputs, count: int) -> Collection:
-    """Return distinct training documents, drawn by the context seed, as a collection without queries."""
+    """Return distinct training documents, drawn with the context seed, as a collection without queries."""
     drawn = generator_for(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
     texts = list(dict.fromkeys(inputs.pairs.texts("document", drawn[: 2 * count])))[:count]
     ids = tuple(map(str, range(len(texts))))
@@ -171,7 +170,7 @@ def format_training_text(inputs: Inputs, count: int) -> Collection:
 
 
 def adapt_in_all_ways(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
-    """Return each view of a collection: as it is, whitened by each source and number of documents, baselines."""
+    """Yield each view of a collection: unchanged, whitened by each source and number of documents, baselines."""
     vectors = corpora.own[name]
     yield "own", (vectors.queries_QH, vectors.documents_DH)
     for source in corpora.sources:
@@ -184,7 +183,7 @@ def adapt_in_all_ways(corpora: Corpora, name: str, parameters: Mapping[str, floa
 
 
 def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> Pair:
-    """Return queries and documents adapted by one method: whitening, or a baseline."""
+    """Return queries and documents adapted by one method, which is whitening or a baseline."""
     queries_QH, documents_DH = vectors.queries_QH, vectors.documents_DH
     if method == "rocchio":
         return add_feedback(queries_QH, documents_DH, parameter), documents_DH
@@ -201,7 +200,7 @@ def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> 
 def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the parameter of each method, and the mean validation NDCG@10 of each candidate.
 
-    A suite without a validation suite takes `DEFAULT_SHRINKAGE` and `DEFAULTS`.
+    A suite without a validation suite uses `DEFAULT_SHRINKAGE` and `DEFAULTS`.
     """
     counts = {make_whitened_view("own", count): count for count in COUNTS}
     suite = validation_suite(inputs)
@@ -222,7 +221,7 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
 
 
 def validation_suite(inputs: Inputs) -> Suite | None:
-    """Return the validation suite of the corpus that holds the run's suite, or None."""
+    """Return the validation suite that belongs to the run's suite, or None."""
     name = f"{inputs.run.suite}-validation"
     held = any(name in corpus.suites for corpus in CORPORA.values())
     return load_run_suite(replace(inputs.run, suite=name)) if held else None

@@ -1,4 +1,4 @@
-"""Which kinds of stages a run needs, by its fields alone, before anything is here."""
+"""List the kinds of stages that a run needs, from its fields alone, before any data exists."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from repro.spec import TRAINED, Run
 LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
 READS_PAIRS = ("counts", "divergence", "headroom", "whitening")
-"""Measures of the training pairs as text."""
+"""Measures that read the training pairs as text."""
 RANKS_CANDIDATES = ("retrieval", "steps", "cross")
-"""Measures that rank what a first stage found, where the protocol says so; the others search in full, or not at all."""
+"""Measures that rerank candidates if the protocol says so. The others search in full, or not at all."""
 
 
 def kinds_of_evaluation(run: Run) -> list[str]:
-    """Return the names of what a run is scored with: first its suite, then what is made with it."""
+    """Return the kinds of stages for evaluation: the suite first, then those that build on it."""
     wanted = ["evaluation"]
     ranks = run.measure in RANKS_CANDIDATES and run.architecture != "none"
     wanted += ["candidates"] if run.protocol != "full" and ranks else []
@@ -21,7 +21,7 @@ def kinds_of_evaluation(run: Run) -> list[str]:
 
 
 def list_pair_kinds(run: Run) -> list[str]:
-    """Return the names of what is made of the pairs that a run itself trains on or looks at, in order of building."""
+    """Return the kinds of stages of a run's training pairs, in the order of building."""
     trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
     wanted = ["selection"] if run.measure in READS_PAIRS else []
     wanted += ["tokens", "keys"] if trains else ["keys"] if embeds else []
@@ -33,12 +33,12 @@ def list_pair_kinds(run: Run) -> list[str]:
 
 
 def reads_pairs(run: Run) -> bool:
-    """Return whether a run itself, not its first phase, reads the pairs of its corpus; BM25 reads its suite alone."""
+    """Return whether a run reads the pairs of its corpus. BM25 does not. The first phase does not count."""
     return bool(list_pair_kinds(run)) or tells_headroom(run)
 
 
 def needs_surrogate(run: Run) -> bool:
-    """Return whether a run's batches depend on the surrogate's embeddings."""
+    """Return whether the batches of a run depend on the surrogate's embeddings."""
     if run.measure in LOOKS_AT_PAIRS:
         return True
     wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
@@ -46,6 +46,6 @@ def needs_surrogate(run: Run) -> bool:
 
 
 def tells_headroom(run: Run) -> bool:
-    """Return whether a run says what share of the headroom it takes: a contextual one, scored under own and wrong."""
+    """Return whether a run reports its share of the headroom: a contextual model under the own and wrong contexts."""
     is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
     return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))

@@ -1,4 +1,4 @@
-"""The graph of a run's stages: what is built before it starts and shared with every run that needs the same."""
+"""Define the stages of a run: data that is built before the run and shared with every run that needs the same."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 SELECTION_SEED = CLUSTER_SEED = 0
-"""Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
+"""Clusters and the surrogate are part of the data, so runs with different seeds share them."""
 RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 2}
 RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
-"""Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
-user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
+"""Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
+all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
 KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
 @dataclass(frozen=True)
 class StageGraph:
-    """The stages of one run by kind, each derived once; `stages` are those that the run needs, in building order."""
+    """The stages of one run by kind, each created once. `stages` are those that the run needs, in building order."""
 
     run: Run
 
@@ -50,18 +50,18 @@ class StageGraph:
 
     @cached_property
     def evaluation(self) -> Stage | None:
-        """The corpus that holds the evaluation suite; None where the library mteb gets the data itself."""
+        """The corpus with the evaluation suite. None if the library mteb downloads the data."""
         return make_suite_stage(self.run)
 
     @cached_property
     def first_phase(self) -> StageGraph | None:
-        """The graph of the training that a two-phase run goes on from."""
+        """The graph of the first phase of a two-phase run."""
         first = get_first_phase(self.run)
         return None if first is None else StageGraph(first)
 
     @cached_property
     def selection(self) -> Stage:
-        """Which pairs of the corpus are trained on."""
+        """The rows of the corpus that are trained on."""
         run, corpus = self.run, self.corpus
 
         def make(folder: Path) -> None:
@@ -106,14 +106,14 @@ class StageGraph:
 
     @cached_property
     def filter_embeddings(self) -> Stage:
-        """The vectors that the filter goes by: those of its own model, or the surrogate's."""
+        """The vectors of the filter's own model, or of the surrogate."""
         return self._make_embeddings_stage(filter_of(self.run))
 
     def _make_embeddings_stage(self, encoder: FixedEncoder) -> Stage:
         run = self.run
 
         def make(folder: Path) -> None:
-            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # which is let go of after
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # released afterwards
             for side in SIDES:
                 texts = texts_for(encoder, run.corpus, pairs, side)
                 embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
@@ -135,7 +135,7 @@ class StageGraph:
 
     @cached_property
     def keys(self) -> Stage:
-        """The content key of every document: which texts of a batch are the same."""
+        """The content key of every document. Equal texts have equal keys."""
 
         def make(folder: Path, part: Part = WHOLE) -> None:
             from repro.batches.mask import write_content_keys
@@ -152,7 +152,7 @@ class StageGraph:
 
     @cached_property
     def positives(self) -> Stage:
-        """The known positives: which documents the pairs of an equal query have."""
+        """The known positives: the documents of pairs with equal queries."""
         documents = self.keys
 
         def make(folder: Path) -> None:
@@ -169,7 +169,7 @@ class StageGraph:
 
     @cached_property
     def clusters(self) -> Stage:
-        """The cluster of every pair, for sampler "cluster"."""
+        """The cluster of every pair, for the sampler "cluster"."""
         run = self.run
 
         def make(folder: Path) -> None:
@@ -187,7 +187,7 @@ class StageGraph:
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
         def num_bytes() -> int:
-            centroid = BYTES_A_NUMBER * get_surrogate(run).width  # of both halves, in float32
+            centroid = BYTES_A_NUMBER * get_surrogate(run).width  # both halves, float32
             return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _recipe("clusters")
@@ -195,7 +195,7 @@ class StageGraph:
 
     @cached_property
     def negatives(self) -> Stage:
-        """Rows of the hard negatives of every pair."""
+        """The rows of the hard negatives of every pair."""
         run, count = self.run, self.run.num_hard_negatives
         masks = run.known_positives == "mask"
 
@@ -205,7 +205,7 @@ class StageGraph:
 
             pairs = self.selected_pairs()
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
-            # not among its needs, which stand in its key: where it is made on its own, they are made first
+            # Keys are not in `needs`, which would change the stage key. Build them here if they are missing.
             keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
             known = KnownPositives.load(self.positives.path, len(pairs)) if masks else None
@@ -222,7 +222,7 @@ class StageGraph:
 
     @cached_property
     def candidates(self) -> Stage:
-        """What the first stage of a run that reranks finds."""
+        """The candidates that the first stage of a reranking run retrieves."""
         run, by_words = self.run, self.run.protocol == "rerank-bm25"
 
         def make(folder: Path) -> None:
@@ -236,7 +236,7 @@ class StageGraph:
 
     @cached_property
     def headroom(self) -> Stage:
-        """What word overlap scores under the context documents of a contextual run: what there is to gain from them."""
+        """The scores of word overlap under the context documents of a contextual run, from which the headroom follows."""
         run, count = self.run, count_test_contexts(self.run)
 
         def make(folder: Path) -> None:
@@ -245,16 +245,16 @@ class StageGraph:
             write_word_scores(folder, load_run_suite(run), self.selected_pairs(), count, run.context_seed)
 
         key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
-        key["recipe"] = RECIPE["headroom"]  # also the first, as those stages have it that are on disks
+        key["recipe"] = RECIPE["headroom"]  # version 1 too, because existing stages have it in their keys
         return Stage("headroom", key, make, (self.selection, make_searched_stage(run)))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What the run needs, in the order of building, each once."""
+        """The stages that the run needs, in the order of building, each once."""
         return self._of_kinds(lambda graph, kind: True)
 
     def known_stages(self) -> tuple[Stage, ...]:
-        """Return those of the stages that can be told here: not what is made of data that is not here."""
+        """Return the stages whose keys are known on this machine. Stages of missing data are skipped."""
         return self._of_kinds(StageGraph._is_known)
 
     def _of_kinds(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
@@ -264,7 +264,7 @@ class StageGraph:
         return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
 
     def _of_pairs(self) -> list[tuple[StageGraph, str]]:
-        """Return the kinds of stages that are made of the training pairs, after the same of a first phase."""
+        """Return the kinds of stages of the training pairs, with those of the first phase before."""
         own = [(self, kind) for kind in list_pair_kinds(self.run)]
         return [*(self.first_phase._of_pairs() if self.first_phase else []), *own]
 
@@ -274,51 +274,51 @@ class StageGraph:
         return False
 
     def build(self, progress: Callable[[str], None]) -> None:
-        """Build what is not there yet, one after another."""
+        """Build the missing stages, one after another."""
         for stage in self.stages:
             stage.build(progress)
 
     def selected_pairs(self, part: Part = WHOLE) -> Pairs:
-        """Return the training pairs of the run, or a part of them, from built stages."""
+        """Load the training pairs of the run, or a part of them, from built stages."""
         pairs = read_pairs(self.corpus.path / "train.arrow")
         path = self.selection.path / "rows.npy"
         rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
         return pairs.take(rows[part.span(len(rows))])
 
     def _num_rows(self, *, whole: bool = False) -> int:
-        """Return the number of pairs that are trained on, or of the whole corpus; from built stages."""
+        """Return the number of training pairs, or of pairs in the whole corpus, from built stages."""
         if whole:
             return len(read_pairs(self.corpus.path / "train.arrow"))
         return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
 
     def _bytes_of_tokens(self) -> int:
-        """Return what ids and offsets take: at four bytes an id and about four a word, as much as the texts."""
+        """Estimate the bytes of ids and offsets. At four bytes per id and about four per word, ids match the texts."""
         pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
         share = self._num_rows() / max(1, pairs)
         at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()
         return min(round(size * share), at_most) + 2 * BYTES_A_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
-        """Return the surrogate's vectors (N, D), or the filter's, memory-mapped, from the built stage."""
+        """Load the vectors of the surrogate or the filter, (N, D), memory-mapped, from the built stage."""
         stage = self.filter_embeddings if of_filter else self.embeddings
         shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True)), None)
         return load_array(stage.path / f"{side}.npy", kind="f", shape=shape, mapped=True)
 
 
 def list_stages(run: Run) -> tuple[Stage, ...]:
-    """Return the stages a run needs, in the order of building, each once."""
+    """Return the stages that a run needs, in the order of building, each once."""
     return StageGraph(run).stages
 
 
 def list_known_stages(run: Run) -> tuple[Stage, ...]:
-    """Return the stages a run needs that can be told here, whatever data is not here."""
+    """Return the stages that a run needs whose keys are known on this machine, even if data is missing."""
     return StageGraph(run).known_stages()
 
 
 def stages_by_phase(
     run: Run, list_stages: Callable[[Run], Sequence[Stage]] = list_stages
 ) -> Iterator[tuple[Stage, Run]]:
-    """Yield the stages a run needs, each with the training whose pairs it is made of: its first phase, or itself."""
+    """Yield each stage with the run whose pairs it is built from: the first phase, or the run itself."""
     first = get_first_phase(run)
     of_first = () if first is None else {stage.title for stage in list_stages(first)}
     for stage in list_stages(run):
@@ -326,5 +326,5 @@ def stages_by_phase(
 
 
 def _recipe(kind: str) -> dict[str, Any]:
-    """Return what a stage's key says of the version of its recipe: nothing of the first."""
+    """Return the version of a recipe for a stage key. Version 1 is left out."""
     return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}
