@@ -14,7 +14,7 @@ from repro.evaluate.contexts import KINDS as CONTEXT_KINDS
 from repro.model.config import ARCHITECTURES, BACKBONES, POOLINGS
 from repro.model.start import HEADS
 from repro.model.start import KINDS as PRETRAINED_KINDS
-from repro.pipeline.kinds import LOOKS_AT_PAIRS, READS_PAIRS
+from repro.pipeline.needs import LOOKS_AT_PAIRS, READS_PAIRS
 from repro.spec import TRAINED
 from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES
 from repro.spec.run import CHOICES, CONTEXTS
@@ -42,7 +42,7 @@ DECLARED = {**CHOICES, "trained architecture": TRAINED, "test_contexts": CONTEXT
 
 def modules_that_measure() -> list[str]:
     """The modules of `repro.analyses` that have the function of a measure."""
-    paths = (ROOT / "measures").glob("*.py")
+    paths = (ROOT / "analyses").glob("*.py")
     return [path.stem for path in paths if "\ndef measure(inputs: Inputs, model:" in path.read_text()]
 
 

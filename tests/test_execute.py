@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import keep_in
 from repro.analyses.retrieval import WithNulls
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem

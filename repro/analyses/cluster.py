@@ -17,7 +17,7 @@ import numpy as np
 from repro.analyses import Measured
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import domain_codes
+from repro.pipeline.needs import domain_codes
 from repro.seeds import generator_for
 
 NUM_CLUSTERS = 200

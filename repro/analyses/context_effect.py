@@ -5,7 +5,8 @@ All paths start with `context_effect/`. A group is a collection, a family, or `m
 1. `own_minus_wrong/GROUP/difference` (with `low` and `high`): NDCG@10 under documents of the searched corpus minus that
    under documents of another corpus. `own_minus_random` and `own_minus_null` compare with training documents and the
    null context. `evaluate/comparison.py` defines the intervals.
-2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: see below.
+2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: the gain of word overlap from the same context
+   documents, and the model's gain as a share of it (below).
 3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus. `across`: of two corpora.
 4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of the vectors of a document under the own and the wrong context,
    as a mean over `NUM_MOVED` documents per collection. `moved_by_null` is the same for the null context.
@@ -15,7 +16,18 @@ All paths start with `context_effect/`. A group is a collection, a family, or `m
 
 Metrics of contexts that the run does not evaluate are left out, as are those that its model does not support.
 
-Shapes: C context vectors of a corpus, D their size, N documents, K layers.
+Headroom: a contextual model learns about a corpus from some of its documents. Word overlap (the BM25 formula over WordPiece
+tokens) can use the same documents: it weights words by their IDF, mixed with that of the training text.
+
+    headroom = NDCG@10 of word overlap with IDF of the own context documents
+             − NDCG@10 of word overlap with IDF of the wrong context documents
+    share taken = (NDCG@10 of the model under the own context − under the wrong one) / headroom
+
+Both are means over the same collections. At a share of 1 the model gains as much from the right corpus as a system that
+only weights words. The share is reported if the interval of the headroom is above zero. Otherwise there is nothing to
+gain. `repro/evaluate/headroom.py` computes the headroom.
+
+Shapes: C context vectors of a corpus, D their size, N documents, K layers, Q queries of all collections, R resamples.
 """
 
 from __future__ import annotations
@@ -26,15 +38,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.analyses.headroom_taken import compute_word_scores, shares_taken
 from repro.data.beir import Retrieval, group_datasets
 from repro.evaluate.collections import Collection
+from repro.evaluate.comparison import Gap, paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.paired import Gap, paired_gaps
+from repro.evaluate.headroom import read_word_scores
 from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, get_path_name
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import count_test_contexts
+from repro.pipeline.needs import count_test_contexts
 from repro.seeds import generator_for
 from repro.spec import CONTEXTS
 
@@ -117,6 +129,33 @@ def taken(
     names = {row["name"] for row in datasets}
     headroom = {group: gap for group, gap in paired_gaps(*words, datasets).items() if group not in names}
     return shares_taken(gained, headroom)
+
+
+def shares_taken(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
+    """Return the headroom per group, and the share of it that was gained, as metrics with intervals.
+
+    A group without headroom has no share. Gaps have paired resamples (`paired_gaps`), so the interval of a share is
+    that of the ratio of paired resamples.
+    """
+    metrics: dict[str, float] = {}
+    for group, room in headroom.items():
+        metrics |= room.as_metrics(f"headroom/{group}")
+        if room.low <= 0:
+            continue
+        has_room_R = room.samples_R > 0  # at least 39 of 40 resamples, since `low` is above zero
+        ratios_R = gained[group].samples_R[has_room_R] / room.samples_R[has_room_R]
+        share = Gap.of(gained[group].difference / room.difference, ratios_R)
+        metrics |= {f"headroom_taken/{group}/share": share.difference}
+        metrics |= {f"headroom_taken/{group}/low": share.low, f"headroom_taken/{group}/high": share.high}
+    return metrics
+
+
+def compute_word_scores(inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the NDCG@10 of word overlap under the own and the wrong context documents, float32 (Q,) each.
+
+    Builds the stage `headroom` if needed. Returns None for a large suite.
+    """
+    return read_word_scores(inputs.graph.headroom.build())
 
 
 @dataclass

@@ -11,7 +11,7 @@ from repro.data.pairs import read_pairs
 from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import domain_codes, list_domain_names
+from repro.pipeline.needs import domain_codes, list_domain_names
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:

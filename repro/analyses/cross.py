@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.first_stage import FirstStage, first_stage
-from repro.analyses.keeping import keep_in, load_cached_part
+from repro.analyses.caching import keep_in, load_cached_part
+from repro.analyses.retrieval import FirstStage, first_stage
 from repro.data.beir import Suite, SuiteDataset
 from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
 from repro.evaluate.contexts import draw_context
-from repro.evaluate.kept import compute_content_digest
+from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 

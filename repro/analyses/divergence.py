@@ -17,8 +17,8 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.evaluate.collections import describe_datasets, read_collections
+from repro.evaluate.lexical import document_frequency
 from repro.evaluate.suites import Encoder
-from repro.evaluate.word_overlap import document_frequency
 from repro.pipeline.inputs import Inputs
 
 TEXTS_AT_ONCE = 8192

@@ -30,15 +30,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from repro.analyses import Measured
+from repro.analyses.caching import keep_in, load_cached_part
 from repro.analyses.divergence import TEXTS_AT_ONCE
-from repro.analyses.keeping import keep_in, load_cached_part
 from repro.data.beir import HEADLINE, Retrieval, group_datasets
 from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.kept import compute_content_digest
+from repro.evaluate.lexical import PRIOR, Shares, Vectors, document_frequency, tokenize_words, word_overlap
+from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
-from repro.evaluate.word_overlap import PRIOR, Shares, Vectors, document_frequency, tokenize_words, word_overlap
 from repro.pipeline.inputs import Inputs
 from repro.storage.arrays import array_to_fill
 

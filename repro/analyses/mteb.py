@@ -10,7 +10,7 @@ References are an untrained surrogate on the same tasks, and BM25 on the retriev
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import keep_in
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.kept import Kept
-from repro.evaluate.mteb.texts import collect_task_texts
+from repro.evaluate.result_cache import Kept
 from repro.evaluate.suites import evaluate_bm25
 from repro.pipeline.inputs import Inputs, draw_training_rows
 from repro.spec import MTEB_SUITES
@@ -151,6 +150,26 @@ def score_task(encoder: Any, task: Any, from_data: bool) -> float:
     return float(found.task_results[0].get_score())
 
 
+def collect_task_texts(task: Any, subset: str) -> list[str]:
+    """Return the distinct texts of the evaluated splits of a loaded task, without labels.
+
+    The paper's appendix on MTEB subsamples context documents "from the full corpus available in each dataset". A
+    classification task first passes a few balanced examples, which would make a poor context.
+    """
+    data = task.dataset.get(subset, task.dataset)
+    columns = task._get_content_columns()  # mteb has no public function for it
+    cells = (data[split][column] for split in task.eval_splits for column in columns)
+    return list(dict.fromkeys(text for cell in cells for text in _flat(cell) if text.strip()))
+
+
+def _flat(cell: Any) -> Iterator[str]:
+    if isinstance(cell, str):
+        yield cell
+    else:  # cells of older tasks hold lists of texts, possibly nested
+        for inner in cell:
+            yield from _flat(inner)
+
+
 def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
     """Return the mean score of each category."""
     found: dict[str, list[float]] = {}
@@ -176,7 +195,7 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     if run.architecture == "bm25":
         return {"own": None}
     if run.architecture == "surrogate":
-        from repro.evaluate.mteb.surrogate import SurrogateForMteb
+        from repro.evaluate.mteb.model import SurrogateForMteb
 
         return {"own": SurrogateForMteb(get_surrogate(run))}
     from repro.evaluate.mteb.model import MtebModel

@@ -1,8 +1,17 @@
-"""Score a run on its suite: NDCG@10 and other measures per dataset, under own, wrong, random and null contexts."""
+"""Score a run on its suite: NDCG@10 and other measures per dataset, under own, wrong, random and null contexts.
+
+In the truncated protocol (§5), the model reranks the candidates of a first stage:
+
+1. The first stage is the surrogate of the run (GTR at `small`), or BM25 for the protocol "rerank-bm25". It searches each
+   collection of the suite in full and returns the `rerank_depth` best documents of every query.
+2. The result is a shared stage with one TREC run per collection, named by suite, first stage and depth.
+3. Its recall is the upper limit of any reranking: the share of relevant documents among the candidates of a query.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,18 +19,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.analyses import Measured
+from repro.analyses.caching import keep_in
 from repro.analyses.context_effect import Seen, context_effect
 from repro.analyses.context_example import context_example
-from repro.analyses.first_stage import first_stage
-from repro.analyses.keeping import keep_in
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.retrieval import Hits
+from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, tokenizer_of_run
+from repro.evaluate.retrieval import Hits, read_run
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs, draw_training_rows
-from repro.pipeline.wanted import count_test_contexts
+from repro.pipeline.needs import count_test_contexts
 from repro.spec import Run
 
 if TYPE_CHECKING:
@@ -53,6 +61,28 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     if first is None:
         return found
     return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """The candidates of every query by dataset, and their provenance for the record."""
+
+    candidates: Mapping[str, Hits]
+    provenance: Mapping[str, Any]
+
+
+def first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda line: None) -> FirstStage | None:
+    """Return the candidates of a reranking run, building the stage if needed. None for a run that searches in full."""
+    run = inputs.run
+    if run.protocol == "full":
+        return None
+    stage = inputs.graph.candidates
+    folder = stage.build(progress)
+    names = [dataset.name for dataset in inputs.suite.datasets]
+    recall = json.loads((folder / RECALL_FILE).read_text(encoding="utf-8"))
+    told = {"stage": folder.name, "system": get_first_stage_name(run), "depth": run.rerank_depth, "recall": recall}
+    told["mean_recall"] = float(np.mean([recall[name] for name in names]))
+    return FirstStage({name: read_run(folder / f"{name}{RUN_ENDING}") for name in names}, told)
 
 
 def _evaluate(

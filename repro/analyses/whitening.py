@@ -45,12 +45,12 @@ from repro.evaluate.adaptation import (
     whitening,
 )
 from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.paired import paired_gaps
 from repro.evaluate.suites import Encoder, get_path_name
 from repro.pipeline.corpora import CORPORA, load_run_suite
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import count_test_contexts
+from repro.pipeline.needs import count_test_contexts
 from repro.seeds import generator_for
 
 COUNTS = (16, 64, 256, None)

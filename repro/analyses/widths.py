@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import keep_in
 from repro.analyses.retrieval import contextual_encoder, make_setting
 from repro.evaluate.suites import Encoder, Keeping, evaluate_setting
 from repro.pipeline.inputs import Inputs

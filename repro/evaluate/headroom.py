@@ -1,6 +1,6 @@
 """The headroom of a context: scores of word overlap with IDF from the context documents of a model.
 
-Words weigh by the IDF of the own or the wrong context documents (`word_overlap.py`). The IDF is mixed with that of
+Words weigh by the IDF of the own or the wrong context documents (`lexical.py`). The IDF is mixed with that of
 `NUM_TRAINING` training documents. The scores are a stage, computed once for all runs with the same training text, suite
 and contexts. The stage holds the NDCG@10 of every query, or nothing if the suite is large or has no wrong corpus.
 
@@ -18,7 +18,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
 from repro.evaluate.collections import Collection, headline, ranked_in, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.word_overlap import Shares, word_overlap
+from repro.evaluate.lexical import Shares, word_overlap
 from repro.storage.arrays import load_array
 
 NUM_TRAINING = 8192

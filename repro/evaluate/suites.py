@@ -22,8 +22,8 @@ from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
 from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
-from repro.evaluate.kept import Found, Kept
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, prefix
+from repro.evaluate.result_cache import Found, Kept
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from repro.data.external import external_corpora, external_corpus, external_suit
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
-from repro.pipeline.kinds import reads_pairs
+from repro.pipeline.needs import reads_pairs
 from repro.spec import MTEB_SUITES, Run, get_first_phase
 from repro.storage.stages import Stage
 

@@ -14,7 +14,7 @@ from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens
 from repro.pipeline.corpora import load_run_suite
-from repro.pipeline.kinds import needs_surrogate
+from repro.pipeline.needs import needs_surrogate
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import generator_for
 from repro.spec import Run

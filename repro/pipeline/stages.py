@@ -20,9 +20,16 @@ from repro.data.selection import select_pairs, select_source_rows
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.encoders import find_commit, get_files_in_key
-from repro.pipeline.kinds import kinds_of_evaluation, list_pair_kinds
+from repro.pipeline.needs import (
+    MINILM,
+    count_test_contexts,
+    domain_codes,
+    get_tokenizer_name,
+    kinds_of_evaluation,
+    list_domain_names,
+    list_pair_kinds,
+)
 from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, texts_for
-from repro.pipeline.wanted import MINILM, count_test_contexts, domain_codes, get_tokenizer_name, list_domain_names
 from repro.spec import Run, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage

@@ -18,7 +18,7 @@ from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
-from repro.pipeline.kinds import READS_PAIRS, needs_surrogate
+from repro.pipeline.needs import READS_PAIRS, needs_surrogate
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,

@@ -8,7 +8,7 @@ import numpy as np
 
 from repro.data.pairs import Pairs
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
-from repro.pipeline.wanted import get_tokenizer_name
+from repro.pipeline.needs import get_tokenizer_name
 from repro.spec import Run
 from repro.spec.values import count_noun
 

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from repro.analyses import retrieval
-from repro.analyses.context_effect import PREFIX, Watched, compute_cosine_distance, mean_cosines
-from repro.analyses.headroom_taken import shares_taken
+from repro.analyses.context_effect import PREFIX, Watched, compute_cosine_distance, mean_cosines, shares_taken
 from repro.data.beir import Retrieval, Suite
 from repro.data.tokens import load_tokenizer
 from repro.evaluate import headroom
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.comparison import Gap
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.headroom import compute_word_scores, read_word_scores, write_word_scores
-from repro.evaluate.paired import Gap
-from repro.evaluate.word_overlap import K1, PRIOR, B
+from repro.evaluate.lexical import K1, PRIOR, B
 from repro.model.contextual import ContextualModel
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
@@ -42,7 +41,7 @@ class Deaf(Ranker):
 @pytest.fixture
 def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inputs:
     """Two collections of two documents that a ranker can number; no headroom is computed."""
-    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
     home = collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
     rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     return inputs_of(RUN, suite=suite_of(tmp_path, home, rival))

@@ -14,7 +14,7 @@ from repro.data.beir import Retrieval, load_beir
 from repro.evaluate.retrieval import bm25_search, read_run
 from repro.execute import execute
 from repro.pipeline.corpora import load_run_suite
-from repro.pipeline.kinds import kinds_of_evaluation
+from repro.pipeline.needs import kinds_of_evaluation
 from repro.spec import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, Run, base
 from repro.storage.paths import SOURCES, run_folder
 

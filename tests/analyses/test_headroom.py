@@ -12,7 +12,7 @@ from repro.analyses.headroom import WEIGHTS, Repooled, WordVectors, compute_corp
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder, load_tokenizer
 from repro.evaluate.headroom import training_prior
-from repro.evaluate.word_overlap import K1, PRIOR, B, Shares, word_overlap
+from repro.evaluate.lexical import K1, PRIOR, B, Shares, word_overlap
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import texts_from

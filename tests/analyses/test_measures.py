@@ -25,8 +25,8 @@ from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import MiniLMWords
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
-from repro.evaluate.kept import Kept
-from repro.evaluate.word_overlap import document_frequency
+from repro.evaluate.lexical import document_frequency
+from repro.evaluate.result_cache import Kept
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base, get_first_phase

@@ -6,8 +6,7 @@ import faiss
 import numpy as np
 import pytest
 
-from repro.analyses.adaptive import measure
-from repro.evaluate.adaptive import Prefixed, Route, routes
+from repro.analyses.adaptive import Prefixed, Route, measure, routes
 from repro.evaluate.prefixes import prefix
 from repro.spec import base
 from tests.analyses.by_hand import collection, inputs_of, suite_of

@@ -7,9 +7,8 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from repro.analyses.cascade import measure, scores
+from repro.analyses.cascade import GRID, NEVER, answers, choose_thresholds, compute_class_means, measure, scores, stops
 from repro.data.beir import Retrieval
-from repro.evaluate.cascade import GRID, NEVER, answers, choose_thresholds, compute_class_means, stops
 from repro.evaluate.prefixes import prefix
 from repro.spec import base
 from tests.analyses.by_hand import collection, inputs_of, suite_of

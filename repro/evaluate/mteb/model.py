@@ -1,4 +1,6 @@
-"""Evaluate a biencoder or contextual model with mteb. A contextual model draws its context from the task's corpus.
+"""Evaluate a biencoder, a contextual model or an untrained surrogate with mteb.
+
+A contextual model draws its context as follows:
 
 1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that only
    calls `encode` hides the corpus. Then known documents serve as context, and queries raise ValueError.
@@ -12,20 +14,23 @@ The kind of context, its seed and its size are `experiment_kwargs`, which mteb i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_meta import ModelMeta, ScoringFunction
 from mteb.models.search_wrappers import SearchEncoderWrapper
 from mteb.types import PromptType
 
+from repro.batches.fixed_encoder import FixedEncoder
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.tokens import load_tokenizer, tokenize
-from repro.evaluate.mteb.meta import model_meta
+from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.task import BOTH_SIDES
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model, fill_context
 from repro.model.encoding import GPU, as_texts
+from repro.model.start import get_backbones
 from repro.seeds import generator_for
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 METHODS = ("corpus", "fixed", "null", "none")
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
+MEBIBYTE = 2**20
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
 
 
@@ -67,7 +73,7 @@ class MtebModel(AbsEncoder):
         self.method = method if isinstance(model, ContextualModel) else "none"
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
-        self.mteb_model_meta = model_meta(
+        self.mteb_model_meta = build_model_meta(
             model, name=name, experiment=self._experiment(), revision=revision, loader=loader
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
@@ -144,6 +150,66 @@ class MtebModel(AbsEncoder):
         if self.fixed_context:
             found["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
         return found
+
+
+class SurrogateForMteb(AbsEncoder):
+    """Implement the encoder protocol of mteb around a surrogate, with its prompts and without context."""
+
+    def __init__(self, encoder: FixedEncoder) -> None:
+        self.model, self._encoder = encoder.name, encoder
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": f"surrogate/{encoder.name.rpartition('/')[2]}",
+                "revision": "untrained",
+                "max_tokens": encoder.max_tokens,
+                "similarity_fn_name": ScoringFunction.COSINE,
+            }
+        )
+
+    def encode(self, inputs: DataLoader[BatchedInput], *, task_metadata: TaskMetadata, **options: Any) -> Array:
+        """Return L2-normalised vectors, float32 (N, D)."""
+        prompt = get_task_prompt(self._encoder.prompts, task_metadata, options.get("prompt_type"))
+        texts = [prompt + text for batch in inputs for text in batch["text"]]
+        return self._encoder.loaded.embed(texts, self._encoder.max_tokens)
+
+
+def build_model_meta(
+    model: Model,
+    *,
+    name: str,
+    experiment: Mapping[str, Any],
+    revision: str | None = None,
+    loader: Callable[..., Any] | None = None,
+) -> ModelMeta:
+    """Return complete metadata. The default revision is the digest of the model, so other weights are another model."""
+    config = model.config
+    count = sum(weight.numel() for weight in model.parameters())
+    embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
+    return ModelMeta(
+        loader=loader,
+        loader_kwargs={},
+        name=name,
+        revision=revision or compute_model_digest(model),
+        release_date=None,
+        languages=["eng-Latn"],
+        n_parameters=count,
+        n_embedding_parameters=embeddings,
+        memory_usage_mb=round(sum(w.numel() * w.element_size() for w in model.parameters()) / MEBIBYTE, 1),
+        max_tokens=config.max_tokens,
+        embed_dim=config.hidden_size,
+        license=None,
+        open_weights=True,
+        public_training_code=None,
+        public_training_data=None,
+        framework=["PyTorch", "Transformers", "safetensors"],
+        reference=None,
+        similarity_fn_name=ScoringFunction.COSINE,
+        use_instructions=config.prompts != "none",
+        training_datasets=None,
+        model_type=["dense"],
+        modalities=["text"],
+        experiment_kwargs=dict(experiment) or None,
+    )
 
 
 def _check_no_corpus(task_metadata: TaskMetadata) -> None:

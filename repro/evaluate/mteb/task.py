@@ -10,7 +10,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval, fitting_quirks
 from repro.data.paper.quirks import Quirks, find_quirks
-from repro.evaluate.kept import compute_content_digest
+from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.retrieval import without_negative_grades
 
 BOTH_SIDES = {"QuoraRetrieval"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.batches.fixed_encoder import get_surrogate
-from repro.evaluate.kept import FOLDER, Kept
+from repro.evaluate.result_cache import FOLDER, Kept
 from repro.evaluate.suites import Encoder
 from repro.pipeline.prompting import get_encoder_in_key
 from repro.records.provenance import machine

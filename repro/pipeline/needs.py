@@ -1,9 +1,18 @@
-"""List the kinds of stages that a run needs, from its fields alone, before any data exists."""
+"""Derive the needs of a run from its fields: kinds of stages, tokenizer, domains and number of contexts.
+
+No data has to exist for this.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from repro.data.pairs import Pairs
 from repro.spec import TRAINED, Run
 
+MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
 LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
 """Measures of the training pairs under the surrogate, whatever is trained."""
 READS_PAIRS = ("counts", "divergence", "headroom", "whitening")
@@ -49,3 +58,26 @@ def tells_headroom(run: Run) -> bool:
     """Return whether a run reports its share of the headroom: a contextual model under the own and wrong contexts."""
     is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
     return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))
+
+
+def get_tokenizer_name(run: Run) -> str:
+    """Return the name of a run's tokenizer: MiniLM's, or that of the pretrained weights it starts from.
+
+    MiniLM has the vocabulary of bert-base-uncased. The paper's NomicBERT has it too, and may come without a tokenizer.
+    """
+    return MINILM if run.start in ("random", "words", MINILM, NOMIC_BERT) else run.start
+
+
+def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
+    """Return the domain of each pair, int32 (N,): its source, or its finest division."""
+    return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
+
+
+def list_domain_names(run: Run, pairs: Pairs) -> Sequence[str]:
+    """Return the name of each domain by its code."""
+    return pairs.source_names if run.domain_column == "source" else pairs.domain_names
+
+
+def count_test_contexts(run: Run) -> int:
+    """Return the number of context documents of a contextual model in evaluation."""
+    return run.num_contexts if run.num_test_contexts is None else run.num_test_contexts
