@@ -27,8 +27,14 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.data.beir import HEADLINE
-from repro.evaluate.collections import Collection, describe_datasets, headline, read_collections, without_quirky_hits
-from repro.evaluate.prefixes import prefix
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    without_quirky_hits,
+)
+from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec import nested_widths, standard_widths
@@ -63,7 +69,7 @@ class Route:
         return sum(count * width for count, width in zip(counts, self.widths, strict=True))
 
 
-def routes(widths: tuple[int, ...]) -> list[Route]:
+def list_routes(widths: tuple[int, ...]) -> list[Route]:
     """Return single-shot search at every width, each shortlist with each wider reranking, and the funnel.
 
     Names: "whole" (all dimensions), "width16", "from16" (reranked by the whole vector), "from16to64", "funnel".
@@ -81,7 +87,7 @@ def routes(widths: tuple[int, ...]) -> list[Route]:
 
 
 @dataclass(frozen=True)
-class Prefixed:
+class DocumentPrefixes:
     """The documents of a collection at every width. Each width is computed once."""
 
     documents_NW: np.ndarray
@@ -93,7 +99,7 @@ class Prefixed:
     def at(self, width: int) -> np.ndarray:
         """Return the prefixes of the documents, normalised again, float32 (N, width)."""
         if width not in self._cut:
-            self._cut[width] = np.ascontiguousarray(prefix(self.documents_NW, width))
+            self._cut[width] = np.ascontiguousarray(take_prefix(self.documents_NW, width))
         return self._cut[width]
 
     def search(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -102,12 +108,12 @@ class Prefixed:
         `index` is the FAISS index of the documents at the first width of the route.
         """
         kept = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
-        queries_QM = np.ascontiguousarray(prefix(queries_QW, route.widths[0]))
+        queries_QM = np.ascontiguousarray(take_prefix(queries_QW, route.widths[0]))
         scores_QC, places_QC = index.search(queries_QM, kept[0])
         for width, pool in zip(route.widths[1:], kept[1:], strict=True):
             # The sort below is stable, so index order gives ties to the smaller index.
             places_QC = np.sort(places_QC, axis=1)
-            scores_QC = np.einsum("qm,qcm->qc", prefix(queries_QW, width), self.at(width)[places_QC])
+            scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), self.at(width)[places_QC])
             order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
             places_QC = np.take_along_axis(places_QC, order_QC, axis=1)
             scores_QC = np.take_along_axis(scores_QC, order_QC, axis=1)
@@ -118,15 +124,15 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` per route and dataset."""
     run, suite = inputs.run, inputs.suite
     collections = read_collections(suite)
-    every = routes(nested_widths(run) or standard_widths(run.hidden_size))
+    every = list_routes(nested_widths(run) or standard_widths(run.hidden_size))
     metrics: dict[str, float] = {}
     values: dict[str, list[np.ndarray]] = {route.name: [] for route in every}
     for dataset in suite.datasets:
         own = collections[dataset.name]
         queries_QW = model.encode(own.retrieval.queries, "query")
-        documents = Prefixed(model.encode(own.retrieval.documents, own.document_role))
+        documents = DocumentPrefixes(model.encode(own.retrieval.documents, own.document_role))
         for route in every:
-            found, seconds = search(own, queries_QW, documents, route)
+            found, seconds = search_route(own, queries_QW, documents, route)
             values[route.name].append(found)
             path = f"{suite.name}+{route.name}/{dataset.name}"
             metrics[f"{path}/{HEADLINE}"] = float(found.mean())
@@ -141,8 +147,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections)})
 
 
-def search(
-    collection: Collection, queries_QW: np.ndarray, documents: Prefixed, route: Route
+def search_route(
+    collection: Collection, queries_QW: np.ndarray, documents: DocumentPrefixes, route: Route
 ) -> tuple[np.ndarray, float]:
     """Return the NDCG@10 of every judged query along a route, float32 (Q,), and the seconds of the search."""
     import faiss
@@ -157,4 +163,4 @@ def search(
         query: {retrieval.document_ids[place]: float(value) for place, value in zip(places, scores, strict=True)}
         for query, places, scores in zip(retrieval.query_ids, places_QC.tolist(), scores_QC.tolist(), strict=True)
     }
-    return headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds
+    return score_headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds

@@ -23,7 +23,7 @@ Values = Mapping[str, np.ndarray]
 """Values of queries by name, float32 each."""
 
 
-def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
+def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
     """Return the result cache of a run's system. Its key contains everything that decides the vectors.
 
     Returns None for a model of another library, which has no digest.

@@ -21,7 +21,7 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.evaluate.collections import describe_datasets, read_collections
-from repro.evaluate.prefixes import prefix
+from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec import nested_widths, standard_widths
@@ -35,12 +35,12 @@ NEVER = 2.0  # above every confidence: no text stops
 
 def compute_class_means(documents: Sequence[np.ndarray], width: int) -> np.ndarray:
     """Return the unit mean of the prefixes of each class, float32 (C, width). `documents` holds (N, W) per class."""
-    return prefix(np.stack([prefix(vectors_NW, width).mean(axis=0) for vectors_NW in documents]), width)
+    return take_prefix(np.stack([take_prefix(vectors_NW, width).mean(axis=0) for vectors_NW in documents]), width)
 
 
-def answers(texts_NW: np.ndarray, means_CM: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
+def classify_texts(texts_NW: np.ndarray, means_CM: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the class of each text, int64 (N,), and its confidence in (0, 1]. The means set the width."""
-    scores_NC = (prefix(texts_NW, means_CM.shape[1]) @ means_CM.T).astype(np.float64) / temperature
+    scores_NC = (take_prefix(texts_NW, means_CM.shape[1]) @ means_CM.T).astype(np.float64) / temperature
     # The largest term is exp(0) = 1, so the largest probability is 1 over the sum.
     below_NC = np.exp(scores_NC - scores_NC.max(axis=1, keepdims=True))
     return scores_NC.argmax(axis=1), 1 / below_NC.sum(axis=1)
@@ -61,7 +61,7 @@ def choose_thresholds(is_right_MN: np.ndarray, sureness_MN: np.ndarray) -> np.nd
     return np.array(chosen)
 
 
-def stops(sureness_MN: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+def find_stops(sureness_MN: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """Return the index of the width at which each text stops, int64 (N,)."""
     is_sure_MN = np.vstack([sureness_MN[:-1] >= thresholds[:, None], np.ones((1, sureness_MN.shape[1]), bool)])
     places_N: np.ndarray = is_sure_MN.argmax(axis=0)
@@ -79,14 +79,14 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     queries_QW = np.concatenate([model.encode(one.retrieval.queries, "query") for one in every])
     classes_Q = np.repeat(np.arange(len(every)), [len(one.retrieval.queries) for one in every])
     widths = nested_widths(run) or standard_widths(run.hidden_size)
-    told = [answers(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
+    told = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
     is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in told])
-    metrics, arrays = scores(suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in told]))
+    metrics, arrays = compute_scores(suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in told]))
     counts = {"num_classes": len(every), "num_scored": int(is_right_MQ[0, TEST].size)}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections), **counts})
 
 
-def scores(
+def compute_scores(
     suite: str, widths: tuple[int, ...], is_right_MQ: np.ndarray, sureness_MQ: np.ndarray
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Return accuracy and mean width of each width alone and of the cascade that ends at it, and 1 or 0 per query."""
@@ -94,7 +94,7 @@ def scores(
     for last, width in enumerate(widths):
         right, sureness = is_right_MQ[: last + 1], sureness_MQ[: last + 1]
         thresholds = choose_thresholds(right[:, VALIDATION], sureness[:, VALIDATION])
-        places_T = stops(sureness[:, TEST], thresholds)
+        places_T = find_stops(sureness[:, TEST], thresholds)
         found[f"{suite}+width{width}/mean/accuracy"] = right[last, TEST]
         found[f"{suite}+width{width}/mean/dimensions"] = np.full(len(places_T), width)
         found[f"{suite}+cascade{width}/mean/accuracy"] = np.take_along_axis(right[:, TEST], places_T[None], axis=0)[0]

@@ -40,7 +40,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         count = min(MOST_PAIRS, len(inside))
         for kind, pool in (("cluster", inside), ("domain", others)):
             rows_M = np.sort(generator.choice(pool, count, replace=False))
-            found = _alike(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
+            found = _compare_pairs(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
             for name, value in found.items():
                 values.setdefault(f"{kind}/{name}", []).append(value)
     arrays = {name: np.array(each) for name, each in values.items()}
@@ -54,7 +54,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     return Measured(metrics, arrays, found, {"pairs": shown})
 
 
-def _alike(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:
+def _compare_pairs(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:
     others_MM = ~np.eye(len(queries_MD), dtype=bool)
     scores_MM = queries_MD @ documents_MD.T
     plausible_MM = scores_MM >= np.diag(scores_MM)[:, None]

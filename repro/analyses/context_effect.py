@@ -59,7 +59,7 @@ NUM_MOVED, NUM_WATCHED = 8, 4
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScoredModel:
     """A scored contextual model: its encoder, its evaluation, and the searched collections."""
 
     inputs: Inputs
@@ -99,7 +99,7 @@ class Seen:
         return self.collections[wrong_corpora(self.inputs.suite.datasets)[dataset]].retrieval
 
 
-def context_effect(seen: Seen) -> dict[str, float]:
+def measure_context_effect(seen: ScoredModel) -> dict[str, float]:
     """Return the metrics of a scored model. Empty if the own context was not scored."""
     own_Q = seen.scores("own")
     if own_Q is None:
@@ -114,24 +114,24 @@ def context_effect(seen: Seen) -> dict[str, float]:
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
         words = compute_word_scores(seen.inputs) if kind == "wrong" else None
         if words is not None:
-            metrics |= taken(gaps, words, seen.datasets)
-    watched = Watched([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)
+            metrics |= compute_headroom_metrics(gaps, words, seen.datasets)
+    watched = ContextProbe([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)
     for dataset in seen.inputs.suite.datasets:
         sources = {"wrong": seen.wrong(dataset.name), "random": seen.pool}
-        watched.look(seen.encoder, seen.collections[dataset.name], sources)
+        watched.add(seen.encoder, seen.collections[dataset.name], sources)
     return {f"{PREFIX}/{path}": value for path, value in (metrics | watched.metrics(seen.datasets)).items()}
 
 
-def taken(
+def compute_headroom_metrics(
     gained: Mapping[str, Gap], words: tuple[np.ndarray, np.ndarray], datasets: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Return headroom metrics for families and the suite. Single collections have too few queries."""
     names = {row["name"] for row in datasets}
     headroom = {group: gap for group, gap in paired_gaps(*words, datasets).items() if group not in names}
-    return shares_taken(gained, headroom)
+    return compute_headroom_shares(gained, headroom)
 
 
-def shares_taken(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
+def compute_headroom_shares(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
     """Return the headroom per group, and the share of it that was gained, as metrics with intervals.
 
     A group without headroom has no share. Gaps have paired resamples (`paired_gaps`), so the interval of a share is
@@ -159,7 +159,7 @@ def compute_word_scores(inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 @dataclass
-class Watched:
+class ContextProbe:
     """Collects context vectors, vector moves and attention over collections."""
 
     kinds: Sequence[str]
@@ -171,7 +171,7 @@ class Watched:
     even_3: list[np.ndarray] = field(default_factory=list)
     _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # embedded contexts, by corpus and role
 
-    def look(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
+    def add(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
         """Add one collection. `sources` are the corpora of its other contexts."""
         retrieval, role = collection.retrieval, collection.document_role
         order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
@@ -180,14 +180,14 @@ class Watched:
         texts = [retrieval.documents[place] for place in order[:NUM_MOVED]]
         self._set(encoder, "own", retrieval, role)
         own_ND = encoder.encode(texts, role)
-        self._look_inside(encoder, retrieval, texts[:NUM_WATCHED], role)
+        self._add_attention(encoder, retrieval, texts[:NUM_WATCHED], role)
         for kind in self.kinds:
             self._set(encoder, kind, sources.get(kind), role)
             self.moved.setdefault(kind, []).append(compute_cosine_distance(own_ND, encoder.encode(texts, role)))
 
     def _set(self, encoder: Encoder, kind: str, source: Retrieval | None, role: str) -> None:
         """Set a context. A corpus that serves as own and as wrong context is embedded once."""
-        model, key = contextual_model(encoder), (None if source is None else source.name, role)
+        model, key = unwrap_contextual_model(encoder), (None if source is None else source.name, role)
         if model is not None and key in self._contexts:
             model.context_CE = self._contexts[key]
             return
@@ -196,9 +196,9 @@ class Watched:
         if model is not None:
             self._contexts[key] = model.context_CE
 
-    def _look_inside(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
+    def _add_attention(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
         """Store the current context vectors and the attention to them, if the encoder is one of our models."""
-        model = contextual_model(encoder)
+        model = unwrap_contextual_model(encoder)
         if model is None:
             return
         from repro.model.attention import compute_attention_shares
@@ -221,7 +221,7 @@ class Watched:
                 group: np.mean([values[n] for n in members]) for group, members in group_datasets(datasets).items()
             }
             found |= {f"moved_by_{kind}/{group}/cosine_distance": float(mean) for group, mean in means.items()}
-        for name, cosine in zip(("within", "across"), mean_cosines(self.vectors_CD), strict=True):
+        for name, cosine in zip(("within", "across"), compute_mean_cosines(self.vectors_CD), strict=True):
             found |= {} if cosine is None else {f"context_cosine/{name}/cosine": cosine}
         if self.shares_K3:
             layers = {f"layer_{number}": shares_3 for number, shares_3 in enumerate(np.mean(self.shares_K3, axis=0), 1)}
@@ -231,7 +231,7 @@ class Watched:
         return found
 
 
-def contextual_model(encoder: Encoder) -> ContextualModel | None:
+def unwrap_contextual_model(encoder: Encoder) -> ContextualModel | None:
     """Return the contextual model behind an encoder, or None if there is none."""
     from repro.model.contextual import ContextualModel
 
@@ -265,7 +265,7 @@ def compute_distinct_vectors(model: ContextualModel, num_documents: int) -> np.n
     return _unit(model.context_vectors()[:num_vectors].float().cpu().numpy())
 
 
-def mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:
+def compute_mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:
     """Return the mean cosine of two vectors of one corpus (mean over corpora), and of two vectors of different corpora.
 
     `corpora` are unit vectors, (C, D) each. A result is None if there are no two such vectors.

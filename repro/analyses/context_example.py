@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from repro.analyses.batch_text import shorten
-from repro.analyses.context_effect import Seen
+from repro.analyses.context_effect import ScoredModel
 from repro.analyses.context_words import Explanation, Query, Swap, Word, explain_query, find_most_moved
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.suites import get_path_name
@@ -24,11 +24,11 @@ NUM_WORDS, NUM_RANKED = 6, 3
 Rows = list[dict[str, str | float]]
 
 
-def context_example(seen: Seen, runs: Path) -> dict[str, Rows]:
+def explain_best_query(seen: ScoredModel, runs: Path) -> dict[str, Rows]:
     """Return the rows under `EXHIBIT`. Empty if there are no scores for a wrong context, or no hits for the query."""
     if seen.scores("own") is None or seen.scores("wrong") is None:
         return {}
-    dataset, query = _chosen(seen)
+    dataset, query = _choose_query(seen)
     kinds = tuple(kind for kind in KINDS if seen.scores(kind) is not None)
     found = {
         kind: read_run(runs / get_path_name(seen.inputs.suite.name, kind) / f"{dataset}.trec.gz") for kind in kinds
@@ -41,7 +41,7 @@ def context_example(seen: Seen, runs: Path) -> dict[str, Rows]:
     return {EXHIBIT: list_context_rows(told)}
 
 
-def _chosen(seen: Seen) -> tuple[str, Query]:
+def _choose_query(seen: ScoredModel) -> tuple[str, Query]:
     """Return the collection and the query to explain."""
     own_Q, wrong_Q = seen.scores("own"), seen.scores("wrong")
     assert own_Q is not None and wrong_Q is not None, "both were scored"
@@ -56,7 +56,7 @@ def list_context_rows(told: Explanation) -> Rows:
     scores = {kind: f"{100 * score:.1f}" for kind, score in told.scores.items()}
     rows: Rows = [{"what": "context from", "text": "", **told.corpora}]
     rows.append({"what": "query, NDCG@10", "text": shorten(told.query.text), **scores})
-    rows += [_word_row("its word, weight %", word) for word in find_telling_words(told.query.words, NUM_WORDS)]
+    rows += [_word_row("its word, weight %", word) for word in find_changed_words(told.query.words, NUM_WORDS)]
     for hit in told.hits:
         ranks = {kind: str(rank or ABSENT) for kind, rank in hit.ranks.items()}
         what = "relevant document, rank" if hit.is_relevant else "document, rank"
@@ -66,7 +66,7 @@ def list_context_rows(told: Explanation) -> Rows:
         "text": shorten(told.document.text),
         **dict.fromkeys(told.corpora, ""),
     }
-    words = [_word_row("its word, weight %", word) for word in find_telling_words(told.document.words, NUM_WORDS)]
+    words = [_word_row("its word, weight %", word) for word in find_changed_words(told.document.words, NUM_WORDS)]
     return [*rows, shown, *words]
 
 
@@ -74,7 +74,7 @@ def _word_row(what: str, word: Word) -> dict[str, str | float]:
     return {"what": what, "text": word.word, **{kind: f"{100 * share:.2f}" for kind, share in word.shares.items()}}
 
 
-def find_telling_words(words: Sequence[Word], count: int) -> list[Word]:
+def find_changed_words(words: Sequence[Word], count: int) -> list[Word]:
     """Return the words whose weight changes most, from the largest gain to the largest loss."""
     most = sorted(words, key=lambda word: -abs(word.gain))[:count]
     return sorted(most, key=lambda word: -word.gain)

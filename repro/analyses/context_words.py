@@ -136,21 +136,21 @@ def explain_query(
     grades = swap.collection.retrieval.judgements.get(query.id, {})
     relevant = [document for document, grade in grades.items() if grade > 0 and document in swap.documents]
     places: dict[str, dict[str, int]] = {}
-    scores, seen = {}, {"query": Look(query.text, "query")}
+    scores, seen = {}, {"query": TextProbe(query.text, "query")}
     for kind in swap.kinds:
         swap.set_context(kind)
         hits = hits_of(kind)
         places[kind] = {document: place for place, (document, _) in enumerate(rank_by_score(hits), 1)}
         if kind == "own":
             chosen = next((document for document in places[kind] if document in relevant), next(iter(places[kind])))
-            seen["document"] = Look(swap.documents[chosen], swap.collection.document_role)
+            seen["document"] = TextProbe(swap.documents[chosen], swap.collection.document_role)
         if grades:
             scores[kind] = float(score({query.id: dict(hits)}, {query.id: grades}, (HEADLINE,))[HEADLINE][0])
         for look in seen.values():
             look.under(kind, swap.encoder)
     leading = [document for kind in swap.kinds for document in list(places[kind])[:top]]
     told = dict.fromkeys([*leading, *relevant[:top]])
-    hits_told = (_rank_words(document, swap, document in relevant, places) for document in told)
+    hits_told = (_rank_document(document, swap, document in relevant, places) for document in told)
     return Explanation(
         model=called,
         suite=suite,
@@ -168,12 +168,12 @@ def explain_query(
     )
 
 
-def _rank_words(document: str, swap: Swap, is_relevant: bool, places: Mapping[str, Mapping[str, int]]) -> Ranked:
+def _rank_document(document: str, swap: Swap, is_relevant: bool, places: Mapping[str, Mapping[str, int]]) -> Ranked:
     ranks = {kind: places[kind].get(document) for kind in swap.kinds}
     return Ranked(document, swap.documents[document], is_relevant, ranks)
 
 
-class Look:
+class TextProbe:
     """Word weights and the vector of one text under several contexts."""
 
     def __init__(self, text: str, role: str) -> None:
@@ -184,9 +184,9 @@ class Look:
 
     def under(self, kind: str, encoder: Encoder) -> None:
         """Measure the text under the current context."""
-        read = part_read(encoder, self._text, self._role)
+        read = truncate_to_model(encoder, self._text, self._role)
         self._words = list_words(read)
-        vectors_ND = encoder.encode([read, *(without_word(read, word) for word in self._words)], self._role)
+        vectors_ND = encoder.encode([read, *(remove_word(read, word) for word in self._words)], self._role)
         turned_W = compute_cosine_distances(vectors_ND[:1], vectors_ND[1:])
         self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
         self._vectors[kind] = vectors_ND[:1]
@@ -207,12 +207,12 @@ def list_words(text: str) -> list[str]:
     return list(dict.fromkeys(WORD.findall(text.lower())))
 
 
-def without_word(text: str, word: str) -> str:
+def remove_word(text: str, word: str) -> str:
     """Return a text without all occurrences of a word, in any case."""
     return " ".join(WORD.sub(lambda found: "" if found[0].lower() == word else found[0], text).split())
 
 
-def part_read(encoder: Encoder, text: str, role: str) -> str:
+def truncate_to_model(encoder: Encoder, text: str, role: str) -> str:
     """Return the part of a text that the model reads. Returns the whole text for models of other libraries."""
     from repro.model.encoding import TextEncoder
 

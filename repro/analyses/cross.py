@@ -15,10 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.caching import keep_in, load_cached_part
-from repro.analyses.retrieval import FirstStage, first_stage
+from repro.analyses.caching import load_cached_part, open_cache
+from repro.analyses.retrieval import FirstStage, load_first_stage
 from repro.data.beir import Suite, SuiteDataset
-from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    search_collection,
+)
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
@@ -33,16 +39,16 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `cross/CONTEXT/TEST/ndcg_at_10`, `cross/own/ndcg_at_10`, `cross/other/ndcg_at_10`, `cross/crossovers`."""
     run = inputs.run
     most = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
-    suite = Suite(run.suite, tuple(list_chosen_domains(inputs.suite.datasets, most)))
+    suite = Suite(run.suite, tuple(choose_domains(inputs.suite.datasets, most)))
     if len(suite.datasets) < 2:
         raise ValueError(f"measure='cross' with suite={run.suite!r}, which has no second collection to be a context")
     collections = read_collections(suite)
-    first, scores = first_stage(inputs), dict[tuple[str, str], np.ndarray]()
-    kept = keep_in(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
+    first, scores = load_first_stage(inputs), dict[tuple[str, str], np.ndarray]()
+    kept = open_cache(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
     digests = {name: [compute_content_digest(one.retrieval), repr(one.quirks)] for name, one in collections.items()}
     for name, context in collections.items():
         decides = {"context": digests[name], "tests": digests}
-        under = partial(_scores_under, context, inputs, model, collections, first)
+        under = partial(_score_under_context, context, inputs, model, collections, first)
         found = load_cached_part(kept, f"cross-{name}", decides, under)
         scores |= {(name, test): values for test, values in found.items()}
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
@@ -61,7 +67,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     return Measured(metrics, arrays, told)
 
 
-def _scores_under(
+def _score_under_context(
     context: Collection,
     inputs: Inputs,
     model: Encoder,
@@ -76,12 +82,12 @@ def _scores_under(
     for name, test in tests.items():
         queries = model.encode(test.retrieval.queries, "query")
         documents = model.encode(test.retrieval.documents, test.document_role)
-        hits = ranked_in(test, queries, documents, DEPTH, None if first is None else first.candidates[name])
-        found[name] = headline(hits, test)
+        hits = search_collection(test, queries, documents, DEPTH, None if first is None else first.candidates[name])
+        found[name] = score_headline(hits, test)
     return found
 
 
-def list_chosen_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS) -> list[SuiteDataset]:
+def choose_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS) -> list[SuiteDataset]:
     """Return up to `count` datasets, taking turns between families, in the order of families."""
     families: dict[str, list[SuiteDataset]] = {}
     for dataset in datasets:

@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.evaluate.collections import describe_datasets, read_collections
-from repro.evaluate.lexical import document_frequency
+from repro.evaluate.lexical import count_document_frequency
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 
@@ -27,14 +27,14 @@ TEXTS_AT_ONCE = 8192
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}/DATASET/idf_divergence` per dataset, and their mean as `{suite}/mean/idf_divergence`."""
     run, pairs = inputs.run, inputs.pairs
-    train_V = document_frequency(pairs.blocks("document", TEXTS_AT_ONCE))
+    train_V = count_document_frequency(pairs.blocks("document", TEXTS_AT_ONCE))
     suite, found = inputs.suite, {}
     collections = read_collections(suite)
     for dataset in suite.datasets:
         retrieval = collections[dataset.name].retrieval
-        test_V = document_frequency([retrieval.documents])
+        test_V = count_document_frequency([retrieval.documents])
         try:
-            found[dataset.name] = idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
+            found[dataset.name] = compute_idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
         except ValueError as error:
             raise ValueError(f"{dataset.name}: {error}") from error
     metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in found.items()}
@@ -44,7 +44,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     return Measured(metrics, arrays, told)
 
 
-def idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:
+def compute_idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:
     """Return the mean difference of two IDFs over the words of the test text, weighted by document shares, in nats.
 
     Words in every test document, such as special tokens, do not count. Raises ValueError if there are no other words,

@@ -30,13 +30,19 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from repro.analyses import Measured
-from repro.analyses.caching import keep_in, load_cached_part
+from repro.analyses.caching import load_cached_part, open_cache
 from repro.analyses.divergence import TEXTS_AT_ONCE
 from repro.data.beir import HEADLINE, Retrieval, group_datasets
 from repro.data.tokens import Tokens
-from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    search_collection,
+)
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.lexical import PRIOR, Shares, Vectors, document_frequency, tokenize_words, word_overlap
+from repro.evaluate.lexical import PRIOR, Shares, Vectors, build_word_overlap, count_document_frequency, tokenize_words
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
@@ -53,15 +59,18 @@ TEXTS_IN_BATCH = 256
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` per system and weights, with its value for every query."""
-    systems: Mapping[str, System] = {"overlap": one_by_one(word_overlap), "words": one_by_one(WordVectors())}
+    systems: Mapping[str, System] = {
+        "overlap": make_sequential_system(build_word_overlap),
+        "words": make_sequential_system(WordVectors()),
+    }
     if model is not None:
-        systems = {"repooled": Repooled(_biencoder(model), folder)}
+        systems = {"repooled": Repooled(_require_biencoder(model), folder)}
     suite, collections = inputs.suite, read_collections(inputs.suite)
     others = wrong_corpora(suite.datasets)
     training = compute_training_shares(inputs)
     prior_V = training.as_prior()
     found: dict[str, list[np.ndarray]] = {}
-    kept = keep_in(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
+    kept = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
         of_texts = {
@@ -85,7 +94,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 def compute_training_shares(inputs: Inputs) -> Shares:
     """Count the words of the training documents."""
     pairs = inputs.pairs
-    return Shares(document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
+    return Shares(count_document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:
@@ -105,7 +114,7 @@ System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
 """Maps a collection and word weights to its vectors under each of them."""
 
 
-def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
+def make_sequential_system(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
     """Return the system that computes its vectors for one weighting after another, never two at a time."""
 
     def under(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
@@ -121,7 +130,7 @@ def _compute_scores_under_weights(
     """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
     weights = compute_corpus_weights(own.retrieval, wrong, prior_V, seed)
     return {
-        f"{name}-{kind}": headline(ranked_in(own, *vectors, DEPTH), own)
+        f"{name}-{kind}": score_headline(search_collection(own, *vectors, DEPTH), own)
         for name, system in systems.items()
         for kind, vectors in system(own.retrieval, weights)
     }
@@ -191,7 +200,7 @@ class Repooled:
         return vectors_KNH
 
 
-def _biencoder(model: Encoder) -> Biencoder:
+def _require_biencoder(model: Encoder) -> Biencoder:
     from repro.model.biencoder import Biencoder
 
     assert isinstance(model, Biencoder), f"a run measures headroom of a biencoder, not of a {type(model).__name__}"

@@ -103,7 +103,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
     view_of = BatchViewer(inputs, always_scores=True)
     seen = view_of(sampler.at(batch - 1))
-    parts = _logged_parts(run)
+    parts = _read_logged_parts(run)
     return Explanation(
         run=run_id(run),
         batch=batch,
@@ -112,20 +112,20 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         surrogate=run.surrogate,
         filter=run.filter,
         filter_margin=run.filter_margin,
-        difficulty=_difficulty(seen),
+        difficulty=_get_difficulty(seen),
         masked_fraction=seen.masked_fraction,
-        pairs=_pairs(inputs, seen, num_negatives),
-        parts=parts or _rebuilt_parts(view_of, sampler, num_batches),
+        pairs=_explain_pairs(inputs, seen, num_negatives),
+        parts=parts or _rebuild_parts(view_of, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
     )
 
 
-def _pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple[Pair, ...]:
+def _explain_pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple[Pair, ...]:
     documents_M = inputs.pairs.texts("document", seen.rows_M)
-    return tuple(_pair(inputs, seen, documents_M, row, num_negatives) for row in range(len(seen.pairs_B)))
+    return tuple(_explain_pair(inputs, seen, documents_M, row, num_negatives) for row in range(len(seen.pairs_B)))
 
 
-def _pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
+def _explain_pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
     assert seen.scores_BM is not None, "the viewer was asked for scores"
     run, number, pairs = inputs.run, int(seen.pairs_B[row]), inputs.pairs
     scores_M, masked_M = seen.scores_BM[row], seen.masked_BM[row]
@@ -140,12 +140,14 @@ def _pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num
         query=pairs.texts("query", [number])[0],
         document=documents_M[row],
         score=float(scores_M[row]),
-        hardest=tuple(_other(seen, documents_M, row, place) for place in order[is_negative_M[order]][:num_negatives]),
-        removed=tuple(_other(seen, documents_M, row, place) for place in order[masked_M[order]]),
+        hardest=tuple(
+            _explain_other(seen, documents_M, row, place) for place in order[is_negative_M[order]][:num_negatives]
+        ),
+        removed=tuple(_explain_other(seen, documents_M, row, place) for place in order[masked_M[order]]),
     )
 
 
-def _other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Other:
+def _explain_other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Other:
     assert seen.scores_BM is not None, "the viewer was asked for scores"
     why = ""
     if seen.masked_BM[row, place]:
@@ -154,12 +156,12 @@ def _other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Oth
     return Other(int(place) + 1, float(seen.scores_BM[row, place]), documents_M[place], why)
 
 
-def _difficulty(seen: BatchView) -> float:
+def _get_difficulty(seen: BatchView) -> float:
     assert seen.difficulty is not None, "the viewer was asked for scores"
     return seen.difficulty
 
 
-def _logged_parts(run: Run) -> tuple[Part, ...]:
+def _read_logged_parts(run: Run) -> tuple[Part, ...]:
     """Return the training run in parts, from its log. Empty if there is no log with difficulties."""
     lines = [line for line in read_metrics(run_folder(get_training_id(run))) if line["difficulty"] is not None]
     parts = []
@@ -172,11 +174,11 @@ def _logged_parts(run: Run) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _rebuilt_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
+def _rebuild_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
     """Return the training run in parts, each represented by its first batch. Difficulty needs no trained model."""
     parts = []
     for chunk in np.array_split(np.arange(num_batches), min(NUM_PARTS, num_batches)):
         first, last = int(chunk[0]), int(chunk[-1])
         seen = view_of(sampler.at(first))
-        parts.append(Part(first + 1, last + 1, _difficulty(seen), seen.masked_fraction))
+        parts.append(Part(first + 1, last + 1, _get_difficulty(seen), seen.masked_fraction))
     return tuple(parts)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.caching import keep_in
+from repro.analyses.caching import open_cache
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
@@ -58,25 +58,27 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     scores: dict[str, dict[str, float]] = {}
-    kept = keep_in(folder, run, model)
-    for kind, encoder in _encoders(inputs, model).items():
+    kept = open_cache(folder, run, model)
+    for kind, encoder in _build_encoders(inputs, model).items():
         tasks = list_tasks(inputs)  # new objects, because a task consumes its own random generator
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if encoder is None:
-                scores[kind] = _bm25(inputs, tasks)
+                scores[kind] = _score_bm25(inputs, tasks)
             else:  # offline tasks draw contexts from mteb's first call, as in published records
                 scores[kind] = evaluate_tasks(encoder, tasks, kept, kind=kind, from_data=run.suite in MTEB_SUITES)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
         metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
-        metrics |= {f"{suite}/{name}/score": value for name, value in by_category(scores[kind], categories).items()}
+        metrics |= {
+            f"{suite}/{name}/score": value for name, value in average_by_category(scores[kind], categories).items()
+        }
         kinds = set(categories.values())
         if main := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
             arrays[f"{suite}/mean/{main}"] = np.array(list(scores[kind].values()))
             metrics[f"{suite}/mean/{main}"] = float(arrays[f"{suite}/mean/{main}"].mean())
     if {"own", "random"} <= scores.keys() and {"STS"} < set(categories.values()):
-        moved = moves(scores["own"], scores["random"], categories)
+        moved = compute_moves(scores["own"], scores["random"], categories)
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
@@ -170,7 +172,7 @@ def _flat(cell: Any) -> Iterator[str]:
             yield from _flat(inner)
 
 
-def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
+def average_by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
     """Return the mean score of each category."""
     found: dict[str, list[float]] = {}
     for name, value in scores.items():
@@ -178,7 +180,9 @@ def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> d
     return {category: float(np.mean(values)) for category, values in found.items()}
 
 
-def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, np.ndarray]:
+def compute_moves(
+    own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]
+) -> dict[str, np.ndarray]:
     """Return the absolute change of scores between two contexts: per STS task, and the mean of all other tasks.
 
     The mean is repeated for each STS task, because claims compare arrays that pair up by index.
@@ -189,7 +193,7 @@ def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapp
     return {"moved/sts": sts, "moved/others": np.full(len(sts), float(np.mean(others)))}
 
 
-def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
+def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     """Return the mteb model for each context. None stands for BM25."""
     run = inputs.run
     if run.architecture == "bm25":
@@ -203,7 +207,7 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     assert model is not None, f"{run.architecture} is trained, so it has a model"
     if run.architecture == "biencoder":
         return {"own": MtebModel(model)}
-    texts = training_documents(inputs)
+    texts = draw_training_documents(inputs)
     return {
         kind: MtebModel(
             model,
@@ -216,12 +220,12 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     }
 
 
-def training_documents(inputs: Inputs) -> tuple[str, ...]:
+def draw_training_documents(inputs: Inputs) -> tuple[str, ...]:
     """Draw context documents from the training pairs, with repeats if there are too few pairs."""
     return tuple(inputs.pairs.texts("document", draw_training_rows(inputs, inputs.run.num_contexts)))
 
 
-def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
+def _score_bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))

@@ -37,7 +37,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     queries_AD, documents_AD = load_vectors(queries_ND, drawn_A), load_vectors(documents_ND, drawn_A)
     rows_by_kind = {
         "nearest": find_nearest_rows(documents_ND, inputs.content_keys, drawn_A, NUM_NEIGHBOURS),
-        "domain": _from_own_domain(pairs.domain_codes, drawn_A, generator),
+        "domain": _draw_from_own_domain(pairs.domain_codes, drawn_A, generator),
         "anywhere": generator.integers(0, len(pairs), (len(drawn_A), NUM_NEIGHBOURS)),
     }
     arrays: dict[str, np.ndarray] = {}
@@ -46,12 +46,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = _mean_of_counted(
+        arrays[f"{kind}/plausible"] = _average_counted(
             as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), counts_AK
         )
-        arrays[f"{kind}/similarity"] = _mean_of_counted(alike_AK, counts_AK)
+        arrays[f"{kind}/similarity"] = _average_counted(alike_AK, counts_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
-            arrays[f"{kind}/{column}"] = _mean_of_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
+            arrays[f"{kind}/{column}"] = _average_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
     rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
@@ -75,7 +75,7 @@ def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.
     for part in iter_blocks(len(documents_ND), DOCUMENTS_AT_ONCE):
         block_BD, keys_B = np.asarray(documents_ND[part], np.float32), np.asarray(keys_N[part])
         found = [
-            _nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
+            _find_nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
             for few in iter_blocks(len(drawn_A), ROWS_AT_ONCE)
         ]
         new_AK, places_AK = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -88,20 +88,20 @@ def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.
     return rows_AK
 
 
-def _nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _find_nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return scores and indices of the nearest documents of a block."""
     scores_AB[is_same_AB] = -np.inf
     near_AK = np.argpartition(-scores_AB, min(count, scores_AB.shape[1] - 1), axis=1)[:, :count]
     return np.take_along_axis(scores_AB, near_AK, 1), near_AK
 
 
-def _mean_of_counted(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
+def _average_counted(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
     """Return the mean of the values that count, (A,). It is 0 if none does, as in a domain with a single text."""
     found_A: np.ndarray = np.where(counts_AK, values_AK, 0.0).sum(1) / np.maximum(counts_AK.sum(1), 1)
     return found_A
 
 
-def _from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _draw_from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     order_N = np.argsort(codes_N, kind="stable")
     starts = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="left")
     ends = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="right")
@@ -123,11 +123,13 @@ def _describe_neighbours(
             "document": document,
             "domain": domain,
             "similarity": round(float(own_D @ vector_D), 3),
-            "may be a positive": "it is" if place == 0 else _yes(bool(as_near(query_D @ vector_D, query_D, own_D))),
+            "may be a positive": "it is"
+            if place == 0
+            else _format_yes_no(bool(as_near(query_D @ vector_D, query_D, own_D))),
         }
         for place, (query, document, domain, vector_D) in enumerate(texts)
     ]
 
 
-def _yes(holds: bool) -> str:
+def _format_yes_no(holds: bool) -> str:
     return "yes" if holds else "no"

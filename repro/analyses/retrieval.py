@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.caching import keep_in
-from repro.analyses.context_effect import Seen, context_effect
-from repro.analyses.context_example import context_example
+from repro.analyses.caching import open_cache
+from repro.analyses.context_effect import ScoredModel, measure_context_effect
+from repro.analyses.context_example import explain_best_query
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
@@ -42,9 +42,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     evaluation = evaluate(inputs, model, folder / "trec", collections)
     if inputs.run.architecture != "contextual":
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
-    pool = training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
-    seen = Seen(inputs, contextual_encoder(inputs.run, model), evaluation, collections, pool)
-    metrics, example = evaluation.metrics | context_effect(seen), context_example(seen, folder / "trec")
+    pool = draw_training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
+    seen = ScoredModel(inputs, wrap_contextual_encoder(inputs.run, model), evaluation, collections, pool)
+    metrics, example = evaluation.metrics | measure_context_effect(seen), explain_best_query(seen, folder / "trec")
     return Measured(metrics, evaluation.per_query, evaluation.provenance, example)
 
 
@@ -54,9 +54,9 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     Results are cached next to `folder` per collection, so an interrupted evaluation resumes. The `protocol` of the run
     decides between full search and reranking the candidates of a first stage, whose recall is recorded.
     """
-    first = first_stage(inputs)
+    first = load_first_stage(inputs)
     stage = None if first is None else first.provenance["stage"]
-    keeping = Keeping(runs=folder, kept=keep_in(folder.parent, inputs.run, model, first_stage=stage))
+    keeping = Keeping(runs=folder, kept=open_cache(folder.parent, inputs.run, model, first_stage=stage))
     found = _evaluate(inputs, model, collections, keeping, None if first is None else first.candidates)
     if first is None:
         return found
@@ -71,7 +71,7 @@ class FirstStage:
     provenance: Mapping[str, Any]
 
 
-def first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda line: None) -> FirstStage | None:
+def load_first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda line: None) -> FirstStage | None:
     """Return the candidates of a reranking run, building the stage if needed. None for a run that searches in full."""
     run = inputs.run
     if run.protocol == "full":
@@ -97,7 +97,7 @@ def _evaluate(
         how: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
         return evaluate_bm25(suite, keeping=keeping, collections=collections, **how)
     reference = get_surrogate(run) if model is None else model
-    encoder = contextual_encoder(run, model) if run.architecture == "contextual" else reference
+    encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference
     return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), keeping, collections)
 
 
@@ -109,11 +109,11 @@ def make_setting(inputs: Inputs, **more: Any) -> Setting:
     contexts = run.test_contexts.split("+")
     if len(inputs.suite.datasets) == 1:  # a single collection has no wrong corpus
         contexts = [kind for kind in contexts if kind != "wrong"]
-    pool = training_pool(inputs) if "random" in contexts else None
+    pool = draw_training_pool(inputs) if "random" in contexts else None
     return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **more)
 
 
-def training_pool(inputs: Inputs) -> Retrieval:
+def draw_training_pool(inputs: Inputs) -> Retrieval:
     """Return the source of the context "random": as many training documents as an own context has, without repeats."""
     count = min(len(inputs.pairs), count_test_contexts(inputs.run))
     rows = draw_training_rows(inputs, count)
@@ -121,7 +121,7 @@ def training_pool(inputs: Inputs) -> Retrieval:
     return Retrieval(f"training documents of {inputs.run.corpus}", tuple(inputs.pairs.ids(rows)), texts, (), (), {})
 
 
-def contextual_encoder(run: Run, model: Encoder | None) -> Encoder:
+def wrap_contextual_encoder(run: Run, model: Encoder | None) -> Encoder:
     """Return a contextual model as it is scored. Another number of contexts than in training is filled with nulls."""
     trained = cast("ContextualModel", model)
     return trained if run.num_test_contexts is None else WithNulls(trained)

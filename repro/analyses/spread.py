@@ -30,7 +30,7 @@ NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `spread/within`, `between` and `nearest` per document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
-    run, datasets = inputs.run, looked_at(inputs.suite.datasets)
+    run, datasets = inputs.run, choose_context_datasets(inputs.suite.datasets)
     collections = list(read_collections(Suite(inputs.suite.name, datasets)).values())
     role, retrieval = collections[0].document_role, collections[0].retrieval
     order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
@@ -41,11 +41,11 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         model.set_context(drawn[-1].texts, run.context_seed, one.document_role)
         vectors.append(model.encode(texts, role))
     vectors_CDH = np.stack(vectors)
-    arrays = distances(vectors_CDH)
+    arrays = compute_distances(vectors_CDH)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["spread/kept_apart"] = float((arrays["spread/within"] < arrays["spread/nearest"]).mean())
-    layout_CD2 = principal_plane(vectors_CDH[:, :NUM_DRAWN])
-    for (context, document), (x, y) in _points(layout_CD2):
+    layout_CD2 = project_to_plane(vectors_CDH[:, :NUM_DRAWN])
+    for (context, document), (x, y) in _list_points(layout_CD2):
         metrics[f"pca/document {document + 1}/{datasets[context].name}/x"] = x
         metrics[f"pca/document {document + 1}/{datasets[context].name}/y"] = y
     shown = [{"document": f"document {place + 1}", "text": text} for place, text in enumerate(texts[:NUM_DRAWN])]
@@ -53,18 +53,18 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     return Measured(metrics, arrays, found, {"documents": shown})
 
 
-def looked_at(datasets: Sequence[SuiteDataset]) -> tuple[SuiteDataset, ...]:
+def choose_context_datasets(datasets: Sequence[SuiteDataset]) -> tuple[SuiteDataset, ...]:
     """Return the datasets that provide contexts, in order, with the paper's dataset first."""
     first = [one for one in datasets if one.name == PAPERS]
     return tuple([*first, *(one for one in datasets if one not in first)][:NUM_CONTEXTS])
 
 
-def _points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, float]]]:
+def _list_points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, float]]]:
     places = np.ndindex(*layout_CD2.shape[:2])
     return [((c, d), (float(layout_CD2[c, d, 0]), float(layout_CD2[c, d, 1]))) for c, d in places]
 
 
-def distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
+def compute_distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
     """Return Euclidean distances per document (D,): within it, to the others on average, and to the nearest one."""
     from scipy.spatial.distance import cdist
 
@@ -83,7 +83,7 @@ def distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def principal_plane(vectors_CDH: np.ndarray) -> np.ndarray:
+def project_to_plane(vectors_CDH: np.ndarray) -> np.ndarray:
     """Return the first two principal coordinates, (C, D, 2). Signs are fixed: the larger side of an axis is positive."""
     flat = vectors_CDH.reshape(-1, vectors_CDH.shape[-1]).astype(np.float64)
     centred = flat - flat.mean(axis=0)

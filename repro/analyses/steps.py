@@ -22,7 +22,7 @@ NUM_PARTS = 5
 FOLDER = "along"
 
 
-def marks(num_steps: int) -> tuple[int, ...]:
+def compute_marks(num_steps: int) -> tuple[int, ...]:
     """Return the last step of each fifth. Raises ValueError for fewer than five steps."""
     if num_steps < NUM_PARTS:
         raise ValueError(f"measure='steps' of a training of {num_steps} steps: it needs at least {NUM_PARTS}")
@@ -32,18 +32,18 @@ def marks(num_steps: int) -> tuple[int, ...]:
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` of the final model, and `{suite}+fifth1/…` to `{suite}+fifth5/…`."""
     suite, collections = inputs.suite.name, read_collections(inputs.suite)
-    steps = marks(make_train_settings(inputs.run, len(build_sampler(inputs))).num_steps)
+    steps = compute_marks(make_train_settings(inputs.run, len(build_sampler(inputs))).num_steps)
     last = evaluate(inputs, model, folder / "trec", collections)
     metrics, arrays = dict(last.metrics), dict(last.per_query)
-    _add(metrics, arrays, suite, NUM_PARTS, last)
+    _add_scores(metrics, arrays, suite, NUM_PARTS, last)
     for part, (_, earlier) in enumerate(models_along(inputs, steps[:-1], folder / FOLDER), 1):
         found = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
-        _add(metrics, arrays, suite, part, found)
+        _add_scores(metrics, arrays, suite, part, found)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     return Measured(metrics, arrays, {**last.provenance, "steps": list(steps)})
 
 
-def _add(metrics: dict[str, float], arrays: dict[str, Any], suite: str, part: int, found: Evaluation) -> None:
+def _add_scores(metrics: dict[str, float], arrays: dict[str, Any], suite: str, part: int, found: Evaluation) -> None:
     """Add the results under the own context after a fifth."""
     name = f"{suite}+fifth{part}"
     metrics |= {

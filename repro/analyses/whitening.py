@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.retrieval import contextual_encoder
+from repro.analyses.retrieval import wrap_contextual_encoder
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.data.paper.quirks import Quirks
@@ -44,7 +44,13 @@ from repro.evaluate.adaptation import (
     subtract_hubness,
     whitening,
 )
-from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    search_collection,
+)
 from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.suites import Encoder, get_path_name
@@ -129,7 +135,7 @@ class Corpora:
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return NDCG@10 of each view per dataset, family and mean, with the values of every query."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
-    embedder = embedder_for(inputs, model)
+    embedder = make_embedder(inputs, model)
     own = {name: embedder.embed(one) for name, one in collections.items()}
     sizes = [len(one.documents_DH) for one in own.values()]
     parameters, validation = choose_parameters(inputs, embedder)
@@ -137,8 +143,10 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     corpora = Corpora(own, others, embedder.embed(format_training_text(inputs, max(sizes))))
     found: dict[str, list[np.ndarray]] = {}
     for name, one in collections.items():
-        for view, vectors in adapt_in_all_ways(corpora, name, parameters):
-            found.setdefault(get_path_name(suite.name, view), []).append(headline(ranked_in(one, *vectors, DEPTH), one))
+        for view, vectors in adapt_in_every_way(corpora, name, parameters):
+            found.setdefault(get_path_name(suite.name, view), []).append(
+                score_headline(search_collection(one, *vectors, DEPTH), one)
+            )
     rows = describe_datasets(suite, collections)
     metrics = {f"adaptation/{method}/parameter": value for method, value in parameters.items()}
     for path, values in found.items():
@@ -153,11 +161,11 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     return Measured(metrics, arrays, {"name": suite.name, "datasets": rows, **counts, **chosen})
 
 
-def embedder_for(inputs: Inputs, model: Encoder | None) -> Embedder:
+def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
     """Return the run's model as it is scored, or its surrogate if nothing is trained."""
     run = inputs.run
     if run.architecture == "contextual":
-        return Embedder(contextual_encoder(run, model), count_test_contexts(run), run.context_seed)
+        return Embedder(wrap_contextual_encoder(run, model), count_test_contexts(run), run.context_seed)
     return Embedder(get_surrogate(run) if model is None else model, 0, run.context_seed)
 
 
@@ -169,7 +177,7 @@ def format_training_text(inputs: Inputs, count: int) -> Collection:
     return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())
 
 
-def adapt_in_all_ways(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
+def adapt_in_every_way(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
     """Yield each view of a collection: unchanged, whitened by each source and number of documents, baselines."""
     vectors = corpora.own[name]
     yield "own", (vectors.queries_QH, vectors.documents_DH)
@@ -203,7 +211,7 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
     A suite without a validation suite uses `DEFAULT_SHRINKAGE` and `DEFAULTS`.
     """
     counts = {make_whitened_view("own", count): count for count in COUNTS}
-    suite = validation_suite(inputs)
+    suite = load_validation_suite(inputs)
     if suite is None:
         return dict.fromkeys(counts, DEFAULT_SHRINKAGE) | DEFAULTS, {}
     grids: dict[str, Sequence[float]] = {**dict.fromkeys(counts, SHRINKAGES), **BASELINES}
@@ -213,14 +221,14 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
         for method, candidates in grids.items():
             moments = Moments.of(vectors.draw(counts.get(method)))
             for value in candidates:
-                hits = ranked_in(one, *adapt(method, value, vectors, moments), DEPTH)
-                scores.setdefault(method, {}).setdefault(value, []).append(float(headline(hits, one).mean()))
+                hits = search_collection(one, *adapt(method, value, vectors, moments), DEPTH)
+                scores.setdefault(method, {}).setdefault(value, []).append(float(score_headline(hits, one).mean()))
     means = {method: {value: float(np.mean(by)) for value, by in of.items()} for method, of in scores.items()}
     chosen = {method: float(max(of, key=of.__getitem__)) for method, of in means.items()}
     return chosen, {method: {str(value): mean for value, mean in of.items()} for method, of in means.items()}
 
 
-def validation_suite(inputs: Inputs) -> Suite | None:
+def load_validation_suite(inputs: Inputs) -> Suite | None:
     """Return the validation suite that belongs to the run's suite, or None."""
     name = f"{inputs.run.suite}-validation"
     held = any(name in corpus.suites for corpus in CORPORA.values())

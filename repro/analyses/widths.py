@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.caching import keep_in
-from repro.analyses.retrieval import contextual_encoder, make_setting
+from repro.analyses.caching import open_cache
+from repro.analyses.retrieval import make_setting, wrap_contextual_encoder
 from repro.evaluate.suites import Encoder, Keeping, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.seeds import generator_for
@@ -34,11 +34,11 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     widths = nested_widths(run) or standard_widths(run.hidden_size)
     setting, decides = make_setting(inputs, widths=widths), {}
     if run.nested_sizes is None and run.architecture == "biencoder":
-        directions_WW = principal_directions(_compute_training_vectors(inputs, model))
+        directions_WW = compute_principal_directions(_compute_training_vectors(inputs, model))
         setting = replace(setting, directions_WW=directions_WW)
         decides["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
-    encoder = contextual_encoder(run, model) if run.architecture == "contextual" else model
-    keeping = Keeping(runs=folder / "trec", kept=keep_in(folder, run, model, **decides))
+    encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else model
+    keeping = Keeping(runs=folder / "trec", kept=open_cache(folder, run, model, **decides))
     found = evaluate_setting(encoder, inputs.suite, setting, keeping)
     return Measured(found.metrics, found.per_query, {**found.provenance, "widths": list(widths)})
 
@@ -49,7 +49,7 @@ def _compute_training_vectors(inputs: Inputs, model: Encoder) -> np.ndarray:
     return model.encode(inputs.pairs.texts("document", np.sort(drawn)), "document")
 
 
-def principal_directions(vectors_NW: np.ndarray) -> np.ndarray:
+def compute_principal_directions(vectors_NW: np.ndarray) -> np.ndarray:
     """Return the right singular vectors as columns, the first one first, float32 (W, W)."""
     from scipy.linalg import svd
 

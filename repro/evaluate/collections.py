@@ -10,7 +10,7 @@ import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, load_dataset
 from repro.data.paper.quirks import Quirks
-from repro.evaluate.retrieval import Hits, Matrix, score, search, without_self_hits
+from repro.evaluate.retrieval import Hits, Matrix, remove_self_hits, score, search
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def describe_datasets(suite: Suite, collections: Mapping[str, Collection]) -> li
     ]
 
 
-def ranked_in(
+def search_collection(
     collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Hits | None = None
 ) -> Hits:
     """Return the k best documents per query, or per query's candidates, without self-hits if the quirks exclude them."""
@@ -82,11 +82,11 @@ def ranked_in(
     return without_quirky_hits(search(queries_QH, documents_DH, *ids, most, candidates), collection, k)
 
 
-def headline(run: Hits, collection: Collection) -> np.ndarray:
+def score_headline(run: Hits, collection: Collection) -> np.ndarray:
     """Return the NDCG@10 of each judged query, float32 (Q,)."""
     return score(run, collection.retrieval.judgements, (HEADLINE,))[HEADLINE]
 
 
 def without_quirky_hits(run: Hits, collection: Collection, k: int) -> Hits:
     """Return the k best hits per query, without self-hits if the quirks of the collection exclude them."""
-    return without_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run
+    return remove_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run

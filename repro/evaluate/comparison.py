@@ -53,7 +53,7 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
         raise ValueError(f"{len(first_Q)} and {len(second_Q)} queries do not pair up with {sum(sizes)} of the suite")
     ends = np.cumsum(sizes)[:-1]
     pairs = zip(np.split(first_Q, ends), np.split(second_Q, ends), strict=True)
-    alone = [_of_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
+    alone = [_compare_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
     found = {}
     for group, members in group_datasets(datasets).items():
         difference = float(np.mean([alone[place].difference for place in members]))
@@ -73,6 +73,6 @@ def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
     return found
 
 
-def _of_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
+def _compare_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
     samples_R = paired_bootstrap(first_Q, second_Q, np.zeros(len(first_Q), np.int64), seed=place)
     return Gap.of(float(np.mean(np.subtract(first_Q, second_Q, dtype=np.float64))), samples_R)

@@ -16,7 +16,7 @@ import numpy as np
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
 from repro.data.own.imported import imported_corpora
-from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, read_collections, search_collection, without_quirky_hits
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, bm25_search, write_run
 from repro.spec import Run
 
@@ -65,6 +65,6 @@ def _bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
 
 def _by_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
     queries, documents = collection.retrieval.queries, collection.retrieval.documents
-    return ranked_in(
+    return search_collection(
         collection, encoder.encode(queries, "query"), encoder.encode(documents, collection.document_role), k
     )

@@ -16,9 +16,9 @@ import numpy as np
 
 from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
-from repro.evaluate.collections import Collection, headline, ranked_in, read_collections
+from repro.evaluate.collections import Collection, read_collections, score_headline, search_collection
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.lexical import Shares, word_overlap
+from repro.evaluate.lexical import Shares, build_word_overlap
 from repro.storage.arrays import load_array
 
 NUM_TRAINING = 8192
@@ -59,26 +59,26 @@ def compute_word_scores(
     suite: Suite, collections: Mapping[str, Collection], pairs: Pairs, count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the NDCG@10 of word overlap under `count` own and `count` wrong context documents, float32 (Q,) each."""
-    prior_V, others = training_prior(pairs), wrong_corpora(suite.datasets)
+    prior_V, others = compute_training_prior(pairs), wrong_corpora(suite.datasets)
     found: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        under = word_overlap(own.retrieval)
+        under = build_word_overlap(own.retrieval)
         for side, corpus in zip(SIDES, (own.retrieval, wrong), strict=True):
-            vectors = under(idf_of_context(corpus, count, seed, prior_V))
-            found[side].append(headline(ranked_in(own, *vectors, DEPTH), own))
+            vectors = under(compute_context_idf(corpus, count, seed, prior_V))
+            found[side].append(score_headline(search_collection(own, *vectors, DEPTH), own))
     own_Q, wrong_Q = (np.concatenate(found[side]).astype(np.float32) for side in SIDES)
     return own_Q, wrong_Q
 
 
-def idf_of_context(corpus: Retrieval, count: int, seed: int, prior_V: np.ndarray) -> np.ndarray:
+def compute_context_idf(corpus: Retrieval, count: int, seed: int, prior_V: np.ndarray) -> np.ndarray:
     """Return the IDF of the context documents drawn from a corpus, float32 (V,)."""
     texts = draw_context("own", corpus, num_contexts=count, seed=seed).texts
     assert texts is not None, "a context that is drawn from a corpus has texts"
     return Shares.of(texts).idf(prior_V)
 
 
-def training_prior(pairs: Pairs) -> np.ndarray:
+def compute_training_prior(pairs: Pairs) -> np.ndarray:
     """Return the share of training documents that contain each word, float64 (V,), from evenly spaced documents."""
     places = np.unique(np.linspace(0, len(pairs) - 1, NUM_TRAINING).astype(np.int64))
     return Shares.of(pairs.texts("document", places)).as_prior()

@@ -37,7 +37,7 @@ class Shares:
     @classmethod
     def of(cls, documents: Sequence[str]) -> Shares:
         """Count the words of some documents."""
-        return cls(document_frequency([documents]), len(documents))
+        return cls(count_document_frequency([documents]), len(documents))
 
     def idf(self, prior_V: np.ndarray) -> np.ndarray:
         """Return −log of the share of each word, mixed with a prior share, float32 (V,)."""
@@ -50,7 +50,7 @@ class Shares:
         return prior_V
 
 
-def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
+def count_document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
     """Return the number of texts that contain each word, int64 (V,)."""
     tokenizer = load_tokenizer("minilm")
     size = tokenizer.get_vocab_size()
@@ -64,7 +64,7 @@ def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
     return frequency_V
 
 
-def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
+def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     """Return BM25 as an inner product: word counts of queries, and weighted saturated word counts of documents.
 
     The result maps weights (V,) to sparse arrays (Q, W) and (D, W). Memory holds one value per query word of a
@@ -72,7 +72,7 @@ def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     """
     queries, documents = tokenize_words(retrieval.queries), tokenize_words(retrieval.documents)
     words_W = np.unique(queries.ids)
-    queries_QW, counts_DW = _counts(queries, words_W), _counts(documents, words_W)
+    queries_QW, counts_DW = _count_words(queries, words_W), _count_words(documents, words_W)
     lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
     norms = np.repeat(K1 * (1 - B + B * lengths_D), np.diff(counts_DW.indptr))
     saturated = (counts_DW.data / (counts_DW.data + norms)).astype(np.float32)
@@ -85,7 +85,7 @@ def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     return under
 
 
-def _counts(tokens: Tokens, words_W: np.ndarray) -> csr_array:
+def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
     """Return the count of each of the sorted words in each text, float32 (N, W)."""
     rows, known = np.repeat(np.arange(len(tokens)), tokens.lengths), np.isin(tokens.ids, words_W)
     columns = np.searchsorted(words_W, tokens.ids[known])

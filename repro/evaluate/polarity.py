@@ -28,14 +28,14 @@ def list_gensim_texts() -> Path:
     return Path(spec.origin).parent / "test" / "test_data"
 
 
-def film_reviews() -> tuple[list[str], list[str]]:
+def load_film_reviews() -> tuple[list[str], list[str]]:
     """Return sentences of film reviews and their labels as in the file. Raises ValueError if gensim is not installed."""
     lines = (list_gensim_texts() / "pang_lee_polarity.cor").read_text(encoding="latin-1").split("\n")
     labels, texts = zip(*(line.split(" ", 1) for line in lines if line.strip()), strict=True)
     return list(texts), list(labels)
 
 
-def label_numbers(labels: Sequence[str]) -> np.ndarray:
+def encode_labels(labels: Sequence[str]) -> np.ndarray:
     """Return the index of each label in LABELS, int64 (N,)."""
     return np.array([_LABEL_OF[label] for label in labels])
 

@@ -16,7 +16,7 @@ VIEW = re.compile(r"(?:(?:([a-z]+)-)?width|(svd))(\d+)")
 OWN, TURNED = "own", "svd"
 
 
-def prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -> np.ndarray:
+def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -> np.ndarray:
     """Return the first `width` dimensions, normalised again, float32 (N, M). A zero prefix stays zero.
 
     With `keeps_lengths` the prefix is not normalised, for models whose vector lengths carry information.

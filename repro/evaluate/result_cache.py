@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Found:
+class CachedResult:
     """Scores of one system on one collection: each measure per query, float32 (Q,), and their provenance."""
 
     values: Mapping[str, np.ndarray]
@@ -64,7 +64,7 @@ class Kept:
 
     def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
         """Return the number cached under a name and `decides`. Computes and stores it if it is missing."""
-        return self._kept(name, decides, lambda told: float(told["score"]), lambda: {"score": score()})
+        return self._load_or_compute(name, decides, lambda told: float(told["score"]), lambda: {"score": score()})
 
     def values(
         self, name: str, decides: Mapping[str, Any], find: Callable[[], Mapping[str, np.ndarray]]
@@ -74,9 +74,9 @@ class Kept:
         def read(told: Any) -> dict[str, np.ndarray]:
             return {one: np.array(values, dtype=np.float32) for one, values in told["values"].items()}
 
-        return self._kept(name, decides, read, lambda: {"values": _plain(find())})
+        return self._load_or_compute(name, decides, read, lambda: {"values": _to_lists(find())})
 
-    def _kept(
+    def _load_or_compute(
         self, name: str, decides: Mapping[str, Any], read: Callable[[Any], Result], make: Callable[[], Any]
     ) -> Result:
         key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
@@ -93,7 +93,7 @@ class Kept:
             self._digests[place] = compute_content_digest(retrieval)
         return self._digests[place]
 
-    def read(self, path: Path, run: Path) -> Found | None:
+    def read(self, path: Path, run: Path) -> CachedResult | None:
         """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
         told = Memo(path, path.stem).read() if run.is_file() else None
         try:
@@ -104,18 +104,22 @@ class Kept:
             if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in told["values"].values()):
                 return None
             values = {name: np.array(one, dtype=np.float32) for name, one in told["values"].items()}
-            return Found(values, told["provenance"], told.get("ties", ""))
+            return CachedResult(values, told["provenance"], told.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None  # damaged or from another program: compute it again
 
-    def write(self, path: Path, run: Path, found: Found) -> None:
+    def write(self, path: Path, run: Path, found: CachedResult) -> None:
         """Store a result right after its TREC run was written."""
-        content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": hash_file(run)}
+        content = {
+            "values": _to_lists(found.values),
+            "provenance": dict(found.provenance),
+            "run_sha256": hash_file(run),
+        }
         content |= {"ties": found.ties} if found.ties else {}
         Memo(path, path.stem).write(content)
 
 
-def _plain(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+def _to_lists(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
     return {name: [float(value) for value in one] for name, one in values.items()}
 
 
@@ -123,14 +127,14 @@ def compute_content_digest(retrieval: Retrieval) -> str:
     """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
     found = hashlib.sha256(retrieval.name.encode())
     for words in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
-        for part in _listed(words):
+        for part in _iter_json(words):
             found.update(part.encode())
     judged = {query: dict(grades) for query, grades in retrieval.judgements.items()}
     found.update(json.dumps(judged, sort_keys=True).encode())
     return found.hexdigest()[:16]
 
 
-def _listed(words: Sequence[str]) -> Iterator[str]:
+def _iter_json(words: Sequence[str]) -> Iterator[str]:
     """Yield the output of `json.dumps` in parts. For millions of texts one string would take gigabytes."""
     for start in range(0, max(1, len(words)), TEXTS_AT_ONCE):
         yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_AT_ONCE])[1:-1]

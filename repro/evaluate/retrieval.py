@@ -94,22 +94,25 @@ def search(
     """
     _check_vectors("queries", query_vectors_QH, query_ids)
     _check_vectors("documents", document_vectors_DH, document_ids)
-    queries_QH, documents_DH = _in_range(_float32(query_vectors_QH)), _in_range(_float32(document_vectors_DH))
+    queries_QH, documents_DH = (
+        _scale_to_range(_as_float32(query_vectors_QH)),
+        _scale_to_range(_as_float32(document_vectors_DH)),
+    )
     if candidates is not None:
         assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
     ranks_D = np.empty(len(document_ids), dtype=np.int64)
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
-    lengths_D = _lengths(documents_DH)
+    lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for part in iter_blocks(len(query_ids), QUERIES_PER_BLOCK):
-        found = _best(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
+        found = _search_blocks(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
         for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
-            run[query_id] = _named(scores_K, [document_ids[place] for place in places_K])
+            run[query_id] = _name_scores(scores_K, [document_ids[place] for place in places_K])
     return run
 
 
-def _best(
+def _search_blocks(
     queries_QH: Matrix, documents_DH: Matrix, lengths_D: np.ndarray, ranks_D: np.ndarray, k: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return scores and indices of the k best documents per query, reading the documents block by block.
@@ -118,7 +121,7 @@ def _best(
     below the lower bounds of k other documents. The survivors are scored exactly.
     """
     num_queries = queries_QH.shape[0]
-    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _lengths(queries_QH)
+    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _compute_lengths(queries_QH)
     # Lower bounds, upper bounds and indices of the surviving documents, per query.
     left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
         (np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in range(num_queries)
@@ -126,7 +129,7 @@ def _best(
     least_Q = np.full(num_queries, -np.inf, np.float32)
     low_Q, high_Q = np.full(num_queries, np.inf), np.full(num_queries, -np.inf)
     for part in iter_blocks(len(ranks_D), DOCUMENTS_PER_BLOCK):
-        for query, scores_B in enumerate(_dense(queries_QH @ documents_DH[part].T)):
+        for query, scores_B in enumerate(_as_dense(queries_QH @ documents_DH[part].T)):
             slack_B = np.float32(slack_Q[query]) * lengths_D[part]
             at_most_B = scores_B + slack_B
             low_Q[query] = min(low_Q[query], at_most_B.min())
@@ -145,17 +148,17 @@ def _best(
             left[query] = at_least_S, at_most_S, places_S
     found = []
     for query, (_, _, places_S) in enumerate(left):
-        query_H = _row(queries_QH, query)
+        query_H = _get_row(queries_QH, query)
         may_be_all_the_same = len(ranks_D) > 1 and high_Q[query] <= low_Q[query]
         if may_be_all_the_same and _is_one_score(query_H, documents_DH, lengths_D):
             places_S = places_S[:0]
-        scores_S = _exact(query_H, documents_DH, places_S)
-        first_K = _top(scores_S, ranks_D[places_S], k)
+        scores_S = _score_exactly(query_H, documents_DH, places_S)
+        first_K = _find_top(scores_S, ranks_D[places_S], k)
         found.append((scores_S[first_K], places_S[first_K]))
     return found
 
 
-def without_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
+def remove_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
     """Return the k best hits per query without the document that has the id of the query. Search for k + 1 first.
 
     A document that the query judges is never removed.
@@ -179,12 +182,12 @@ def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(ids[place], hits[ids[place]]) for place in order]
 
 
-def ranked_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+def rank_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return documents and scores, best first, compared in float32. Ties go to the larger id."""
-    return ranked_in_float32(hits, larger_id_first=True)
+    return rank_in_float32(hits, larger_id_first=True)
 
 
-def ranked_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False) -> list[tuple[str, float]]:
+def rank_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False) -> list[tuple[str, float]]:
     """Return documents and scores, best first, compared in float32. Ties go to the smaller or the larger id."""
     with np.errstate(over="ignore"):
         values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits)).astype(np.float32)
@@ -192,7 +195,7 @@ def ranked_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = Fals
     return [(one, hits[one]) for one, _ in sorted(by_id, key=lambda hit: -hit[1])]
 
 
-def ranked_against(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
+def rank_pessimistically(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
     """Return documents and scores, best first. Ties go to the less relevant document: the worst case of ties."""
     return sorted(hits.items(), key=lambda hit: (-hit[1], grades.get(hit[0], 0), hit[0]))
 
@@ -207,7 +210,7 @@ def score(
     """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
     A judged query that is missing from the run scores 0. Grades below 0, such as -2 for junk, count as 0, as in
-    trec_eval. `rank` orders the hits of a query. Use `ranked_as_trec_eval` for runs from other programs. Raises
+    trec_eval. `rank` orders the hits of a query. Use `rank_as_trec_eval` for runs from other programs. Raises
     ValueError for an unknown measure or a query without judgements.
     """
     unknown = [name for name in measures if name not in MEASURES]
@@ -259,13 +262,15 @@ def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exh
 
     If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking.
     """
-    worst = {query: dict(_descending(ranked_against(run.get(query, {}), judgements[query]))) for query in judgements}
+    worst = {
+        query: dict(_negate_ranks(rank_pessimistically(run.get(query, {}), judgements[query]))) for query in judgements
+    }
     worst_Q = score(worst, judgements, ("ndcg_at_10",))["ndcg_at_10"]
     num_without = sum(not run.get(query) for query in judgements) if is_exhaustive else 0
     return Ties(int((worst_Q < values_Q - 1e-6).sum()), float(worst_Q.mean()), num_without)
 
 
-def _descending(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+def _negate_ranks(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
     return ((one, -float(place)) for place, (one, _) in enumerate(hits))
 
 
@@ -314,7 +319,7 @@ def bm25_search(
         if candidates is not None:
             among = sorted(set(candidates.get(query_id, ())))
             scores_D = scores_D[[place_of[document_id] for document_id in among]]
-        hits = _hits(scores_D, among, k)
+        hits = _rank_sorted(scores_D, among, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
 
@@ -387,11 +392,11 @@ def _open_text(path: Path) -> IO[str]:
     return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzip else path.open(encoding="utf-8-sig")
 
 
-def _float32(vectors: Matrix) -> Matrix:
+def _as_float32(vectors: Matrix) -> Matrix:
     return vectors.astype(np.float32) if isinstance(vectors, csr_array) else np.asarray(vectors, dtype=np.float32)
 
 
-def _dense(scores: Matrix) -> np.ndarray:
+def _as_dense(scores: Matrix) -> np.ndarray:
     return scores.toarray() if isinstance(scores, csr_array) else scores
 
 
@@ -420,7 +425,7 @@ def _rerank(
     k: int,
 ) -> Hits:
     place_of = {document_id: place for place, document_id in enumerate(document_ids)}
-    lengths_D = _lengths(documents_DH)
+    lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for query_id, query_H in zip(query_ids, queries_QH.astype(np.float64), strict=True):
         wanted = sorted(set(candidates.get(query_id, ())))
@@ -431,19 +436,19 @@ def _rerank(
         if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
             run[query_id] = {}
             continue
-        run[query_id] = _hits(_exact(query_H, documents_DH, places_C), wanted, k)
+        run[query_id] = _rank_sorted(_score_exactly(query_H, documents_DH, places_C), wanted, k)
     return run
 
 
-def _in_range(vectors: Matrix) -> Matrix:
+def _scale_to_range(vectors: Matrix) -> Matrix:
     """Scale vectors by a power of two if their largest number is far from 1, so that products stay in range."""
     numbers = vectors.data if isinstance(vectors, csr_array) else vectors
     largest = max(float(np.max(numbers, initial=0)), -float(np.min(numbers, initial=0)))
     exponent = int(np.frexp(largest)[1])
-    return vectors if abs(exponent) <= SAFE_EXPONENT else _float32(vectors * np.ldexp(1.0, -exponent))
+    return vectors if abs(exponent) <= SAFE_EXPONENT else _as_float32(vectors * np.ldexp(1.0, -exponent))
 
 
-def _lengths(vectors_NH: Matrix) -> np.ndarray:
+def _compute_lengths(vectors_NH: Matrix) -> np.ndarray:
     """Return the length of each vector, float32 (N,)."""
     if isinstance(vectors_NH, csr_array):
         return np.sqrt((vectors_NH * vectors_NH).sum(axis=1)).astype(np.float32)
@@ -457,19 +462,21 @@ def _count_terms(queries_QH: Matrix) -> int:
     return int(queries_QH.shape[1])
 
 
-def _row(vectors_NH: Matrix, place: int) -> np.ndarray:
+def _get_row(vectors_NH: Matrix, place: int) -> np.ndarray:
     """Return one vector, dense, float64 (H,)."""
-    row: np.ndarray = _dense(vectors_NH[[place]])[0].astype(np.float64)
+    row: np.ndarray = _as_dense(vectors_NH[[place]])[0].astype(np.float64)
     return row
 
 
-def _exact(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
+def _score_exactly(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
     """Return inner products summed in float64 and rounded to float32, (S,). Equal vectors give equal results."""
-    parts = [_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)]
+    parts = [
+        _compute_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)
+    ]
     return np.concatenate([np.zeros(0), *parts]).astype(np.float32)
 
 
-def _products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
+def _compute_products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
     """Return inner products in float64, (S,), summed within each row. A matrix product would vary the order of sums."""
     if isinstance(documents_SH, csr_array):
         found_S: np.ndarray = documents_SH.astype(np.float64) @ query_H
@@ -483,14 +490,14 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
     size = SAME * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
     low, high = np.inf, -np.inf
     for part in iter_blocks(len(lengths_D), ROWS_AT_ONCE):
-        scores_B = _products(query_H, documents_DH[part])
+        scores_B = _compute_products(query_H, documents_DH[part])
         low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))
         if high - low > size:
             return False
     return True
 
 
-def _top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
+def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of the k best, best first, (K,). Ties go to the smaller rank."""
     if 0 < k < len(scores_S):
         among = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
@@ -499,12 +506,12 @@ def _top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
     return first_K
 
 
-def _hits(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
+def _rank_sorted(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
     """Return the k best of documents that are sorted by id."""
-    first_K = _top(scores_D, np.arange(len(scores_D)), k)
-    return _named(scores_D[first_K], [sorted_ids[place] for place in first_K])
+    first_K = _find_top(scores_D, np.arange(len(scores_D)), k)
+    return _name_scores(scores_D[first_K], [sorted_ids[place] for place in first_K])
 
 
-def _named(scores_K: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
+def _name_scores(scores_K: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
     """Return float32 scores by id as the shortest decimals that identify them, so a run file restores them exactly."""
     return {one: float(str(value)) for one, value in zip(ids, scores_K.astype(np.float32), strict=True)}

@@ -22,8 +22,8 @@ from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
 from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
-from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, prefix
-from repro.evaluate.result_cache import Found, Kept
+from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
+from repro.evaluate.result_cache import CachedResult, Kept
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Ended:
     ties: Mapping[str, str] = field(default_factory=dict)
 
 
-def silent(ended: Ended) -> None:
+def ignore_event(ended: Ended) -> None:
     """Ignore the event."""
 
 
@@ -111,7 +111,7 @@ class Keeping:
 
     runs: Path | None = None
     kept: Kept | None = None  # requires `runs`
-    tell: Callable[[Ended], None] = silent
+    tell: Callable[[Ended], None] = ignore_event
 
 
 class System(Protocol):
@@ -189,7 +189,7 @@ class ModelSystem:
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the source corpus of a context."""
-        whitened_by = self._whitened_by(kind)
+        whitened_by = self._find_whitening_source(kind)
         kind = whitened_by or parse_view(kind)[0]
         if (not self.setting.num_contexts and whitened_by is None) or kind == "null":
             return None
@@ -198,24 +198,24 @@ class ModelSystem:
             return self.collections[self.others[collection.retrieval.name]].retrieval if lent is None else lent
         return self.setting.pool if kind == "random" else collection.retrieval
 
-    def _whitened_by(self, view: str) -> str | None:
+    def _find_whitening_source(self, view: str) -> str | None:
         """Return the corpus that a view is whitened by, or None if it is not whitened."""
         return next((source for source in self.setting.whitened if make_whitened_view(source) == view), None)
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the run under one context at one width, and the provenance of the context."""
         retrieval, setting = collection.retrieval, self.setting
-        source = self._whitened_by(kind)
+        source = self._find_whitening_source(kind)
         context, width, is_turned = parse_view(kind) if source is None else (OWN, None, False)
-        queries, documents, provenance = self._vectors(collection, context, is_turned=is_turned)
+        queries, documents, provenance = self._get_vectors(collection, context, is_turned=is_turned)
         if source is not None:
             fitted = self._fit(collection, source, documents)
             queries, documents = fitted(queries), fitted(documents)
         if width is not None:
             how = {"keeps_lengths": setting.keeps_lengths}
-            queries, documents = prefix(queries, width, **how), prefix(documents, width, **how)
+            queries, documents = take_prefix(queries, width, **how), take_prefix(documents, width, **how)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
-        k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
+        k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
 
     def _fit(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
@@ -244,23 +244,25 @@ class ModelSystem:
         from repro.model.contextual import ContextualModel
 
         self._together.clear()
-        contexts = list(dict.fromkeys(OWN if self._whitened_by(kind) else parse_view(kind)[0] for kind in kinds))
+        contexts = list(
+            dict.fromkeys(OWN if self._find_whitening_source(kind) else parse_view(kind)[0] for kind in kinds)
+        )
         if len(contexts) < 2 or not isinstance(self.encoder, ContextualModel):
             return
         retrieval, width = collection.retrieval, self.encoder.config.hidden_size
-        documents = self._documents(retrieval)
+        documents = self._get_documents(retrieval)
         if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MOST_TOGETHER:
             return
         vectors, drawn = [], []
         for kind in contexts:
             drawn.append(self._set_context(collection, kind))
             vectors.append(self.encoder.given_context())
-        queries = self.encoder.encode_under(self._tokenized(retrieval, retrieval.queries, "query", "queries"), vectors)
-        tokens = self._tokenized(retrieval, documents, collection.document_role, "documents")
+        queries = self.encoder.encode_under(self._tokenize(retrieval, retrieval.queries, "query", "queries"), vectors)
+        tokens = self._tokenize(retrieval, documents, collection.document_role, "documents")
         found = zip(contexts, queries, self.encoder.encode_under(tokens, vectors), drawn, strict=True)
         self._together = {(retrieval.name, kind): tuple(each) for kind, *each in found}
 
-    def _vectors(
+    def _get_vectors(
         self, collection: Collection, context: str, *, is_turned: bool
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of `_embed`, cached for the last context. Rotated vectors replace the plain ones."""
@@ -276,7 +278,7 @@ class ModelSystem:
         vectors: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._embedded[1]
         return vectors
 
-    def _rows(self, retrieval: Retrieval) -> Sequence[int]:
+    def _list_rows(self, retrieval: Retrieval) -> Sequence[int]:
         """Return the indices of the documents to embed: all, or all candidates of any query."""
         every = range(len(retrieval.document_ids))
         if self.setting.candidates is None:
@@ -292,20 +294,20 @@ class ModelSystem:
             return queries, documents, provenance
         provenance = self._set_context(collection, kind)
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        return queries, self._encode(retrieval, self._documents(retrieval), role, "documents"), provenance
+        return queries, self._encode(retrieval, self._get_documents(retrieval), role, "documents"), provenance
 
-    def _documents(self, retrieval: Retrieval) -> list[str]:
-        return [retrieval.documents[row] for row in self._rows(retrieval)]
+    def _get_documents(self, retrieval: Retrieval) -> list[str]:
+        return [retrieval.documents[row] for row in self._list_rows(retrieval)]
 
     def _set_context(self, collection: Collection, kind: str) -> dict[str, Any]:
         """Set the context of the encoder, if it has one, and return its provenance."""
         if not self.setting.num_contexts:
             return {}
-        context = self._context(collection, kind)
+        context = self._draw_context(collection, kind)
         self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
         return context.provenance
 
-    def _context(self, collection: Collection, kind: str) -> Context:
+    def _draw_context(self, collection: Collection, kind: str) -> Context:
         source = self.source(collection, kind)
         return draw_context(kind, source, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
 
@@ -314,9 +316,9 @@ class ModelSystem:
 
         if not isinstance(self.encoder, TextEncoder):
             return self.encoder.encode(texts, role)
-        return self.encoder.encode_tokens(self._tokenized(retrieval, texts, role, side))
+        return self.encoder.encode_tokens(self._tokenize(retrieval, texts, role, side))
 
-    def _tokenized(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> Any:
+    def _tokenize(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> Any:
         """Return the token ids of one side of a collection. Each side is tokenised once."""
         if self._tokens[0] != retrieval.name:
             self._tokens = (retrieval.name, {})
@@ -350,12 +352,12 @@ def _score_all(
     contexts: Sequence[str],
     system: System,
     keeping: Keeping,
-) -> tuple[Evaluation, dict[tuple[str, str], Found]]:
+) -> tuple[Evaluation, dict[tuple[str, str], CachedResult]]:
     """Return the evaluation, and the results by context and dataset, in that order."""
-    done: dict[tuple[str, str], Found] = {}
+    done: dict[tuple[str, str], CachedResult] = {}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
-        before = {kind: _read_kept(suite.name, collection, kind, system, keeping) for kind in contexts}
+        before = {kind: _read_cached(suite.name, collection, kind, system, keeping) for kind in contexts}
         system.expect(collection, [kind for kind in contexts if before[kind] is None])
         kept = [
             (before[kind] or _score_one(suite.name, collection, kind, system, keeping), before[kind] is not None)
@@ -383,7 +385,7 @@ def _score_all(
     return Evaluation(metrics, per_query, told), found
 
 
-def _paths(
+def _get_paths(
     suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
 ) -> tuple[Path | None, Path | None]:
     """Return the paths of a TREC run and of its cached result, each None if it is not wanted."""
@@ -394,17 +396,19 @@ def _paths(
     return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
 
 
-def _read_kept(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> Found | None:
+def _read_cached(
+    suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
+) -> CachedResult | None:
     """Return the cached result of a collection, or None if it has to be searched."""
-    run_path, kept_path = _paths(suite, collection, kind, system, keeping)
+    run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     if keeping.kept is None or run_path is None or kept_path is None:
         return None
     return keeping.kept.read(kept_path, run_path)
 
 
-def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> Found:
+def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> CachedResult:
     """Search a collection, score the run, and cache the result."""
-    run_path, kept_path = _paths(suite, collection, kind, system, keeping)
+    run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
@@ -414,7 +418,7 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
     told = {name: value for name, value in provenance.items() if name != "note"}
-    found = Found(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
+    found = CachedResult(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
     if keeping.kept is not None and run_path is not None and kept_path is not None:
         keeping.kept.write(kept_path, run_path, found)
     return found

@@ -27,7 +27,7 @@ OPERATORS = r"!&*/%^?:@#$\\=<>|~+.\-"
 """Symbols that are a term as a group of two or more, or alone between spaces."""
 
 
-def _ranges(category: str) -> str:
+def _format_ranges(category: str) -> str:
     """Return the characters of a Unicode category as ranges for a character class of a regular expression."""
     codes = (code for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith(category))
     parts = []
@@ -37,15 +37,15 @@ def _ranges(category: str) -> str:
     return "".join(parts)
 
 
-_MARKS = _ranges("M") + "\u200c\u200d"
+_MARKS = _format_ranges("M") + "\u200c\u200d"
 _WORD = rf"(?:[^\W{SPACELESS}]+[{_MARKS}]*)+(?:(?:\+\+|#)(?!\w))?"
 _ALONE = rf"(?<!\S)[{OPERATORS}](?!\S)|[{OPERATORS}]{{2,}}"
-TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_ALONE}|[+=<>|~$]|[{_ranges('S')}]")
+TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_ALONE}|[+=<>|~$]|[{_format_ranges('S')}]")
 DOTS = re.compile(r"[.?!\-*]+")
 """Ends of sentences, dashes and rules, which are not operators."""
 
 
-def terms_of(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """Return the terms of a text, in order."""
     found = TERM.findall(unicodedata.normalize("NFC", text).lower())
     return [term for term in found if not (len(term) > 1 and DOTS.fullmatch(term))]
@@ -59,7 +59,7 @@ def tokenize_terms(texts: Sequence[str]) -> Tokenized:
     ids = []
     for text in texts:
         row = []
-        for term in terms_of(text):
+        for term in split_terms(text):
             number = number_of.get(term)
             if number is None:
                 number = number_of[term] = vocabulary.setdefault(stemmer.stemWord(term), len(vocabulary))

@@ -13,7 +13,7 @@ import numpy as np
 
 from repro.data.beir import HEADLINE, QRELS_HEADER, add_judgement, is_header, parse_grade
 from repro.data.lines import iter_lines
-from repro.evaluate.retrieval import ranked_as_trec_eval, ranked_in_float32, read_run, score
+from repro.evaluate.retrieval import rank_as_trec_eval, rank_in_float32, read_run, score
 from repro.spec.values import count_noun
 from repro.storage.json_files import check_regular, short
 
@@ -60,8 +60,8 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
     answered = {query: hits for query, hits in found.items() if query in judged}
     if len(answered) < len(judged):
         tell(f"{len(answered)} of {len(judged)} judged queries have a ranking; the others count 0")
-    scores: dict[str, np.ndarray] = score(answered, judged, rank=ranked_as_trec_eval)
-    other_way = score(answered, judged, (HEADLINE,), rank=ranked_in_float32)[HEADLINE]
+    scores: dict[str, np.ndarray] = score(answered, judged, rank=rank_as_trec_eval)
+    other_way = score(answered, judged, (HEADLINE,), rank=rank_in_float32)[HEADLINE]
     if num_decided := int((np.abs(other_way - scores[HEADLINE]) > 1e-6).sum()):
         tell(
             f"ids decide ties in {count_noun(num_decided, 'query', 'queries')}: the larger id goes first, as in trec_eval "

@@ -98,7 +98,7 @@ def make_corpus_stage(name: str) -> Stage:
     Raises ValueError if it is unknown, or if it is missing, with instructions to get it.
     """
     if name in CORPORA:
-        return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, CORPORA[name].make)
+        return Stage("corpus", {"corpus": name, "made_from": _describe_origin(name)}, CORPORA[name].make)
     found = external_corpus(name)
     if found is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *external_corpora()]}")
@@ -106,7 +106,7 @@ def make_corpus_stage(name: str) -> Stage:
 
 
 @cache
-def _origin(name: str) -> str:
+def _describe_origin(name: str) -> str:
     """Return the version of the recipe of a corpus, with a hash of its manifests if it is mined."""
     if name not in _MANIFESTS:
         return f"recipe {RECIPE['planted']}"
@@ -120,7 +120,7 @@ def make_suite_stage(run: Run) -> Stage | None:
 
     Raises ValueError if the suite is unknown, or if it is missing, with instructions to get it.
     """
-    return None if run.suite in MTEB_SUITES else make_corpus_stage(_holder(run))
+    return None if run.suite in MTEB_SUITES else make_corpus_stage(_find_holder(run))
 
 
 def make_searched_stage(run: Run) -> Stage:
@@ -134,7 +134,7 @@ def make_searched_stage(run: Run) -> Stage:
     return stage
 
 
-def _holder(run: Run) -> str:
+def _find_holder(run: Run) -> str:
     """Return the name of the corpus with a run's suite. The run's own corpus comes first."""
     holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
     if not holders:

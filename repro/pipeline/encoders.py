@@ -30,21 +30,21 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     if encoder in NAMED or not Path(encoder).is_dir():
         return {}
     folder = Path(encoder).resolve()
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_of_model(path.relative_to(folder))]
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
     if tokenizer_only:
         found = [path for path in found if path.parent == folder and path.name in TOKENIZER_FILES]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    digests = noted_digests(folder, found, note, read=_sha256_then)
+    digests = noted_digests(folder, found, note, read=_hash_once)
     return {"files": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]}
 
 
 @lru_cache(maxsize=1024)
-def _sha256_then(path: Path, size: int, time: int) -> str:
+def _hash_once(path: Path, size: int, time: int) -> str:
     """Return the sha256 of a file of this size and time, cached in memory because the note may be in a read-only folder."""
     return hash_file(path)
 
 
-def _is_of_model(name: Path) -> bool:
+def _is_model_file(name: Path) -> bool:
     return not any(part.startswith(".") for part in name.parts) and name.suffix not in NO_MODEL
 
 

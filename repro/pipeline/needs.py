@@ -26,7 +26,7 @@ def kinds_of_evaluation(run: Run) -> list[str]:
     wanted = ["evaluation"]
     ranks = run.measure in RANKS_CANDIDATES and run.architecture != "none"
     wanted += ["candidates"] if run.protocol != "full" and ranks else []
-    return wanted + (["headroom"] if tells_headroom(run) else [])
+    return wanted + (["headroom"] if reports_headroom(run) else [])
 
 
 def list_pair_kinds(run: Run) -> list[str]:
@@ -43,7 +43,7 @@ def list_pair_kinds(run: Run) -> list[str]:
 
 def reads_pairs(run: Run) -> bool:
     """Return whether a run reads the pairs of its corpus. BM25 does not. The first phase does not count."""
-    return bool(list_pair_kinds(run)) or tells_headroom(run)
+    return bool(list_pair_kinds(run)) or reports_headroom(run)
 
 
 def needs_surrogate(run: Run) -> bool:
@@ -54,7 +54,7 @@ def needs_surrogate(run: Run) -> bool:
     return run.architecture in TRAINED and wanted
 
 
-def tells_headroom(run: Run) -> bool:
+def reports_headroom(run: Run) -> bool:
     """Return whether a run reports its share of the headroom: a contextual model under the own and wrong contexts."""
     is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
     return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))

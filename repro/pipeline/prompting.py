@@ -43,7 +43,7 @@ def get_prompts_in_key(prompts: str, corpus: str) -> dict[str, str]:
     return {"prompt_texts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:12]}
 
 
-def list_prompts_of_domains(prompts: str, corpus: str, pairs: Pairs, side: Side) -> list[str]:
+def list_domain_prompts(prompts: str, corpus: str, pairs: Pairs, side: Side) -> list[str]:
     """Return the prompt of each domain of the pairs, by its code. A domain's own prompt comes before the general one."""
     names, of_all = pairs.domain_names, PROMPTS[prompts]
     present = np.flatnonzero(np.bincount(pairs.domain_codes, minlength=len(names)))
@@ -62,7 +62,7 @@ class PromptedTexts(TextColumn):
     def __init__(self, pairs: Pairs, side: Side, prompts: str, corpus: str) -> None:
         super().__init__(pairs, side)
         self._codes_N = pairs.domain_codes
-        self._prompts = list_prompts_of_domains(prompts, corpus, pairs, side)
+        self._prompts = list_domain_prompts(prompts, corpus, pairs, side)
 
     def texts(self, rows: Indices) -> list[str]:
         """Return the texts of these rows with their prompts."""

@@ -78,7 +78,11 @@ class StageGraph:
                 rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
-        key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {}) | _recipe("selection")
+        key = (
+            {"num_pairs": run.num_pairs}
+            | ({"sources": run.sources} if run.sources else {})
+            | _get_recipe_key("selection")
+        )
         return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
 
     @cached_property
@@ -102,8 +106,8 @@ class StageGraph:
             key["by_domain"] = True
         if tokenizer != MINILM:
             key |= {"tokenizer": tokenizer, **get_files_in_key(tokenizer, tokenizer_only=True)}
-        key |= get_prompts_in_key(run.prompts, run.corpus) | _recipe("tokens")
-        sharding, num_bytes = Sharding(make, join), self._bytes_of_tokens
+        key |= get_prompts_in_key(run.prompts, run.corpus) | _get_recipe_key("tokens")
+        sharding, num_bytes = Sharding(make, join), self._estimate_token_bytes
         return Stage("tokens", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(tokenizer))
 
     @cached_property
@@ -136,7 +140,7 @@ class StageGraph:
             for side in SIDES:
                 join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
 
-        key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _recipe("embeddings")
+        key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings")
         sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_A_HALF * encoder.width * self._num_rows()
         return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(encoder.name))
 
@@ -154,7 +158,7 @@ class StageGraph:
                 for part in parts:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
-        key, num_bytes = {"of": "documents"} | _recipe("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
+        key, num_bytes = {"of": "documents"} | _get_recipe_key("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
         return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
@@ -171,7 +175,10 @@ class StageGraph:
             keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             write_known_positives(folder, keys)
 
-        key, num_bytes = {"of": "equal queries"} | _recipe("positives"), lambda: BYTES_A_NUMBER * self._num_rows()
+        key, num_bytes = (
+            {"of": "equal queries"} | _get_recipe_key("positives"),
+            lambda: BYTES_A_NUMBER * self._num_rows(),
+        )
         return Stage("positives", key, make, (documents,), num_bytes)
 
     @cached_property
@@ -197,7 +204,7 @@ class StageGraph:
             centroid = BYTES_A_NUMBER * get_surrogate(run).width  # both halves, float32
             return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
 
-        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _recipe("clusters")
+        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
         return Stage("clusters", key, make, (self.embeddings,), num_bytes)
 
     @cached_property
@@ -221,7 +228,7 @@ class StageGraph:
             )
             np.save(folder / "rows.npy", rows)
 
-        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _recipe("negatives")
+        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _get_recipe_key("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
         needs = (self.embeddings, self.positives) if masks else (self.embeddings,)
@@ -239,7 +246,7 @@ class StageGraph:
 
         key = {"suite": run.suite, "system": "bm25" if by_words else run.surrogate, "depth": run.rerank_depth}
         key |= {} if by_words else get_encoder_in_key(get_surrogate(run))
-        return Stage("candidates", key | _recipe("candidates"), make, (make_searched_stage(run),))
+        return Stage("candidates", key | _get_recipe_key("candidates"), make, (make_searched_stage(run),))
 
     @cached_property
     def headroom(self) -> Stage:
@@ -258,22 +265,22 @@ class StageGraph:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages that the run needs, in the order of building, each once."""
-        return self._of_kinds(lambda graph, kind: True)
+        return self._collect_stages(lambda graph, kind: True)
 
     def known_stages(self) -> tuple[Stage, ...]:
         """Return the stages whose keys are known on this machine. Stages of missing data are skipped."""
-        return self._of_kinds(StageGraph._is_known)
+        return self._collect_stages(StageGraph._is_known)
 
-    def _of_kinds(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
+    def _collect_stages(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
         evaluation, *after = kinds_of_evaluation(self.run)
-        wanted = [(self, evaluation), *self._of_pairs(), *((self, kind) for kind in after)]
+        wanted = [(self, evaluation), *self._list_pair_stages(), *((self, kind) for kind in after)]
         found: list[Stage | None] = [getattr(graph, kind) for graph, kind in wanted if is_wanted(graph, kind)]
         return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
 
-    def _of_pairs(self) -> list[tuple[StageGraph, str]]:
+    def _list_pair_stages(self) -> list[tuple[StageGraph, str]]:
         """Return the kinds of stages of the training pairs, with those of the first phase before."""
         own = [(self, kind) for kind in list_pair_kinds(self.run)]
-        return [*(self.first_phase._of_pairs() if self.first_phase else []), *own]
+        return [*(self.first_phase._list_pair_stages() if self.first_phase else []), *own]
 
     def _is_known(self, kind: str) -> bool:
         with suppress(ValueError):
@@ -298,7 +305,7 @@ class StageGraph:
             return len(read_pairs(self.corpus.path / "train.arrow"))
         return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
 
-    def _bytes_of_tokens(self) -> int:
+    def _estimate_token_bytes(self) -> int:
         """Estimate the bytes of ids and offsets. At four bytes per id and about four per word, ids match the texts."""
         pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
         share = self._num_rows() / max(1, pairs)
@@ -332,6 +339,6 @@ def stages_by_phase(
         yield stage, first if first is not None and stage.title in of_first else run
 
 
-def _recipe(kind: str) -> dict[str, Any]:
+def _get_recipe_key(kind: str) -> dict[str, Any]:
     """Return the version of a recipe for a stage key. Version 1 is left out."""
     return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}

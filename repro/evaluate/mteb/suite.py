@@ -32,7 +32,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.task import split_data
-from repro.evaluate.polarity import film_reviews, list_gensim_texts
+from repro.evaluate.polarity import list_gensim_texts, load_film_reviews
 from repro.evaluate.retrieval import ENGLISH, bm25_search
 from repro.seeds import generator_for
 
@@ -74,7 +74,7 @@ def list_human_tasks() -> list[AbsTask]:
     words = (("wordsim-353", "wordsim353.tsv"), ("simlex-999", "simlex999.txt"))
     tasks: list[AbsTask] = [_make_sts_task(name, _list_word_pairs(folder / file)) for name, file in words]
     tasks.append(_make_sts_task("lee-news", _list_news_pairs(folder)))
-    tasks.append(_make_classification_task("polarity", film_reviews()))
+    tasks.append(_make_classification_task("polarity", load_film_reviews()))
     return tasks
 
 
@@ -156,17 +156,17 @@ def _make_labelled_task(groups: Sequence[tuple[str, Sequence[str]]], family: str
     return texts, labels
 
 
-def _lines(path: Path, encoding: str) -> list[str]:
+def _read_lines(path: Path, encoding: str) -> list[str]:
     return path.read_text(encoding=encoding).strip("\n").split("\n")
 
 
 def _list_word_pairs(path: Path) -> list[tuple[str, str, float]]:
-    lines = [line.split("\t") for line in _lines(path, "utf-8") if not line.startswith("#")]
+    lines = [line.split("\t") for line in _read_lines(path, "utf-8") if not line.startswith("#")]
     return [(first, second, float(score)) for first, second, score in lines]
 
 
 def _list_news_pairs(folder: Path) -> list[tuple[str, str, float]]:
-    texts = _lines(folder / "lee.cor", "latin-1")
+    texts = _read_lines(folder / "lee.cor", "latin-1")
     judged = np.loadtxt(folder / "similarities0-1.txt")
     pairs = list(zip(*np.triu_indices(len(texts), 1), strict=True))[::NEWS_STRIDE]
     return [(texts[i], texts[j], float(judged[i, j])) for i, j in pairs]
