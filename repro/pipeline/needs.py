@@ -10,21 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from repro.data.pairs import Pairs
-from repro.spec import TRAINED, Run
+from repro.spec import MEASURES, TRAINED, Run
 
 MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
-LOOKS_AT_PAIRS = ("batches", "neighbours", "cluster")
-"""Measures of the training pairs under the surrogate, whatever is trained."""
-READS_PAIRS = ("counts", "divergence", "headroom", "whitening")
-"""Measures that read the training pairs as text."""
-RANKS_CANDIDATES = ("retrieval", "steps", "cross")
-"""Measures that rerank candidates if the protocol says so. The others search in full, or not at all."""
 
 
 def kinds_of_evaluation(run: Run) -> list[str]:
     """Return the kinds of stages for evaluation: the suite first, then those that build on it."""
     wanted = ["evaluation"]
-    ranks = run.measure in RANKS_CANDIDATES and run.architecture != "none"
+    ranks = MEASURES[run.measure].reranks and run.architecture != "none"
     wanted += ["candidates"] if run.protocol != "full" and ranks else []
     return wanted + (["headroom"] if reports_headroom(run) else [])
 
@@ -32,7 +26,7 @@ def kinds_of_evaluation(run: Run) -> list[str]:
 def list_pair_kinds(run: Run) -> list[str]:
     """Return the kinds of stages of a run's training pairs, in the order of building."""
     trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
-    wanted = ["selection"] if run.measure in READS_PAIRS else []
+    wanted = ["selection"] if MEASURES[run.measure].reads_pairs else []
     wanted += ["tokens", "keys"] if trains else ["keys"] if embeds else []
     wanted += ["positives"] if run.known_positives == "mask" and (trains or embeds) else []
     wanted += ["embeddings"] if embeds else []
@@ -48,7 +42,7 @@ def reads_pairs(run: Run) -> bool:
 
 def needs_surrogate(run: Run) -> bool:
     """Return whether the batches of a run depend on the surrogate's embeddings."""
-    if run.measure in LOOKS_AT_PAIRS:
+    if MEASURES[run.measure].samples_pairs:
         return True
     wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
     return run.architecture in TRAINED and wanted
