@@ -16,7 +16,7 @@ BATCH_EXHIBIT = "batch"
 """The name of a batch in a record (`make_batch_exhibit`)."""
 
 
-def make_batch_exhibit(told: Explanation) -> list[dict[str, str | float]]:
+def make_batch_exhibit(explanation: Explanation) -> list[dict[str, str | float]]:
     """Return a batch as rows of text. Records store them as `BATCH_EXHIBIT`, and the report shows them."""
     return [
         {
@@ -28,7 +28,7 @@ def make_batch_exhibit(told: Explanation) -> list[dict[str, str | float]]:
             "hardest": "; ".join(f"{other.place} ({other.score:.3f})" for other in pair.hardest) or ABSENT,
             "removed": _describe_removed(pair.removed) or ABSENT,
         }
-        for pair in told.pairs
+        for pair in explanation.pairs
     ]
 
 

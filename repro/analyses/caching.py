@@ -33,8 +33,8 @@ def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) ->
 
     if model is not None and not isinstance(model, TextEncoder):
         return None
-    its_digest = None if model is None else compute_model_digest(cast("ContextualModel", model))
-    weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": its_digest}
+    model_digest = None if model is None else compute_model_digest(cast("ContextualModel", model))
+    weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": model_digest}
     return Kept(
         folder / FOLDER,
         {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},

@@ -79,9 +79,11 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     queries_QW = np.concatenate([model.encode(one.retrieval.queries, "query") for one in every])
     classes_Q = np.repeat(np.arange(len(every)), [len(one.retrieval.queries) for one in every])
     widths = nested_widths(run) or standard_widths(run.hidden_size)
-    told = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
-    is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in told])
-    metrics, arrays = compute_scores(suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in told]))
+    answers = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
+    is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in answers])
+    metrics, arrays = compute_scores(
+        suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in answers])
+    )
     counts = {"num_classes": len(every), "num_scored": int(is_right_MQ[0, TEST].size)}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections), **counts})
 

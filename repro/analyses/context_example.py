@@ -37,8 +37,8 @@ def explain_best_query(seen: ScoredModel, runs: Path) -> dict[str, Rows]:
         return {}
     swap = Swap(seen.encoder, seen.collections[dataset], seen.wrong(dataset), kinds, seen.count, seen.seed)
     suite = seen.inputs.suite.name
-    told = explain_query(swap, query, lambda kind: found[kind][query.id], called="", suite=suite, top=NUM_RANKED)
-    return {EXHIBIT: list_context_rows(told)}
+    explanation = explain_query(swap, query, lambda kind: found[kind][query.id], called="", suite=suite, top=NUM_RANKED)
+    return {EXHIBIT: list_context_rows(explanation)}
 
 
 def _choose_query(seen: ScoredModel) -> tuple[str, Query]:
@@ -51,22 +51,24 @@ def _choose_query(seen: ScoredModel) -> tuple[str, Query]:
     return dataset, Query(retrieval.queries[retrieval.query_ids.index(identifier)], identifier)
 
 
-def list_context_rows(told: Explanation) -> Rows:
+def list_context_rows(explanation: Explanation) -> Rows:
     """Return an explanation as rows of text with one column per context."""
-    scores = {kind: f"{100 * score:.1f}" for kind, score in told.scores.items()}
-    rows: Rows = [{"what": "context from", "text": "", **told.corpora}]
-    rows.append({"what": "query, NDCG@10", "text": shorten(told.query.text), **scores})
-    rows += [_word_row("its word, weight %", word) for word in find_changed_words(told.query.words, NUM_WORDS)]
-    for hit in told.hits:
+    scores = {kind: f"{100 * score:.1f}" for kind, score in explanation.scores.items()}
+    rows: Rows = [{"what": "context from", "text": "", **explanation.corpora}]
+    rows.append({"what": "query, NDCG@10", "text": shorten(explanation.query.text), **scores})
+    rows += [_word_row("its word, weight %", word) for word in find_changed_words(explanation.query.words, NUM_WORDS)]
+    for hit in explanation.hits:
         ranks = {kind: str(rank or ABSENT) for kind, rank in hit.ranks.items()}
         what = "relevant document, rank" if hit.is_relevant else "document, rank"
         rows.append({"what": what, "text": shorten(hit.text), **ranks})
     shown: dict[str, str | float] = {
         "what": "words of",
-        "text": shorten(told.document.text),
-        **dict.fromkeys(told.corpora, ""),
+        "text": shorten(explanation.document.text),
+        **dict.fromkeys(explanation.corpora, ""),
     }
-    words = [_word_row("its word, weight %", word) for word in find_changed_words(told.document.words, NUM_WORDS)]
+    words = [
+        _word_row("its word, weight %", word) for word in find_changed_words(explanation.document.words, NUM_WORDS)
+    ]
     return [*rows, shown, *words]
 
 

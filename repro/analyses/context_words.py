@@ -149,8 +149,8 @@ def explain_query(
         for look in seen.values():
             look.under(kind, swap.encoder)
     leading = [document for kind in swap.kinds for document in list(places[kind])[:top]]
-    told = dict.fromkeys([*leading, *relevant[:top]])
-    hits_told = (_rank_document(document, swap, document in relevant, places) for document in told)
+    shown = dict.fromkeys([*leading, *relevant[:top]])
+    shown_hits = (_rank_document(document, swap, document in relevant, places) for document in shown)
     return Explanation(
         model=called,
         suite=suite,
@@ -164,7 +164,7 @@ def explain_query(
         scores=scores,
         query=seen["query"].passage(query.id),
         document=seen["document"].passage(chosen),
-        hits=tuple(sorted(hits_told, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
+        hits=tuple(sorted(shown_hits, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
     )
 
 

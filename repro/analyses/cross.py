@@ -62,9 +62,13 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         for t in collections
     ]
     metrics["cross/crossovers"] = float(np.mean(better))
-    told = {"name": run.suite, "datasets": describe_datasets(suite, collections), "context_seed": run.context_seed}
-    told |= {} if first is None else {"first_stage": dict(first.provenance)}
-    return Measured(metrics, arrays, told)
+    provenance = {
+        "name": run.suite,
+        "datasets": describe_datasets(suite, collections),
+        "context_seed": run.context_seed,
+    }
+    provenance |= {} if first is None else {"first_stage": dict(first.provenance)}
+    return Measured(metrics, arrays, provenance)
 
 
 def _score_under_context(

@@ -40,8 +40,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in found.items()}
     metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(found.values())))
     arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(found.values()))}
-    told = {"name": run.suite, "datasets": describe_datasets(suite, collections), "num_training_documents": len(pairs)}
-    return Measured(metrics, arrays, told)
+    provenance = {
+        "name": run.suite,
+        "datasets": describe_datasets(suite, collections),
+        "num_training_documents": len(pairs),
+    }
+    return Measured(metrics, arrays, provenance)
 
 
 def compute_idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:

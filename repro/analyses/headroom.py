@@ -73,13 +73,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     kept = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        of_texts = {
+        digests = {
             "own": compute_content_digest(own.retrieval),
             "quirks": repr(own.quirks),
             "wrong": compute_content_digest(wrong),
         }
         under = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
-        for name, values_Q in load_cached_part(kept, dataset.name, of_texts, under).items():
+        for name, values_Q in load_cached_part(kept, dataset.name, digests, under).items():
             found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
     rows, metrics = describe_datasets(suite, collections), dict[str, float]()
     for path, values in found.items():
@@ -87,8 +87,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         for group, places in group_datasets(rows).items():
             metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[place] for place in places]))
     arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
-    told = {"name": suite.name, "datasets": rows, "num_training_documents": training.num_documents, "prior": PRIOR}
-    return Measured(metrics, arrays, told)
+    provenance = {
+        "name": suite.name,
+        "datasets": rows,
+        "num_training_documents": training.num_documents,
+        "prior": PRIOR,
+    }
+    return Measured(metrics, arrays, provenance)
 
 
 def compute_training_shares(inputs: Inputs) -> Shares:

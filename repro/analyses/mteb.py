@@ -82,13 +82,13 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
-    told = {
+    provenance = {
         "name": run.suite,
         "datasets": rows,
         "is_mteb": run.suite in MTEB_SUITES,
         "protocol": "that of mteb's tasks",
     }
-    return Measured(metrics, arrays, told)
+    return Measured(metrics, arrays, provenance)
 
 
 def list_tasks(inputs: Inputs) -> list[Any]:
@@ -135,10 +135,10 @@ def evaluate_tasks(
     """
     scores = {}
     for task in tasks:
-        told = task.metadata
-        decides = {"kind": kind, "data": str(told.dataset), "measure": told.main_score, "mteb": version("mteb")}
+        metadata = task.metadata
+        decides = {"kind": kind, "data": str(metadata.dataset), "measure": metadata.main_score, "mteb": version("mteb")}
         score = partial(score_task, encoder, task, from_data)
-        scores[told.name] = score() if kept is None else kept.score(f"{told.name}-{kind}", decides, score)
+        scores[metadata.name] = score() if kept is None else kept.score(f"{metadata.name}-{kind}", decides, score)
     return scores
 
 

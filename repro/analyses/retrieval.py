@@ -80,9 +80,14 @@ def load_first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda li
     folder = stage.build(progress)
     names = [dataset.name for dataset in inputs.suite.datasets]
     recall = json.loads((folder / RECALL_FILE).read_text(encoding="utf-8"))
-    told = {"stage": folder.name, "system": get_first_stage_name(run), "depth": run.rerank_depth, "recall": recall}
-    told["mean_recall"] = float(np.mean([recall[name] for name in names]))
-    return FirstStage({name: read_run(folder / f"{name}{RUN_ENDING}") for name in names}, told)
+    provenance = {
+        "stage": folder.name,
+        "system": get_first_stage_name(run),
+        "depth": run.rerank_depth,
+        "recall": recall,
+    }
+    provenance["mean_recall"] = float(np.mean([recall[name] for name in names]))
+    return FirstStage({name: read_run(folder / f"{name}{RUN_ENDING}") for name in names}, provenance)
 
 
 def _evaluate(

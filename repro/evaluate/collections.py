@@ -35,20 +35,24 @@ class Collection:
         """Notes that a reader of the scores needs."""
         here = set(self.retrieval.document_ids)
         missing = {one for grades in self.retrieval.judgements.values() for one in grades} - here
-        lacking = [f"{len(missing)} judged documents are not in the corpus"] if missing else []
+        notes = [f"{len(missing)} judged documents are not in the corpus"] if missing else []
         grades = self.retrieval.judgements.values()
-        hopeless = sum(not any(grade > 0 for grade in given.values()) for given in grades)
-        lacking += [f"{hopeless} queries have no relevant document and score 0, as in trec_eval"] if hopeless else []
-        for what, texts in (("documents", self.retrieval.documents), ("queries", self.retrieval.queries)):
+        num_without_relevant = sum(not any(grade > 0 for grade in given.values()) for given in grades)
+        notes += (
+            [f"{num_without_relevant} queries have no relevant document and score 0, as in trec_eval"]
+            if num_without_relevant
+            else []
+        )
+        for side, texts in (("documents", self.retrieval.documents), ("queries", self.retrieval.queries)):
             empty = sum(not text.strip() for text in texts)
-            lacking += [f"{empty} of {len(texts)} {what} are empty"] if empty else []
-        alike = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
-        if alike:
-            lacking.append(
-                f"{alike} of {len(self.retrieval.query_ids)} queries have the id of a document, which counts here as "
+            notes += [f"{empty} of {len(texts)} {side} are empty"] if empty else []
+        num_self_hits = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
+        if num_self_hits:
+            notes.append(
+                f"{num_self_hits} of {len(self.retrieval.query_ids)} queries have the id of a document, which counts here as "
                 "any other; BEIR's own tools take it out of that query's ranking"
             )
-        return [note for note in (self.quirks.describe_quirks(len(grades)), *lacking) if note]
+        return [note for note in (self.quirks.describe_quirks(len(grades)), *notes) if note]
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -64,15 +64,15 @@ class Kept:
 
     def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
         """Return the number cached under a name and `decides`. Computes and stores it if it is missing."""
-        return self._load_or_compute(name, decides, lambda told: float(told["score"]), lambda: {"score": score()})
+        return self._load_or_compute(name, decides, lambda stored: float(stored["score"]), lambda: {"score": score()})
 
     def values(
         self, name: str, decides: Mapping[str, Any], find: Callable[[], Mapping[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
         """Return the float32 arrays cached under a name and `decides`. Computes and stores them if they are missing."""
 
-        def read(told: Any) -> dict[str, np.ndarray]:
-            return {one: np.array(values, dtype=np.float32) for one, values in told["values"].items()}
+        def read(stored: Any) -> dict[str, np.ndarray]:
+            return {one: np.array(values, dtype=np.float32) for one, values in stored["values"].items()}
 
         return self._load_or_compute(name, decides, read, lambda: {"values": _to_lists(find())})
 
@@ -95,16 +95,16 @@ class Kept:
 
     def read(self, path: Path, run: Path) -> CachedResult | None:
         """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
-        told = Memo(path, path.stem).read() if run.is_file() else None
+        stored = Memo(path, path.stem).read() if run.is_file() else None
         try:
-            if told is None or told["run_sha256"] != hash_file(run):
+            if stored is None or stored["run_sha256"] != hash_file(run):
                 return None
-            lengths = {len(one) for one in told["values"].values()}
+            lengths = {len(one) for one in stored["values"].values()}
             # Every measure of a query is between 0 and 1.
-            if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in told["values"].values()):
+            if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in stored["values"].values()):
                 return None
-            values = {name: np.array(one, dtype=np.float32) for name, one in told["values"].items()}
-            return CachedResult(values, told["provenance"], told.get("ties", ""))
+            values = {name: np.array(one, dtype=np.float32) for name, one in stored["values"].items()}
+            return CachedResult(values, stored["provenance"], stored.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None  # damaged or from another program: compute it again
 

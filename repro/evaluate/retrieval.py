@@ -299,27 +299,30 @@ def bm25_search(
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
-    texts = _bm25_tokens([retrieval.documents[place] for place in order], tokenizer)
-    asked = _bm25_tokens(list(retrieval.queries), tokenizer)
-    without = {"query": sum(not row for row in asked.ids), "document": sum(not row for row in texts.ids)}
-    if any(without.values()):
+    document_tokens = _bm25_tokens([retrieval.documents[place] for place in order], tokenizer)
+    query_tokens = _bm25_tokens(list(retrieval.queries), tokenizer)
+    num_empty = {
+        "query": sum(not row for row in query_tokens.ids),
+        "document": sum(not row for row in document_tokens.ids),
+    }
+    if any(num_empty.values()):
         counts = [
-            count_noun(num, one, more) for (one, num), more in zip(without.items(), ("queries", None), strict=True)
+            count_noun(num, one, more) for (one, num), more in zip(num_empty.items(), ("queries", None), strict=True)
         ]
         parameters["note"] = f"BM25 reads no term in {' and '.join(counts)}: they find nothing and are not found"
-    if not any(texts.ids):
+    if not any(document_tokens.ids):
         return {query_id: {} for query_id in retrieval.query_ids}, parameters
-    index.index(texts, show_progress=False)
+    index.index(document_tokens, show_progress=False)
     place_of = {document_id: place for place, document_id in enumerate(ids)}
-    word_of = {number: word for word, number in asked.vocab.items()}
+    word_of = {number: word for word, number in query_tokens.vocab.items()}
     run: Hits = {}
-    for query_id, numbers in zip(retrieval.query_ids, asked.ids, strict=True):
+    for query_id, numbers in zip(retrieval.query_ids, query_tokens.ids, strict=True):
         known = [word_of[number] for number in numbers if word_of[number] in index.vocab_dict]
-        scores_D, among = index.get_scores(known) if known else np.zeros(len(ids)), ids
+        scores_D, ranked_ids = index.get_scores(known) if known else np.zeros(len(ids)), ids
         if candidates is not None:
-            among = sorted(set(candidates.get(query_id, ())))
-            scores_D = scores_D[[place_of[document_id] for document_id in among]]
-        hits = _rank_sorted(scores_D, among, k)
+            ranked_ids = sorted(set(candidates.get(query_id, ())))
+            scores_D = scores_D[[place_of[document_id] for document_id in ranked_ids]]
+        hits = _rank_sorted(scores_D, ranked_ids, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
 
@@ -334,8 +337,8 @@ def _bm25_tokens(texts: list[str], tokenizer: str) -> Any:
 def write_run(path: Path, run: Hits, *, tag: str) -> None:
     """Write a gzipped TREC run file atomically. Equal runs give equal bytes."""
     words = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
-    if unfit := sorted(word for word in words if len(word.split()) != 1):
-        raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {unfit[0]!r}")
+    if invalid := sorted(word for word in words if len(word.split()) != 1):
+        raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {invalid[0]!r}")
     lines = [
         f"{query_id} Q0 {document_id} {rank} {float(value)!r} {tag}\n"
         for query_id, hits in run.items()
@@ -500,8 +503,8 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
 def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of the k best, best first, (K,). Ties go to the smaller rank."""
     if 0 < k < len(scores_S):
-        among = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
-        return among[np.lexsort((ranks_S[among], -scores_S[among]))[:k]]
+        top_S = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
+        return top_S[np.lexsort((ranks_S[top_S], -scores_S[top_S]))[:k]]
     first_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]
     return first_K
 

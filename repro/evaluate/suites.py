@@ -162,10 +162,10 @@ def evaluate_bm25(
     evaluation, found = _score_all(
         suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or Keeping(runs=folder)
     )
-    told = {"bm25": dict(next(iter(found.values())).provenance)} | (
+    details = {"bm25": dict(next(iter(found.values())).provenance)} | (
         {} if candidates is None else {"protocol": RERANKED}
     )
-    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, **told})
+    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, **details})
 
 
 @dataclass
@@ -194,8 +194,8 @@ class ModelSystem:
         if (not self.setting.num_contexts and whitened_by is None) or kind == "null":
             return None
         if kind == "wrong":
-            lent = self.setting.wrong_from
-            return self.collections[self.others[collection.retrieval.name]].retrieval if lent is None else lent
+            lender = self.setting.wrong_from
+            return self.collections[self.others[collection.retrieval.name]].retrieval if lender is None else lender
         return self.setting.pool if kind == "random" else collection.retrieval
 
     def _find_whitening_source(self, view: str) -> str | None:
@@ -224,13 +224,13 @@ class ModelSystem:
         A contextual model embeds another corpus under documents of that corpus.
         """
         if source != OWN:
-            lent = self.source(collection, make_whitened_view(source))
-            assert lent is not None, f"vectors are whitened by {source!r}: it is a corpus"
+            lender = self.source(collection, make_whitened_view(source))
+            assert lender is not None, f"vectors are whitened by {source!r}: it is a corpus"
             if self.setting.num_contexts:
-                drawn = draw_context("own", lent, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+                drawn = draw_context("own", lender, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 self.encoder.set_context(drawn.texts, self.setting.seed, "document")
-            count = len(documents) if source == "random" else len(lent.documents)
-            texts = draw_context("random", lent, num_contexts=count, seed=self.setting.seed).texts
+            count = len(documents) if source == "random" else len(lender.documents)
+            texts = draw_context("random", lender, num_contexts=count, seed=self.setting.seed).texts
             documents = self.encoder.encode(texts or [], "document")
         shrinkage = self.setting.shrinkage
         used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
@@ -379,10 +379,12 @@ def _score_all(
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
-    told: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
-    if tied := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
-        told["ties"] = tied
-    return Evaluation(metrics, per_query, told), found
+    details: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
+    if tie_notes := [
+        {"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties
+    ]:
+        details["ties"] = tie_notes
+    return Evaluation(metrics, per_query, details), found
 
 
 def _get_paths(
@@ -417,8 +419,8 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     values = score(run, judgements)
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
-    told = {name: value for name, value in provenance.items() if name != "note"}
-    found = CachedResult(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
+    details = {name: value for name, value in provenance.items() if name != "note"}
+    found = CachedResult(values, details, "; ".join(filter(None, (provenance.get("note"), ties.note))))
     if keeping.kept is not None and run_path is not None and kept_path is not None:
         keeping.kept.write(kept_path, run_path, found)
     return found

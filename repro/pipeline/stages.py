@@ -195,8 +195,12 @@ class StageGraph:
             codes = domain_codes(run, pairs)
             if sampled := list_sampled_domains(codes, run.cluster_size):
                 names = list_domain_names(run, pairs)
-                told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
-                (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+                sample_sizes = {
+                    names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()
+                }
+                (folder / SAMPLED_FILE).write_text(
+                    json.dumps(sample_sizes, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+                )
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 

@@ -96,11 +96,11 @@ def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
     The irrelevant document is the relevant one of a preceding query, the nearest that is irrelevant here. If there is
     none, it is the first irrelevant document of the collection. Queries without a relevant document are skipped.
     """
-    texts, asked = (
+    texts, queries = (
         dict(zip(ids, words, strict=True))
         for ids, words in ((collection.document_ids, collection.documents), (collection.query_ids, collection.queries))
     )
-    relevant = {query: [one for one, grade in collection.judgements[query].items() if grade > 0] for query in asked}
+    relevant = {query: [one for one, grade in collection.judgements[query].items() if grade > 0] for query in queries}
     right = {query: here[0] for query, of in relevant.items() if (here := [one for one in of if one in texts])}
     answers = list(right.values())
     wrong: dict[str, str] = {}
@@ -110,7 +110,7 @@ def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
         if found is not None:
             wrong[query] = found
     rows = {
-        "sentence1": [asked[query] for query in [*right, *wrong]],
+        "sentence1": [queries[query] for query in [*right, *wrong]],
         "sentence2": [texts[document] for document in [*answers, *wrong.values()]],
         "labels": [1] * len(right) + [0] * len(wrong),
     }
