@@ -155,6 +155,7 @@ def search_route(
 
     retrieval, k = collection.retrieval, min(DEPTH + collection.num_extra_hits, len(documents.documents_NW))
     index = faiss.IndexFlatIP(route.widths[0])
+    # Building the index and the first prefix is not timed.
     index.add(documents.at(route.widths[0]))
     started = time.perf_counter()
     places_QC, scores_QC = documents.search(index, queries_QW, route, k)

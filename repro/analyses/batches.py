@@ -32,7 +32,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     difficulty, masked = [], []
     for step in range(num_batches):
         found = view_of(sampler.at(step))
-        assert found.difficulty is not None, "this measure has the surrogate's scores"
+        assert found.difficulty is not None, "this analysis requires the surrogate's scores"
         difficulty.append(found.difficulty)
         masked.append(found.masked_fraction)
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}

@@ -55,6 +55,7 @@ def choose_thresholds(is_right_MN: np.ndarray, sureness_MN: np.ndarray) -> np.nd
     gain_MN = is_right_MN.astype(np.int64) - is_right_MN[-1].astype(np.int64)
     chosen = []
     for gain_N, sureness_N in zip(gain_MN[:-1], sureness_MN[:-1], strict=True):
+        # Gains are relative to the last width: a sum of 0 or more means no loss.
         good = (threshold for threshold in GRID if gain_N[left_N & (sureness_N >= threshold)].sum() >= 0)
         chosen.append(next(good, NEVER))
         left_N &= sureness_N < chosen[-1]
@@ -72,7 +73,9 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+widthM/mean/accuracy` and `dimensions`, and the same of the cascade that ends at M (`…+cascadeM`)."""
     run, suite = inputs.run, inputs.suite
     if len(suite.datasets) < 2:
-        raise ValueError(f"measure='cascade' on the suite {suite.name!r}: it tells collections apart, and there is one")
+        raise ValueError(
+            f"measure='cascade' on the suite {suite.name!r}: it classifies by collection, but the suite has one"
+        )
     collections = read_collections(suite)
     every = list(collections.values())
     documents = [model.encode(one.retrieval.documents, one.document_role) for one in every]

@@ -29,7 +29,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, one value per drawn cluster."""
     run, generator = inputs.run, generator_for(inputs.run.seed, "clusters to look at")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
-    assert queries_ND is not None and documents_ND is not None, "this measure has the surrogate's vectors"
+    assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"
     assignment_N, codes_N = np.asarray(inputs.clusters.assignment_N), domain_codes(run, inputs.pairs)
     sizes = np.bincount(assignment_N)
     drawn_C = generator.permutation(np.flatnonzero(sizes > 1))[:NUM_CLUSTERS]

@@ -273,6 +273,7 @@ def compute_mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, f
     # The sum of all inner products of two sets is the inner product of their sums.
     sums = [vectors_CD.sum(axis=0, dtype=np.float64) for vectors_CD in corpora]
     counts = [len(vectors_CD) for vectors_CD in corpora]
+    # Each unit vector contributes 1 to `s @ s` with itself, which is not a pair.
     within = [(s @ s - n) / (n * (n - 1)) for s, n in zip(sums, counts, strict=True) if n > 1]
     total, num_pairs = np.sum(sums, axis=0), sum(counts) ** 2 - sum(n * n for n in counts)
     across = None

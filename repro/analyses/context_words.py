@@ -141,6 +141,7 @@ def explain_query(
         swap.set_context(kind)
         hits = hits_of(kind)
         places[kind] = {document: place for place, (document, _) in enumerate(rank_by_score(hits), 1)}
+        # The own context comes first, so every context is measured on the same document.
         if kind == "own":
             chosen = next((document for document in places[kind] if document in relevant), next(iter(places[kind])))
             seen["document"] = TextProbe(swap.documents[chosen], swap.collection.document_role)

@@ -41,12 +41,15 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     most = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
     suite = Suite(run.suite, tuple(choose_domains(inputs.suite.datasets, most)))
     if len(suite.datasets) < 2:
-        raise ValueError(f"measure='cross' with suite={run.suite!r}, which has no second collection to be a context")
+        raise ValueError(
+            f"measure='cross' with suite={run.suite!r}, which has no second collection for another context"
+        )
     collections = read_collections(suite)
     first, scores = load_first_stage(inputs), dict[tuple[str, str], np.ndarray]()
     kept = open_cache(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
     digests = {name: [compute_content_digest(one.retrieval), repr(one.quirks)] for name, one in collections.items()}
     for name, context in collections.items():
+        # A cached result depends on the context's collection and on all test collections.
         decides = {"context": digests[name], "tests": digests}
         under = partial(_score_under_context, context, inputs, model, collections, first)
         found = load_cached_part(kept, f"cross-{name}", decides, under)

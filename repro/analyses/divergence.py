@@ -56,7 +56,7 @@ def compute_idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarr
     """
     counted_V = (test_V > 0) & (test_V < num_test)
     if not counted_V.any():
-        raise ValueError(f"no word tells its documents apart ({num_test} in all), so there is no IDF to compare")
+        raise ValueError(f"no word distinguishes its {num_test} documents, so there is no IDF to compare")
     train_idf_V = -np.log((train_V + 0.5) / (num_train + 1))
     test_idf_V = -np.log((test_V + 0.5) / (num_test + 1))
     gaps, weights = np.abs(train_idf_V - test_idf_V)[counted_V], test_V[counted_V].astype(np.float64)

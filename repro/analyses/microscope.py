@@ -126,7 +126,7 @@ def _explain_pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple
 
 
 def _explain_pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
-    assert seen.scores_BM is not None, "the viewer was asked for scores"
+    assert seen.scores_BM is not None, "the viewer computes scores"
     run, number, pairs = inputs.run, int(seen.pairs_B[row]), inputs.pairs
     scores_M, masked_M = seen.scores_BM[row], seen.masked_BM[row]
     is_negative_M = ~masked_M
@@ -148,7 +148,7 @@ def _explain_pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: 
 
 
 def _explain_other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Other:
-    assert seen.scores_BM is not None, "the viewer was asked for scores"
+    assert seen.scores_BM is not None, "the viewer computes scores"
     why = ""
     if seen.masked_BM[row, place]:
         is_same = seen.keys_M[place] == seen.keys_M[row]
@@ -157,7 +157,7 @@ def _explain_other(seen: BatchView, documents_M: list[str], row: int, place: int
 
 
 def _get_difficulty(seen: BatchView) -> float:
-    assert seen.difficulty is not None, "the viewer was asked for scores"
+    assert seen.difficulty is not None, "the viewer computes scores"
     return seen.difficulty
 
 

@@ -77,6 +77,7 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
         if main := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
             arrays[f"{suite}/mean/{main}"] = np.array(list(scores[kind].values()))
             metrics[f"{suite}/mean/{main}"] = float(arrays[f"{suite}/mean/{main}"].mean())
+    # The comparison of contexts needs STS tasks and other tasks.
     if {"own", "random"} <= scores.keys() and {"STS"} < set(categories.values()):
         moved = compute_moves(scores["own"], scores["random"], categories)
         arrays |= moved

@@ -32,7 +32,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return shares under `nearest/…`, `domain/…`, `anywhere/…`, one value per drawn pair, and one pair to show."""
     pairs, generator = inputs.pairs, generator_for(inputs.run.seed, "neighbours")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
-    assert queries_ND is not None and documents_ND is not None, "this measure looks at the surrogate's vectors"
+    assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"
     drawn_A = generator.choice(len(pairs), min(NUM_DRAWN, len(pairs)), replace=False)
     queries_AD, documents_AD = load_vectors(queries_ND, drawn_A), load_vectors(documents_ND, drawn_A)
     rows_by_kind = {
@@ -43,6 +43,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     arrays: dict[str, np.ndarray] = {}
     for kind, rows_AK in rows_by_kind.items():
         others_AKD = load_vectors(documents_ND, rows_AK)
+        # Documents with the text of d are no other documents, so they do not count.
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)

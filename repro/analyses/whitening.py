@@ -106,6 +106,7 @@ class Embedder:
             drawn = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
             self.encoder.set_context(drawn.texts, self.seed, one.document_role)
         queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, one.document_role)
+        # Training text has no queries.
         queries_QH = self.encoder.encode(queries, "query") if queries else documents[:0]
         order_D = generator_for(self.seed, "adaptation", retrieval.name).permutation(len(documents))
         return Vectors(queries_QH, documents, order_D)
@@ -153,6 +154,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         for group, places in group_datasets(rows).items():
             metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([float(values[place].mean()) for place in places]))
     arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
+    # The first path holds the unchanged vectors.
     for path in list(arrays)[1:]:
         gap = paired_gaps(arrays[path], arrays[suite.name], rows)["mean"]
         metrics |= gap.as_metrics(f"adaptation/{path.partition('+')[2]}/gain")

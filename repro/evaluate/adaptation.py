@@ -89,6 +89,7 @@ def whitening(moments: Moments, shrinkage: float) -> AffineMap:
     mean_variance = float(np.trace(moments.covariance_HH)) / width
     variances_H, directions_HH = np.linalg.eigh(moments.covariance_HH)
     shrunk_H = (1.0 - shrinkage) * variances_H + shrinkage * mean_variance
+    # `eigh` returns rising variances, so the first is the smallest.
     if not shrunk_H[0] > SINGULAR * max(float(shrunk_H[-1]), SINGULAR):
         raise ValueError(
             f"the covariance of {moments.num_documents} documents in {width} dimensions has no inverse at shrinkage "
@@ -140,6 +141,7 @@ def compute_hub_scores(documents_DH: np.ndarray) -> np.ndarray:
     for start in range(0, len(documents_DH), BLOCK // 4):
         cosines_BD = documents_DH[start : start + BLOCK // 4] @ documents_DH.T
         rows = np.arange(len(cosines_BD))
+        # A document is not its own neighbour.
         cosines_BD[rows, start + rows] = -np.inf
         nearest_BK = np.partition(cosines_BD, -count, axis=1)[:, -count:]
         scores_D[start : start + BLOCK // 4] = nearest_BK.mean(axis=1)

@@ -57,6 +57,7 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
     found = {}
     for group, members in group_datasets(datasets).items():
         difference = float(np.mean([alone[place].difference for place in members]))
+        # A single collection has its own resamples, larger groups average theirs.
         samples_R = alone[members[0]].samples_R
         if len(members) > 1:
             samples_R = np.mean([alone[place].samples_R for place in members], axis=0)

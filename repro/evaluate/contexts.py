@@ -35,7 +35,7 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
         raise ValueError(f"unknown context {kind!r}; choose one of {list(KINDS)}")
     if kind == "null":
         return Context(None, {"kind": kind})
-    assert source is not None, f"context {kind!r} is drawn from a corpus"
+    assert source is not None, f"the context {kind!r} needs a source corpus"
     generator = generator_for(seed, "evaluation context", source.name)
     places = generator.permutation(len(source.documents))[:num_contexts]
     ids = [source.document_ids[place] for place in places]
@@ -51,7 +51,9 @@ def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
     shift is the one with the fewest pairs of the same family. Ties go to the shift nearest to half the ring.
     """
     if len(datasets) < 2:
-        raise ValueError("a suite of one dataset has no wrong corpus: leave out the context 'wrong', or name one")
+        raise ValueError(
+            "a suite with one dataset has no wrong corpus: drop the context 'wrong', or name a corpus for it"
+        )
     ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
 
     def badness(shift: int) -> tuple[int, int]:

@@ -96,6 +96,7 @@ def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
 def tokenize_words(texts: Sequence[str]) -> Tokens:
     """Return the tokens of whole texts without special tokens."""
     tokens = tokenize(list(texts), load_tokenizer("minilm"), MOST_TOKENS)
+    # The first and the last token of each text are special tokens.
     inside = np.ones(len(tokens.ids), bool)
     inside[tokens.offsets[:-1]] = inside[tokens.offsets[1:] - 1] = False
     return Tokens(tokens.ids[inside], np.concatenate([[0], np.cumsum(tokens.lengths - 2)]).astype(np.int64))

@@ -24,7 +24,7 @@ def list_gensim_texts() -> Path:
     """Return the folder of texts in the gensim wheel. Raises ValueError if gensim is not installed."""
     spec = importlib.util.find_spec("gensim")
     if spec is None or spec.origin is None:
-        raise ValueError("gensim is not installed: its wheel carries word pairs and texts that people have judged")
+        raise ValueError("gensim is not installed: its wheel contains word pairs and texts with human judgements")
     return Path(spec.origin).parent / "test" / "test_data"
 
 

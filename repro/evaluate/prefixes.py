@@ -24,6 +24,7 @@ def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = Fal
     prefix_NM = np.asarray(vectors_NW[:, :width], np.float32)
     if keeps_lengths:
         return prefix_NM
+    # The smallest positive float keeps a zero prefix at zero instead of NaN.
     norms_N1 = np.linalg.norm(prefix_NM, axis=1, keepdims=True)
     unit_NM: np.ndarray = prefix_NM / np.maximum(norms_N1, np.finfo(np.float32).tiny)
     return unit_NM

@@ -88,6 +88,7 @@ class Kept:
         return read(made)
 
     def _digest(self, retrieval: Retrieval) -> str:
+        # Reading all texts takes long, so digests are cached per object.
         place = (retrieval.name, id(retrieval))
         if place not in self._digests:
             self._digests[place] = compute_content_digest(retrieval)

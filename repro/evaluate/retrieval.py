@@ -101,6 +101,7 @@ def search(
     if candidates is not None:
         assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
+    # The rank of an id decides ties. Sorting ids once serves all queries.
     ranks_D = np.empty(len(document_ids), dtype=np.int64)
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
     lengths_D = _compute_lengths(documents_DH)
@@ -447,6 +448,7 @@ def _scale_to_range(vectors: Matrix) -> Matrix:
     """Scale vectors by a power of two if their largest number is far from 1, so that products stay in range."""
     numbers = vectors.data if isinstance(vectors, csr_array) else vectors
     largest = max(float(np.max(numbers, initial=0)), -float(np.min(numbers, initial=0)))
+    # A power of two leaves every mantissa as it is, so no ranking changes.
     exponent = int(np.frexp(largest)[1])
     return vectors if abs(exponent) <= SAFE_EXPONENT else _as_float32(vectors * np.ldexp(1.0, -exponent))
 

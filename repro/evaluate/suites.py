@@ -76,7 +76,7 @@ class Setting:
                 f"contexts {list(self.contexts)} with num_contexts=0: without documents there is only 'own'"
             )
         if "random" in (*self.contexts, *self.whitened) and self.pool is None:
-            raise ValueError("the context 'random' is drawn from a pool of general text: give one")
+            raise ValueError("the context 'random' needs a pool of general text: pass `pool`")
 
 
 @dataclass(frozen=True)
@@ -358,6 +358,7 @@ def _score_all(
     for dataset in suite.datasets:
         collection = collections[dataset.name]
         before = {kind: _read_cached(suite.name, collection, kind, system, keeping) for kind in contexts}
+        # Only contexts without a cached result are embedded.
         system.expect(collection, [kind for kind in contexts if before[kind] is None])
         kept = [
             (before[kind] or _score_one(suite.name, collection, kind, system, keeping), before[kind] is not None)
@@ -417,6 +418,7 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
         write_run(run_path, run, tag=get_path_name(suite, kind))
     judgements = collection.retrieval.judgements
     values = score(run, judgements)
+    # BM25 and reranking leave documents out, so a query without hits is not a tie there.
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
     details = {name: value for name, value in provenance.items() if name != "note"}

@@ -55,12 +55,15 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
     if unjudged:
         words = f"{len(unjudged)} of the {len(found)} queries of {run} are not judged in {judgements}"
         if len(unjudged) == len(found):
-            raise ValueError(f"{words}, first {short(unjudged[0])!r}: are these judgements another collection's?")
+            raise ValueError(
+                f"{words}, first {short(unjudged[0])!r}: do these judgements belong to another collection?"
+            )
         tell(f"{words}, first {short(unjudged[0])!r}: left out, as trec_eval does")
     answered = {query: hits for query, hits in found.items() if query in judged}
     if len(answered) < len(judged):
         tell(f"{len(answered)} of {len(judged)} judged queries have a ranking; the others count 0")
     scores: dict[str, np.ndarray] = score(answered, judged, rank=rank_as_trec_eval)
+    # Scoring again with ties the other way shows the number of queries that depend on ids.
     other_way = score(answered, judged, (HEADLINE,), rank=rank_in_float32)[HEADLINE]
     if num_decided := int((np.abs(other_way - scores[HEADLINE]) > 1e-6).sum()):
         tell(

@@ -193,6 +193,7 @@ class StageGraph:
             assert run.cluster_size is not None, "only runs with clusters have this stage"
             pairs = self.selected_pairs()
             codes = domain_codes(run, pairs)
+            # Large domains are clustered from a sample. The record mentions them.
             if sampled := list_sampled_domains(codes, run.cluster_size):
                 names = list_domain_names(run, pairs)
                 sample_sizes = {
@@ -338,6 +339,7 @@ def stages_by_phase(
 ) -> Iterator[tuple[Stage, Run]]:
     """Yield each stage with the run whose pairs it is built from: the first phase, or the run itself."""
     first = get_first_phase(run)
+    # Titles contain the keys, so equal titles mean the same stage.
     of_first = () if first is None else {stage.title for stage in list_stages(first)}
     for stage in list_stages(run):
         yield stage, first if first is not None and stage.title in of_first else run

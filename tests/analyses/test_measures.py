@@ -51,7 +51,7 @@ def test_document_frequency_counts_a_word_once_a_document() -> None:
 
 def test_one_document_has_no_idf() -> None:
     counts = count_document_frequency([OTHERS[:1]])
-    with pytest.raises(ValueError, match="no word tells its documents apart"):
+    with pytest.raises(ValueError, match="no word distinguishes its"):
         compute_idf_divergence(count_document_frequency([TEXTS]), len(TEXTS), counts, 1)
 
 

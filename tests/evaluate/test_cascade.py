@@ -110,5 +110,5 @@ def test_the_measure_asks_every_collection_of_the_suite(tmp_path: Path) -> None:
 
 def test_one_collection_is_refused(tmp_path: Path) -> None:
     one = suite_of(tmp_path, zoo("cats"))
-    with pytest.raises(ValueError, match="it tells collections apart, and there is one"):
+    with pytest.raises(ValueError, match="it classifies by collection, but the suite has one"):
         measure(inputs_of(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)
