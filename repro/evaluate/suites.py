@@ -194,8 +194,8 @@ class ModelSystem:
         if (not self.setting.num_contexts and whitened_by is None) or kind == "null":
             return None
         if kind == "wrong":
-            lender = self.setting.wrong_from
-            return self.collections[self.others[collection.retrieval.name]].retrieval if lender is None else lender
+            corpus = self.setting.wrong_from
+            return self.collections[self.others[collection.retrieval.name]].retrieval if corpus is None else corpus
         return self.setting.pool if kind == "random" else collection.retrieval
 
     def _find_whitening_source(self, view: str) -> str | None:
@@ -224,13 +224,13 @@ class ModelSystem:
         A contextual model embeds another corpus under documents of that corpus.
         """
         if source != OWN:
-            lender = self.source(collection, make_whitened_view(source))
-            assert lender is not None, f"vectors are whitened by {source!r}: it is a corpus"
+            corpus = self.source(collection, make_whitened_view(source))
+            assert corpus is not None, f"vectors are whitened by {source!r}: it is a corpus"
             if self.setting.num_contexts:
-                drawn = draw_context("own", lender, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+                drawn = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 self.encoder.set_context(drawn.texts, self.setting.seed, "document")
-            count = len(documents) if source == "random" else len(lender.documents)
-            texts = draw_context("random", lender, num_contexts=count, seed=self.setting.seed).texts
+            count = len(documents) if source == "random" else len(corpus.documents)
+            texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts
             documents = self.encoder.encode(texts or [], "document")
         shrinkage = self.setting.shrinkage
         used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage

@@ -24,8 +24,9 @@ from repro.storage.stages import Stage
 Progress = Callable[[str], None]
 RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "others": 1, "planted": 1, "functions": 1}
 """Versions of how a corpus is built. Raise one if the same wheels would give other rows. Every user's corpus, tokens,
-embeddings and clusters are then rebuilt, so editing a comment must not change it. `tests/data/test_desk.py` compares the
-rows with the manifests and a digest, and fails if rows change without a new version."""
+embeddings and clusters are then rebuilt. Editing a comment must not cause that, so keys hold these versions and no hash
+of the code. `tests/data/test_desk.py` compares the rows with the manifests and a digest, and fails if rows change
+without a new version."""
 
 
 def _make_planted_builder(

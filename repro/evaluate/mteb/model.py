@@ -45,7 +45,7 @@ TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
 
 
 class MtebModel(AbsEncoder):
-    """Implement the encoder and search protocols of mteb around a biencoder or a contextual model."""
+    """A biencoder or a contextual model with the encoder and search protocols of mteb."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MtebModel(AbsEncoder):
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
         self.mteb_model_meta = build_model_meta(
-            model, name=name, experiment=self._experiment(), revision=revision, loader=loader
+            model, name=name, experiment=self._describe_context(), revision=revision, loader=loader
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
         as_encoder: Any = self  # implements mteb's encoder except its constructor, which takes a name
@@ -112,7 +112,7 @@ class MtebModel(AbsEncoder):
             if given is None and self.method == "corpus" and prompt_type != PromptType.document:
                 _check_no_corpus(task_metadata)
             self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
-        tokens = self._tokens(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
+        tokens = self._tokenize(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
         is_gpu = self.model.device.type == GPU  # on a GPU, batches are sized in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
@@ -126,9 +126,9 @@ class MtebModel(AbsEncoder):
         pool = self.fixed_context or texts
         drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
         prompt = get_task_prompt(self.model.config.prompts, task_metadata, PromptType.document)
-        self.model.set_context_tokens(self._tokens(drawn, prompt))
+        self.model.set_context_tokens(self._tokenize(drawn, prompt))
 
-    def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
+    def _tokenize(self, texts: Sequence[str], prompt: str) -> Any:
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
 
     def _check(self) -> None:
@@ -141,7 +141,7 @@ class MtebModel(AbsEncoder):
         if (self.method == "fixed") != bool(self.fixed_context):
             raise ValueError(f"method={self.method!r} with {len(self.fixed_context)} fixed texts: give both or neither")
 
-    def _experiment(self) -> dict[str, Any]:
+    def _describe_context(self) -> dict[str, Any]:
         if not isinstance(self.model, ContextualModel):
             return {}
         found: dict[str, Any] = {"context": self.method, "num_contexts": self.model.config.num_contexts}
@@ -153,7 +153,7 @@ class MtebModel(AbsEncoder):
 
 
 class SurrogateForMteb(AbsEncoder):
-    """Implement the encoder protocol of mteb around a surrogate, with its prompts and without context."""
+    """A surrogate with the encoder protocol of mteb, with its own prompts and without context."""
 
     def __init__(self, encoder: FixedEncoder) -> None:
         self.model, self._encoder = encoder.name, encoder
