@@ -84,42 +84,42 @@ class ScoredModel:
         rows: Sequence[Mapping[str, Any]] = self.evaluation.provenance["datasets"]
         return rows
 
-    def scores(self, kind: str) -> np.ndarray | None:
+    def get_scores(self, kind: str) -> np.ndarray | None:
         """Return the NDCG@10 of every query under a context, (Q,), or None if it was not scored."""
         return self.evaluation.per_query.get(get_path_name(self.inputs.suite.name, kind))
 
-    def judged(self, dataset: str) -> list[str]:
+    def list_judged_queries(self, dataset: str) -> list[str]:
         """Return the ids of the queries of a collection in the order of its scores."""
         return sorted(self.collections[dataset].retrieval.judgements)
 
-    def wrong(self, dataset: str) -> Retrieval | None:
+    def get_wrong_corpus(self, dataset: str) -> Retrieval | None:
         """Return the corpus of the wrong context of a collection, or None if that context was not scored."""
-        if self.scores("wrong") is None:
+        if self.get_scores("wrong") is None:
             return None
         return self.collections[wrong_corpora(self.inputs.suite.datasets)[dataset]].retrieval
 
 
-def measure_context_effect(seen: ScoredModel) -> dict[str, float]:
+def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
     """Return the metrics of a scored model. Empty if the own context was not scored."""
-    own_Q = seen.scores("own")
+    own_Q = scored.get_scores("own")
     if own_Q is None:
         return {}
     metrics: dict[str, float] = {}
     for kind in OTHERS:
-        other_Q = seen.scores(kind)
+        other_Q = scored.get_scores(kind)
         if other_Q is None:
             continue
-        gaps = paired_gaps(own_Q, other_Q, seen.datasets)
+        gaps = paired_gaps(own_Q, other_Q, scored.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        words = compute_word_scores(seen.inputs) if kind == "wrong" else None
+        words = compute_word_scores(scored.inputs) if kind == "wrong" else None
         if words is not None:
-            metrics |= compute_headroom_metrics(gaps, words, seen.datasets)
-    watched = ContextProbe([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)
-    for dataset in seen.inputs.suite.datasets:
-        sources = {"wrong": seen.wrong(dataset.name), "random": seen.pool}
-        watched.add(seen.encoder, seen.collections[dataset.name], sources)
-    return {f"{PREFIX}/{path}": value for path, value in (metrics | watched.metrics(seen.datasets)).items()}
+            metrics |= compute_headroom_metrics(gaps, words, scored.datasets)
+    probe = ContextProbe([kind for kind in OTHERS if scored.get_scores(kind) is not None], scored.count, scored.seed)
+    for dataset in scored.inputs.suite.datasets:
+        sources = {"wrong": scored.get_wrong_corpus(dataset.name), "random": scored.pool}
+        probe.add(scored.encoder, scored.collections[dataset.name], sources)
+    return {f"{PREFIX}/{path}": value for path, value in (metrics | probe.compute_metrics(scored.datasets)).items()}
 
 
 def compute_headroom_metrics(
@@ -213,7 +213,7 @@ class ContextProbe:
         )
         self.even_3.append((sizes_N3 / sizes_N3.sum(1, keepdims=True)).mean(0))
 
-    def metrics(self, datasets: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    def compute_metrics(self, datasets: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         """Return the metrics, as means over collections."""
         found: dict[str, float] = {}
         for kind, values in self.moved.items():
@@ -250,10 +250,10 @@ def compute_cosine_distances(first_ND: np.ndarray, second_ND: np.ndarray) -> np.
     It is half the squared distance of the unit vectors, which is precise for nearly equal ones. A single first vector
     is compared with all second vectors.
     """
-    return 0.5 * ((_unit(first_ND) - _unit(second_ND)) ** 2).sum(axis=1)
+    return 0.5 * ((_normalize(first_ND) - _normalize(second_ND)) ** 2).sum(axis=1)
 
 
-def _unit(vectors_ND: np.ndarray) -> np.ndarray:
+def _normalize(vectors_ND: np.ndarray) -> np.ndarray:
     exact_ND = vectors_ND.astype(np.float64)
     unit_ND: np.ndarray = exact_ND / np.maximum(np.linalg.norm(exact_ND, axis=1, keepdims=True), np.finfo(float).tiny)
     return unit_ND
@@ -262,7 +262,7 @@ def _unit(vectors_ND: np.ndarray) -> np.ndarray:
 def compute_distinct_vectors(model: ContextualModel, num_documents: int) -> np.ndarray:
     """Return the current unit context vectors, (C, D), without repeats and without null vectors that fill slots."""
     num_vectors = num_documents * model.config.tokens_per_document
-    return _unit(model.context_vectors()[:num_vectors].float().cpu().numpy())
+    return _normalize(model.context_vectors()[:num_vectors].float().cpu().numpy())
 
 
 def compute_mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:

@@ -24,30 +24,36 @@ NUM_WORDS, NUM_RANKED = 6, 3
 Rows = list[dict[str, str | float]]
 
 
-def explain_best_query(seen: ScoredModel, runs: Path) -> dict[str, Rows]:
+def explain_best_query(scored: ScoredModel, runs: Path) -> dict[str, Rows]:
     """Return the rows under `EXHIBIT`. Empty if there are no scores for a wrong context, or no hits for the query."""
-    if seen.scores("own") is None or seen.scores("wrong") is None:
+    if scored.get_scores("own") is None or scored.get_scores("wrong") is None:
         return {}
-    dataset, query = _choose_query(seen)
-    kinds = tuple(kind for kind in KINDS if seen.scores(kind) is not None)
+    dataset, query = _choose_query(scored)
+    kinds = tuple(kind for kind in KINDS if scored.get_scores(kind) is not None)
     found = {
-        kind: read_run(runs / get_path_name(seen.inputs.suite.name, kind) / f"{dataset}.trec.gz") for kind in kinds
+        kind: read_run(runs / get_path_name(scored.inputs.suite.name, kind) / f"{dataset}.trec.gz") for kind in kinds
     }
     if not all(found[kind].get(query.id) for kind in kinds):
         return {}
-    swap = Swap(seen.encoder, seen.collections[dataset], seen.wrong(dataset), kinds, seen.count, seen.seed)
-    suite = seen.inputs.suite.name
+    swap = Swap(
+        scored.encoder, scored.collections[dataset], scored.get_wrong_corpus(dataset), kinds, scored.count, scored.seed
+    )
+    suite = scored.inputs.suite.name
     explanation = explain_query(swap, query, lambda kind: found[kind][query.id], called="", suite=suite, top=NUM_RANKED)
     return {EXHIBIT: list_context_rows(explanation)}
 
 
-def _choose_query(seen: ScoredModel) -> tuple[str, Query]:
+def _choose_query(scored: ScoredModel) -> tuple[str, Query]:
     """Return the collection and the query to explain."""
-    own_Q, wrong_Q = seen.scores("own"), seen.scores("wrong")
+    own_Q, wrong_Q = scored.get_scores("own"), scored.get_scores("wrong")
     assert own_Q is not None and wrong_Q is not None, "both were scored"
-    queries = [(dataset.name, query) for dataset in seen.inputs.suite.datasets for query in seen.judged(dataset.name)]
+    queries = [
+        (dataset.name, query)
+        for dataset in scored.inputs.suite.datasets
+        for query in scored.list_judged_queries(dataset.name)
+    ]
     dataset, identifier = queries[find_most_moved(own_Q, wrong_Q)]
-    retrieval = seen.collections[dataset].retrieval
+    retrieval = scored.collections[dataset].retrieval
     return dataset, Query(retrieval.queries[retrieval.query_ids.index(identifier)], identifier)
 
 
@@ -56,7 +62,9 @@ def list_context_rows(explanation: Explanation) -> Rows:
     scores = {kind: f"{100 * score:.1f}" for kind, score in explanation.scores.items()}
     rows: Rows = [{"what": "context from", "text": "", **explanation.corpora}]
     rows.append({"what": "query, NDCG@10", "text": shorten(explanation.query.text), **scores})
-    rows += [_word_row("its word, weight %", word) for word in find_changed_words(explanation.query.words, NUM_WORDS)]
+    rows += [
+        _make_word_row("its word, weight %", word) for word in find_changed_words(explanation.query.words, NUM_WORDS)
+    ]
     for hit in explanation.hits:
         ranks = {kind: str(rank or ABSENT) for kind, rank in hit.ranks.items()}
         what = "relevant document, rank" if hit.is_relevant else "document, rank"
@@ -67,12 +75,12 @@ def list_context_rows(explanation: Explanation) -> Rows:
         **dict.fromkeys(explanation.corpora, ""),
     }
     words = [
-        _word_row("its word, weight %", word) for word in find_changed_words(explanation.document.words, NUM_WORDS)
+        _make_word_row("its word, weight %", word) for word in find_changed_words(explanation.document.words, NUM_WORDS)
     ]
     return [*rows, shown, *words]
 
 
-def _word_row(what: str, word: Word) -> dict[str, str | float]:
+def _make_word_row(what: str, word: Word) -> dict[str, str | float]:
     return {"what": what, "text": word.word, **{kind: f"{100 * share:.2f}" for kind, share in word.shares.items()}}
 
 

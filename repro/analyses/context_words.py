@@ -136,7 +136,7 @@ def explain_query(
     grades = swap.collection.retrieval.judgements.get(query.id, {})
     relevant = [document for document, grade in grades.items() if grade > 0 and document in swap.documents]
     places: dict[str, dict[str, int]] = {}
-    scores, seen = {}, {"query": TextProbe(query.text, "query")}
+    scores, probes = {}, {"query": TextProbe(query.text, "query")}
     for kind in swap.kinds:
         swap.set_context(kind)
         hits = hits_of(kind)
@@ -144,11 +144,11 @@ def explain_query(
         # The own context comes first, so every context is measured on the same document.
         if kind == "own":
             chosen = next((document for document in places[kind] if document in relevant), next(iter(places[kind])))
-            seen["document"] = TextProbe(swap.documents[chosen], swap.collection.document_role)
+            probes["document"] = TextProbe(swap.documents[chosen], swap.collection.document_role)
         if grades:
             scores[kind] = float(score({query.id: dict(hits)}, {query.id: grades}, (HEADLINE,))[HEADLINE][0])
-        for look in seen.values():
-            look.under(kind, swap.encoder)
+        for probe in probes.values():
+            probe.measure(kind, swap.encoder)
     leading = [document for kind in swap.kinds for document in list(places[kind])[:top]]
     shown = dict.fromkeys([*leading, *relevant[:top]])
     shown_hits = (_rank_document(document, swap, document in relevant, places) for document in shown)
@@ -163,8 +163,8 @@ def explain_query(
         num_relevant=len(relevant),
         num_ranked=max(map(len, places.values())),
         scores=scores,
-        query=seen["query"].passage(query.id),
-        document=seen["document"].passage(chosen),
+        query=probes["query"].make_passage(query.id),
+        document=probes["document"].make_passage(chosen),
         hits=tuple(sorted(shown_hits, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
     )
 
@@ -183,7 +183,7 @@ class TextProbe:
         self._vectors: dict[str, np.ndarray] = {}
         self._words: list[str] = []
 
-    def under(self, kind: str, encoder: Encoder) -> None:
+    def measure(self, kind: str, encoder: Encoder) -> None:
         """Measure the text under the current context."""
         read = truncate_to_model(encoder, self._text, self._role)
         self._words = list_words(read)
@@ -192,7 +192,7 @@ class TextProbe:
         self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
         self._vectors[kind] = vectors_ND[:1]
 
-    def passage(self, identifier: str) -> Passage:
+    def make_passage(self, identifier: str) -> Passage:
         """Return the measurements, with words in the order of the text."""
         shares = (
             {kind: float(one_W[place]) for kind, one_W in self._shares.items()} for place in range(len(self._words))

@@ -157,12 +157,12 @@ class WordVectors:
     def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
         """Return the vectors of a collection as a function of the weights."""
         sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
-        return lambda weights_V: (self._of(sides[0], weights_V), self._of(sides[1], weights_V))
+        return lambda weights_V: (self._embed(sides[0], weights_V), self._embed(sides[1], weights_V))
 
-    def _of(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
+    def _embed(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
         shape = (len(tokens), len(weights_V))
         weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
-        return _unit(np.asarray(weighted_NV @ self._vectors))
+        return _normalize(np.asarray(weighted_NV @ self._vectors))
 
 
 class Repooled:
@@ -201,7 +201,7 @@ class Repooled:
                 weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
                 sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)
                 means_KNH = sums_KNH / weights_KNS.sum(2, keepdim=True).clamp(min=1e-9)
-                vectors_KNH[:, rows] = _unit(self._model.mlp(means_KNH).float().cpu().numpy())
+                vectors_KNH[:, rows] = _normalize(self._model.mlp(means_KNH).float().cpu().numpy())
         return vectors_KNH
 
 
@@ -212,7 +212,7 @@ def _require_biencoder(model: Encoder) -> Biencoder:
     return model
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalize(vectors: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: np.ndarray = (vectors / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
     return unit

@@ -162,15 +162,15 @@ def collect_task_texts(task: Any, subset: str) -> list[str]:
     data = task.dataset.get(subset, task.dataset)
     columns = task._get_content_columns()  # mteb has no public function for it
     cells = (data[split][column] for split in task.eval_splits for column in columns)
-    return list(dict.fromkeys(text for cell in cells for text in _flat(cell) if text.strip()))
+    return list(dict.fromkeys(text for cell in cells for text in _flatten(cell) if text.strip()))
 
 
-def _flat(cell: Any) -> Iterator[str]:
+def _flatten(cell: Any) -> Iterator[str]:
     if isinstance(cell, str):
         yield cell
     else:  # cells of older tasks hold lists of texts, possibly nested
         for inner in cell:
-            yield from _flat(inner)
+            yield from _flatten(inner)
 
 
 def average_by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:

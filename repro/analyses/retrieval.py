@@ -43,8 +43,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     if inputs.run.architecture != "contextual":
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
     pool = draw_training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
-    seen = ScoredModel(inputs, wrap_contextual_encoder(inputs.run, model), evaluation, collections, pool)
-    metrics, example = evaluation.metrics | measure_context_effect(seen), explain_best_query(seen, folder / "trec")
+    scored = ScoredModel(inputs, wrap_contextual_encoder(inputs.run, model), evaluation, collections, pool)
+    metrics, example = evaluation.metrics | measure_context_effect(scored), explain_best_query(scored, folder / "trec")
     return Measured(metrics, evaluation.per_query, evaluation.provenance, example)
 
 

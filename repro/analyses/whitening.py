@@ -125,7 +125,7 @@ class Corpora:
         """The available sources."""
         return [source for source in SOURCES if source != "wrong" or self.others]
 
-    def moments(self, name: str, source: str, count: int | None) -> Moments:
+    def compute_moments(self, name: str, source: str, count: int | None) -> Moments:
         """Return the moments of `count` documents of a source, for one collection."""
         if source == "random":
             most = len(self.own[name].documents_DH)
@@ -185,9 +185,11 @@ def adapt_in_every_way(corpora: Corpora, name: str, parameters: Mapping[str, flo
     yield "own", (vectors.queries_QH, vectors.documents_DH)
     for source in corpora.sources:
         for count in COUNTS:
-            fitted = whitening(corpora.moments(name, source, count), parameters[make_whitened_view("own", count)])
+            fitted = whitening(
+                corpora.compute_moments(name, source, count), parameters[make_whitened_view("own", count)]
+            )
             yield make_whitened_view(source, count), (fitted(vectors.queries_QH), fitted(vectors.documents_DH))
-    moments = corpora.moments(name, "own", None)
+    moments = corpora.compute_moments(name, "own", None)
     for method in BASELINES:
         yield method, adapt(method, parameters[method], vectors, moments)
 

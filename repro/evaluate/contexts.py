@@ -56,10 +56,10 @@ def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
         )
     ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
 
-    def badness(shift: int) -> tuple[int, int]:
+    def rank_shift(shift: int) -> tuple[int, int]:
         others = ring[shift:] + ring[:shift]
         num_kin = sum(one.family == other.family for one, other in zip(ring, others, strict=True))
         return num_kin, abs(2 * shift - len(ring))
 
-    best = min(range(1, len(ring)), key=badness)
+    best = min(range(1, len(ring)), key=rank_shift)
     return {one.name: other.name for one, other in zip(ring, ring[best:] + ring[:best], strict=True)}

@@ -47,9 +47,9 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     depth, recall = run.rerank_depth, {}
     assert depth is not None, "a Run that reranks has a depth"
     find = (
-        partial(_bm25, tokenizer_of_run(run))
+        partial(_search_by_words, tokenizer_of_run(run))
         if run.protocol == "rerank-bm25"
-        else partial(_by_encoder, get_surrogate(run))
+        else partial(_search_by_vectors, get_surrogate(run))
     )
     for name, collection in read_collections(suite).items():
         hits = find(collection, depth)
@@ -58,12 +58,12 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
-def _bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
+def _search_by_words(tokenizer: str, collection: Collection, k: int) -> Hits:
     hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
     return without_quirky_hits(hits, collection, k)
 
 
-def _by_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
+def _search_by_vectors(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
     queries, documents = collection.retrieval.queries, collection.retrieval.documents
     return search_collection(
         collection, encoder.encode(queries, "query"), encoder.encode(documents, collection.document_role), k

@@ -56,9 +56,9 @@ class Kept:
             "recipe": RECIPE,
             "system": dict(self.system),
             "kind": kind,
-            "collection": self._digest(collection.retrieval),
+            "collection": self._get_digest(collection.retrieval),
             "quirks": repr(collection.quirks),
-            "source": None if source is None else self._digest(source),
+            "source": None if source is None else self._get_digest(source),
         }
         return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(decides, KEY_LENGTH)}.json"
 
@@ -87,7 +87,7 @@ class Kept:
         memo.write(made)
         return read(made)
 
-    def _digest(self, retrieval: Retrieval) -> str:
+    def _get_digest(self, retrieval: Retrieval) -> str:
         # Reading all texts takes long, so digests are cached per object.
         place = (retrieval.name, id(retrieval))
         if place not in self._digests:

@@ -228,12 +228,12 @@ def score(
     place_of = {query_id: place for place, query_id in enumerate(sorted(judgements))}
     values = {name: np.zeros(len(place_of), dtype=np.float32) for name in measures}
     name_of = {MEASURES[name]: name for name in measures}
-    for metric in ir_measures.iter_calc(list(name_of), without_negative_grades(judgements), positions):
+    for metric in ir_measures.iter_calc(list(name_of), clip_negative_grades(judgements), positions):
         values[name_of[metric.measure]][place_of[metric.query_id]] = metric.value
     return values
 
 
-def without_negative_grades(judgements: Judgements) -> dict[str, dict[str, int]]:
+def clip_negative_grades(judgements: Judgements) -> dict[str, dict[str, int]]:
     """Return the judgements with 0 for every grade below 0.
 
     The scores in trec_eval are the same. Its code reads outside its tables for a query with only negative grades.
@@ -300,8 +300,8 @@ def bm25_search(
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
-    document_tokens = _bm25_tokens([retrieval.documents[place] for place in order], tokenizer)
-    query_tokens = _bm25_tokens(list(retrieval.queries), tokenizer)
+    document_tokens = _tokenize_for_bm25([retrieval.documents[place] for place in order], tokenizer)
+    query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer)
     num_empty = {
         "query": sum(not row for row in query_tokens.ids),
         "document": sum(not row for row in document_tokens.ids),
@@ -328,7 +328,7 @@ def bm25_search(
     return run, parameters
 
 
-def _bm25_tokens(texts: list[str], tokenizer: str) -> Any:
+def _tokenize_for_bm25(texts: list[str], tokenizer: str) -> Any:
     if tokenizer == UNICODE:
         return tokenize_terms(texts)
     stemmer = Stemmer.Stemmer("english")

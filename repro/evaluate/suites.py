@@ -124,7 +124,7 @@ class System(Protocol):
         """Return a run and its provenance."""
         ...
 
-    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
+    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
         """Prepare to search a collection under each of these contexts."""
 
 
@@ -239,7 +239,7 @@ class ModelSystem:
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
-    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
+    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
         """Embed a collection under several contexts together, if all these vectors fit into `MOST_TOGETHER`."""
         from repro.model.contextual import ContextualModel
 
@@ -337,7 +337,7 @@ class Bm25System:
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return None: BM25 has no context."""
 
-    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
+    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
         """Do nothing: BM25 has no vectors to prepare."""
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
@@ -359,7 +359,7 @@ def _score_all(
         collection = collections[dataset.name]
         before = {kind: _read_cached(suite.name, collection, kind, system, keeping) for kind in contexts}
         # Only contexts without a cached result are embedded.
-        system.expect(collection, [kind for kind in contexts if before[kind] is None])
+        system.prepare(collection, [kind for kind in contexts if before[kind] is None])
         kept = [
             (before[kind] or _score_one(suite.name, collection, kind, system, keeping), before[kind] is not None)
             for kind in contexts

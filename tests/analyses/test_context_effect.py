@@ -111,7 +111,7 @@ def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None
     for dataset in texts.suite.datasets:
         watched.add(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
     rows = [{"name": name, "family": "all", "num_queries": 2} for name in DOCUMENTS]
-    found, vectors = watched.metrics(rows), {}
+    found, vectors = watched.compute_metrics(rows), {}
     for kind, source in (("own", "home"), ("wrong", "away"), ("null", None)):
         corpus = None if source is None else collections[source].retrieval
         model.set_context(draw_context(kind, corpus, num_contexts=2, seed=0).texts)

@@ -178,7 +178,7 @@ def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, An
     metadata = TaskMetadata(
         name=name,
         description=f"{category} on {name}, from texts of this machine.",
-        dataset={"path": f"local/{name}", "revision": _digest(data)},
+        dataset={"path": f"local/{name}", "revision": _compute_digest(data)},
         type=cast(Any, category),
         category="t2t",
         modalities=["text"],
@@ -194,7 +194,7 @@ def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, An
     return type(f"Local{category}", (kind,), {"metadata": metadata, "load_data": load_data})()
 
 
-def _digest(data: dict[str, Any]) -> str:
+def _compute_digest(data: dict[str, Any]) -> str:
     found = hashlib.sha256()
     for split, value in sorted(data.items()):
         parts = value.items() if isinstance(value, dict) else [("rows", value)]

@@ -11,7 +11,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from repro.data.beir import Retrieval, fitting_quirks
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate.result_cache import compute_content_digest
-from repro.evaluate.retrieval import without_negative_grades
+from repro.evaluate.retrieval import clip_negative_grades
 
 BOTH_SIDES = {"QuoraRetrieval"}
 """Names of tasks whose documents are questions, so they carry the query prompt. The first is from the authors."""
@@ -26,7 +26,7 @@ def retrieval_task(retrieval: Retrieval, split: str = "test", quirks: Quirks | N
     odd = fitting_quirks(find_quirks(retrieval.name), retrieval) if quirks is None else quirks
 
     class Collection(AbsTaskRetrieval):
-        metadata = _metadata(retrieval, split)
+        metadata = _build_metadata(retrieval, split)
         ignore_identical_ids = odd.removes_self_hits
 
         def load_data(self, num_proc: int | None = None, **_: Any) -> None:
@@ -43,12 +43,12 @@ def split_data(retrieval: Retrieval) -> Any:
     return {
         "corpus": Dataset.from_dict({"id": list(retrieval.document_ids), "text": list(retrieval.documents)}),
         "queries": Dataset.from_dict({"id": list(retrieval.query_ids), "text": list(retrieval.queries)}),
-        "relevant_docs": without_negative_grades(retrieval.judgements),
+        "relevant_docs": clip_negative_grades(retrieval.judgements),
         "top_ranked": None,
     }
 
 
-def _metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
+def _build_metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
     content = compute_content_digest(retrieval)
     return TaskMetadata(
         name=f"{retrieval.name}-{content[:8]}",
