@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro.analyses import measure_run
-from repro.evaluate.kept import FOLDER
+from repro.evaluate.result_cache import FOLDER
 from repro.pipeline.corpora import check_available
 from repro.pipeline.inputs import Inputs
 from repro.records.made import MADE, now_utc

@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
-from repro.train.checkpoint import CHECKPOINT_FILE
-
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_of_fields
@@ -27,6 +25,7 @@ from repro.storage.machine import measure_peak_bytes
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
+from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.hooks import EXECUTE, STAGES_OF, named
 from slurm.ranks import run_ranks
 from slurm.scheduler import explain_stop_signal, find_canceller

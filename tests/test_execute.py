@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import open_cache
 from repro.analyses.retrieval import WithNulls
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
@@ -165,12 +165,14 @@ def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the
 
 def test_results_are_kept_by_the_weights_that_they_are_of(tmp_path: Path) -> None:
     model = build_model(make_model_config(CONTEXTUAL), start=CONTEXTUAL.start, seed=0)
-    before, other_run = (keep_in(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
-    assert before == keep_in(tmp_path, CONTEXTUAL, model) != other_run
+    before, other_run = (open_cache(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
+    assert before == open_cache(tmp_path, CONTEXTUAL, model) != other_run
     with torch.no_grad():
         next(model.parameters()).view(-1)[0] += 1e-3
-    assert keep_in(tmp_path, CONTEXTUAL, model) != before
-    assert keep_in(tmp_path, CONTEXTUAL, None, first_stage="a") != keep_in(tmp_path, CONTEXTUAL, None, first_stage="b")
+    assert open_cache(tmp_path, CONTEXTUAL, model) != before
+    assert open_cache(tmp_path, CONTEXTUAL, None, first_stage="a") != open_cache(
+        tmp_path, CONTEXTUAL, None, first_stage="b"
+    )
 
 
 def test_runs_that_differ_in_evaluation_only_train_once() -> None:

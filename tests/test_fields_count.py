@@ -82,7 +82,7 @@ def scored(run: Run) -> Any:
     inputs = Inputs(run)
     inputs.build(lambda line: None)
     setting = retrieval.make_setting(inputs)
-    encoder = type(retrieval.contextual_encoder(run, None)).__name__
+    encoder = type(retrieval.wrap_contextual_encoder(run, None)).__name__
     return inputs.suite.name, setting.contexts, setting.num_contexts, setting.seed, encoder
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.evaluate.paired import mean_weights, paired_gaps
+from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.pipeline.texts_read import MUCH_UNKNOWN
 from repro.report.scores import POINTS, list_contexts, list_notes

@@ -7,8 +7,8 @@ from itertools import chain
 
 import numpy as np
 
+from repro.evaluate.comparison import mean_weights
 from repro.evaluate.digests import compute_model_digest
-from repro.evaluate.paired import mean_weights
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown

@@ -18,7 +18,7 @@ from repro.data.beir import Retrieval
 from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.kept import Kept
+from repro.evaluate.result_cache import Kept
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.beside import (

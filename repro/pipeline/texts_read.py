@@ -10,8 +10,8 @@ import numpy as np
 from repro.data.pairs import Pairs, read_pairs
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
 from repro.pipeline.corpora import make_corpus_stage
+from repro.pipeline.needs import MINILM, get_tokenizer_name
 from repro.pipeline.prompting import SIDES, PromptedTexts
-from repro.pipeline.wanted import MINILM, get_tokenizer_name
 from repro.spec import Run
 from repro.spec.start import get_encoder_folder
 from repro.spec.values import count_noun

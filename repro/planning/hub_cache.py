@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from repro.pipeline.wanted import NOMIC_BERT
+from repro.pipeline.needs import NOMIC_BERT
 from repro.storage.json_files import json_object, read_json
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")

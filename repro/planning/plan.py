@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.stages import list_known_stages, stages_by_phase
 from repro.pipeline.texts_read import TextsRead, count_tokens_here
-from repro.pipeline.wanted import get_tokenizer_name
 from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, Known, estimate, list_training_phases
 from repro.planning.requirements import list_missing_requirements, misfits_of

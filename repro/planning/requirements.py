@@ -13,8 +13,7 @@ from repro.data.paper.local_copies import fetch, format_size, list_declared, pro
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import NAMED
-from repro.pipeline.kinds import kinds_of_evaluation, needs_surrogate, reads_pairs
-from repro.pipeline.wanted import get_tokenizer_name
+from repro.pipeline.needs import get_tokenizer_name, kinds_of_evaluation, needs_surrogate, reads_pairs
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.spec import TRAINED, Run

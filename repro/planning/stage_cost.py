@@ -18,7 +18,7 @@ from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
-from repro.pipeline.kinds import READS_PAIRS, needs_surrogate
+from repro.pipeline.needs import needs_surrogate
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
@@ -28,7 +28,7 @@ from repro.planning.cost import (
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
 from repro.report.view import format_seconds
-from repro.spec import TRAINED, Run
+from repro.spec import MEASURES, TRAINED, Run
 from repro.storage.atomic import format_bytes
 
 GIB = 2**30
@@ -170,7 +170,7 @@ def _beside(costs: Sequence[StageCost]) -> Iterator[str]:
 
 def _costs(chosen: Chosen) -> Iterator[StageCost]:
     run, trains, embeds = chosen.run, chosen.run.architecture in TRAINED, needs_surrogate(chosen.run)
-    if not (trains or embeds or run.measure in READS_PAIRS):
+    if not (trains or embeds or MEASURES[run.measure].reads_pairs):
         return
     yield _corpus(chosen)
     yield _estimate_streamed_stage(chosen, "selection", 8, "disk: 8 bytes a pair")

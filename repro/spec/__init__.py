@@ -15,7 +15,7 @@ from repro.spec.claim import (
     Value,
     Varies,
 )
-from repro.spec.measures import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, TRAINED
+from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.run import (
     CHOICES,
     CONTEXTS,
@@ -42,11 +42,9 @@ __all__ = [
     "CONTEXTS",
     "EVALUATION_FIELDS",
     "FIELDS",
-    "MEASURED_OF",
     "MEASURES",
     "MINUTES",
     "MTEB_SUITES",
-    "SEARCHES_IN_FULL",
     "TRAINED",
     "ByScale",
     "Claim",

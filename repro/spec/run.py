@@ -9,7 +9,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES, SEARCHES_IN_FULL, SETS_NUM_CONTEXTS, TRAINED
+from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_start
 from repro.spec.values import checked_value, suggestion
@@ -169,21 +169,23 @@ class Run:
     def _check_evaluation(self) -> None:
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
-        if self.protocol != "full" and self.measure in SEARCHES_IN_FULL:
+        analysis = MEASURES[self.measure]
+        if self.protocol != "full" and analysis.searches_in_full:
             raise ValueError(
                 f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
                 "protocol='full' and rerank_depth=None"
             )
-        taken = MEASURED_OF.get(self.measure, CHOICES["architecture"])
+        taken = analysis.architectures or CHOICES["architecture"]
         if self.architecture not in taken:
             raise ValueError(
                 f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(taken)}; choose one "
                 "of these, or another measure"
             )
-        if self.num_test_contexts is not None and self.measure not in SETS_NUM_CONTEXTS:
+        if self.num_test_contexts is not None and not analysis.sets_num_contexts:
+            allowed = [name for name, one in MEASURES.items() if one.sets_num_contexts]
             raise ValueError(
                 f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
-                f"training: leave it None, or measure one of {list(SETS_NUM_CONTEXTS)}"
+                f"training: leave it None, or measure one of {allowed}"
             )
 
     def _check_first_phase(self) -> None:
@@ -231,7 +233,7 @@ def is_blind(run: Run) -> bool:
 
 def is_random(run: Run) -> bool:
     """Return whether a run's numbers depend on its seed."""
-    return run.architecture in TRAINED or run.measure in DRAWS
+    return run.architecture in TRAINED or MEASURES[run.measure].samples_pairs
 
 
 def nested_widths(run: Run) -> tuple[int, ...]:

@@ -21,8 +21,8 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
+from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
 from repro.pipeline.texts_read import count_tokens
-from repro.pipeline.wanted import domain_codes, get_tokenizer_name, list_domain_names
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
 from repro.spec.values import count_noun

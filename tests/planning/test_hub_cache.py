@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from repro.data.tokens import load_tokenizer
-from repro.pipeline.wanted import NOMIC_BERT, get_tokenizer_name
+from repro.pipeline.needs import NOMIC_BERT, get_tokenizer_name
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.planning.requirements import Need, list_requirements
 from repro.spec import base
