@@ -20,8 +20,8 @@ from repro.records.store import has_record
 from repro.spec import run_of_fields
 from repro.stopping import Interrupted, Stopped, unbroken, unwrap_stop
 from repro.storage.lease import Lease, acquire, look
-from repro.storage.machine import measure_peak_bytes
 from repro.storage.paths import get_local_records
+from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from slurm.hooks import EXECUTE, STAGES_OF, named

@@ -10,7 +10,7 @@ from repro.data.pairs import Pairs
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
 from repro.pipeline.wanted import get_tokenizer_name
 from repro.spec import Run
-from repro.spec.values import count_noun
+from repro.text import count_noun
 
 LOOKED_AT = 20_000
 """Pairs, evenly spaced, in which tokens are counted: a few seconds."""

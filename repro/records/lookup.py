@@ -17,9 +17,10 @@ from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, pa
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
-from repro.spec.values import check_warmup
-from repro.storage.json_files import MOST_BYTES, check_regular, json_object, read_json, short
+from repro.spec.validation import check_warmup
+from repro.storage.files import MOST_BYTES, check_regular, json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
+from repro.text import short
 
 RECORDS = (get_local_records, get_published_records)
 MOST_RUNS = 50_000

@@ -19,7 +19,7 @@ from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title
 from repro.spec import Exhibit, Experiment, Figure, Table
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import experiments, declared_notes
+from repro.spec.registry import declared_notes, experiments
 from repro.storage.paths import CHECKOUT
 
 PICTURES = Path("docs") / "pictures"

@@ -1,4 +1,4 @@
-"""What a run can measure: the words of its field `measure`, and what each of them asks of the other fields."""
+"""Analyses that a run can measure: the values of its field `measure`, and their constraints on other fields."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
     }
 )
-"""What a run can measure; each is a module of `repro.analyses`."""
+"""Each analysis with a description. Its code is a module of `repro.analyses`."""
 
 TRAINED = ("biencoder", "contextual")
-"""Architectures that are trained; the others are references that take their place in a table."""
+"""Architectures that are trained. The others are baselines in a table."""
 
 MEASURED_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -47,13 +47,13 @@ MEASURED_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "mteb": (*TRAINED, "surrogate", "bm25"),
     }
 )
-"""The architectures that a measure takes; one that is not here takes all."""
+"""The architectures that an analysis accepts. An analysis that is not listed accepts all."""
 
 SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "whitening", "mteb")
-"""Measures that search all documents, whatever the scale's protocol is."""
+"""Analyses that always search all documents and require protocol="full"."""
 
 SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
-"""Measures that a contextual model can be given another number of context documents in than in training."""
+"""Analyses that can use another number of context documents than training did."""
 
 DRAWS = ("batches", "neighbours", "cluster")
-"""Measures that draw with the run's seed; the others depend on it only through a training."""
+"""Analyses that sample with the run's seed. The others depend on the seed only through training."""

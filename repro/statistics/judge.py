@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.records.made import made_day
+from repro.records.provenance import made_day
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Term, Unit, Value, Varies
 from repro.spec.scales import get_scale

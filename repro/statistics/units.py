@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from repro.records.store import Record
-from repro.spec.term import LOG2
-from repro.spec.values import suggestion
+from repro.spec.selectors import LOG2
+from repro.text import suggestion
 
 
 class AbsentDatasetError(Exception):

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import numpy as np
 
-from repro.storage.machine import take_room
+from repro.storage.platform_info import take_room
 
 REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22

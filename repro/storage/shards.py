@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
 from repro.storage.paths import get_stage_folder
 from repro.storage.stages import STAGE_FILE, Part, Stage
 

@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from repro.storage.atomic import check_room, whole_folder
 from repro.storage.digests import check_digests, hash_folder
-from repro.storage.json_files import read_json
+from repro.storage.files import check_room, read_json, whole_folder
 from repro.storage.lease import acquire, look
 from repro.storage.paths import get_stage_folder
 

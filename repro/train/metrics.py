@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 
 METRICS_FILE = "metrics.jsonl"
 

@@ -24,11 +24,11 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.wanted import domain_codes, get_tokenizer_name, list_domain_names
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
-from repro.spec.values import count_noun
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
-from repro.storage.machine import measure_free_bytes
 from repro.storage.paths import home, run_folder
+from repro.storage.platform_info import measure_free_bytes
+from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import chunks_in, sittings_in
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given

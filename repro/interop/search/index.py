@@ -24,8 +24,9 @@ from repro.records.store import readable_record
 from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
-from repro.storage.json_files import json_object, short
+from repro.storage.files import json_object
 from repro.storage.paths import home, run_folder
+from repro.text import short
 from repro.train.steps_done import CHECKPOINT_FILE
 
 VERSION = 1
