@@ -15,7 +15,7 @@ from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER, SCALES
-from repro.spec.validation import RANGES, checked_value
+from repro.spec.validation import RANGES, validate_value
 from repro.text import count_noun
 
 
@@ -175,4 +175,4 @@ def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeyp
         base("smoke")
     monkeypatch.setattr("repro.spec.validation.RANGES", {})
     with pytest.raises(ValueError, match=r"warmth=0\.5: say in RANGES of repro\.spec\.values"):
-        checked_value("warmth", 0.5, "float")
+        validate_value("warmth", 0.5, "float")

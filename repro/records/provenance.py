@@ -176,7 +176,7 @@ def now_utc() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def made_day(record: Record) -> str:
+def get_made_day(record: Record) -> str:
     """Return the day (UTC, ISO) on which a record was made or first committed, or an empty string if unknown.
 
     A claim is judged only by records that were made after it was stated.

@@ -11,7 +11,7 @@ from typing import Any
 from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
 from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, is_random
-from repro.spec.validation import RANGES, checked_value
+from repro.spec.validation import RANGES, validate_value
 from repro.text import count_noun, short, suggestion
 
 AXIS = re.compile(r"[^=/\\]+=.*", re.DOTALL)
@@ -47,7 +47,7 @@ def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         if name in found:
             raise ValueError(f"{name} is given twice: put all its values after one {name}=, separated by commas")
         parts = [value for part in text.split(",") for value in _parse_values(name, part.strip())]
-        found[name] = tuple(dict.fromkeys(checked_value(name, value, Run.__annotations__[name]) for value in parts))
+        found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
     return found
 
 
@@ -101,7 +101,7 @@ def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
             place: parse_axes([f"{name}={value}"])[name] for place, value in enumerate(listed) if type(value) is str
         }
         parts = [value for place, one in enumerate(listed) for value in texts.get(place, (one,))]
-        found[name] = tuple(dict.fromkeys(checked_value(name, value, Run.__annotations__[name]) for value in parts))
+        found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES, SEARCHES_IN_FULL, SETS_NUM_CONTEXTS, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_start
-from repro.spec.validation import checked_value, widths_in
+from repro.spec.validation import validate_value, widths_in
 from repro.text import short, suggestion
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -117,7 +117,7 @@ class Run:
         """Validate all fields. Raises ValueError for an invalid value or an impossible combination."""
         for name, declared in self.__annotations__.items():
             value = getattr(self, name)
-            checked = checked_value(name, value, declared)
+            checked = validate_value(name, value, declared)
             if checked is not value:
                 object.__setattr__(self, name, checked)
         get_scale(self.scale)

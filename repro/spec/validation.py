@@ -60,7 +60,7 @@ NARROWEST = 8
 """The narrowest prefix in the default list of widths, as in Matryoshka Representation Learning (8, 16, … 2048)."""
 
 
-def checked_value(name: str, value: Any, declared: str) -> Any:
+def validate_value(name: str, value: Any, declared: str) -> Any:
     """Return a field's value in the form of its declared type, such as "float | None".
 
     A float field turns 1 into 1.0 and -0.0 into 0.0. Equal numbers must give the same run id.
