@@ -26,7 +26,7 @@ class Stopped(BaseException):
         return 128 + (self.signal_number or signal.SIGINT)
 
     def and_says(self, advice: str) -> Stopped:
-        """Return the same stop with advice on what was saved and how to resume."""
+        """Return the same stop with advice on saved work and how to resume."""
         return Stopped(f"{self}; {advice}", self.signal_number)
 
 

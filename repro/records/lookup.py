@@ -119,8 +119,8 @@ def resolve_experiments(what: Sequence[str] | None) -> list[Experiment]:
 
     Raises ValueError for an unknown artefact.
     """
-    asked = experiments() if not what or list(what) == ["all"] else map(find_experiment, what)
-    return list({one.number: one for one in asked}.values())
+    found = experiments() if not what or list(what) == ["all"] else map(find_experiment, what)
+    return list({one.number: one for one in found}.values())
 
 
 def read_runs(path: Path) -> list[Run]:

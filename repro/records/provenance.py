@@ -50,8 +50,8 @@ def _run_git(*words: str) -> str:
     except OSError as error:
         raise _GitRefusedError(f"git cannot be started ({error.strerror})") from error
     if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())
-        raise _GitRefusedError(said or f"git {words[0]} ended with {done.returncode}")
+        message = " ".join(done.stderr.decode(errors="replace").split())
+        raise _GitRefusedError(message or f"git {words[0]} ended with {done.returncode}")
     return done.stdout.decode(errors="surrogateescape")
 
 

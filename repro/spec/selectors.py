@@ -95,11 +95,11 @@ COSINES = (
     "spread/",
 )
 POINTS = ("runs", "datasets")
-"""What one point of a correlation can be."""
+"""Kinds of points of a correlation."""
 BLOCKS = ("", "family")
 """The blocks of a correlation over datasets: single datasets, or whole families."""
 PARTS = ("name", "family")
-"""What `*` stands for in the metric of `Varies`: each dataset or each family."""
+"""Values of `*` in the metric of `Varies`: the names of datasets, or families."""
 
 
 def get_display_unit(metric: str) -> Unit:

@@ -254,7 +254,7 @@ def _list_weight_files(folder: Path) -> list[Path]:
     shards = sorted(path.name for path in folder.iterdir() if SHARD.fullmatch(path.name))
     if not index.is_file():
         if shards:
-            raise ValueError(f"{index} is missing: it says which of the {len(shards)} shards holds which weights")
+            raise ValueError(f"{index} is missing: it maps the weights to the {len(shards)} shards")
         others = [name for name in ("pytorch_model.bin", "tf_model.h5") if (folder / name).is_file()]
         more = f"; {others[0]} is not read: save the model again with safetensors" if others else ""
         raise ValueError(f"{folder / WEIGHTS} is missing{more}")

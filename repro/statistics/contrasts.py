@@ -31,7 +31,7 @@ class MissingRunsError(Exception):
 
 @cache
 def drop_seed(run: Run) -> Run:
-    """Return the system of a run: what runs have in common that differ only in their seed."""
+    """Return the system of a run: the run with seed 0, which represents the runs of all seeds."""
     return replace(run, seed=0)
 
 
@@ -49,7 +49,7 @@ class Evidence:
         return len({record.id for record in self.records.values()})
 
     def get_records(self, system: Run) -> list[Record]:
-        """Return the records of a system, one per seed; a single one if nothing depends on a seed."""
+        """Return the records of a system, one per seed, or a single one if nothing depends on a seed."""
         return [self.records[system, seed] for seed in self.seeds or (0,)]
 
 
@@ -61,14 +61,14 @@ class Contrast:
     constant: float = 0.0
 
     def compute_values(self, evidence: Evidence) -> np.ndarray:
-        """Return the value for each seed (S,); one value if nothing depends on a seed."""
+        """Return the value for each seed, float64 (S,), or one value if nothing depends on a seed."""
         total = np.zeros(len(evidence.seeds) or 1)
         for (system, metric), weight in self.weights.items():
             total += weight * np.array([read_metric(record, metric) for record in evidence.get_records(system)])
         return total - self.constant
 
     def compute_unit_values(self, evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
-        """Return what each unit adds (Q,) and its stratum (Q,), for records that depend on no seed.
+        """Return the contribution of each unit (Q,) and its stratum (Q,), for records that depend on no seed.
 
         The mean over strata of the mean over their units is the value of the contrast.
         """
@@ -110,6 +110,7 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
 
 def _slope(group: dict[float, list[Run]], metric: str, *, has_zero: bool) -> dict[tuple[Run, str], float]:
     """Return the weights of the least-squares slope over log2 of the axis, or of the axis + 1 if it has a zero."""
+    # the slope is linear in the values: sum of (x - mean x) * y, divided by the sum of (x - mean x)²
     axis = np.log2(np.array(list(group)) + has_zero)
     weights = (axis - axis.mean()) / ((axis - axis.mean()) ** 2).sum()
     return {

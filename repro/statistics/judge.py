@@ -86,7 +86,7 @@ class Judgement:
 
     @property
     def effect(self) -> float | None:
-        """The effect of the first comparison; None without one."""
+        """The effect of the first comparison, or None."""
         return self.comparisons[0].effect if self.comparisons else None
 
     @property
@@ -113,7 +113,7 @@ class Judgement:
         }
 
     def seeds_needed(self) -> int | None:
-        """Return the seeds for 80 % power at today's effect; None if they are too many or the claim is not OPEN."""
+        """Return the seeds for 80 % power at the current effect, or None if they exceed 1000 or the claim is not OPEN."""
         if self.word != OPEN or not self.seeds or isinstance(self.claim, Correlation):
             return None
         from statsmodels.stats.power import TTestPower
@@ -121,8 +121,10 @@ class Judgement:
         needed = []
         for one in self.comparisons:
             deviation = float(np.std(one.by_seed, ddof=1))
-            gaps = [abs(one.effect - bar) / deviation for bar in _thresholds(self.claim) if deviation]
-            if all(one.is_beyond(bar, 1) or one.is_beyond(bar, -1) for bar in _thresholds(self.claim)) or not gaps:
+            bounds = _get_thresholds(self.claim)
+            gaps = [abs(one.effect - bound) / deviation for bound in bounds if deviation]
+            # a comparison that already excludes its thresholds needs no more seeds
+            if all(one.is_beyond(bound, 1) or one.is_beyond(bound, -1) for bound in bounds) or not gaps:
                 continue
             if TTestPower().power(min(gaps), MOST_SEEDS, ALPHA) < POWER:
                 return None
@@ -143,7 +145,7 @@ def judge_all(
     *,
     yours: Iterable[Record] = (),
 ) -> list[Judgement]:
-    """Judge claims at one scale from published records; `yours` adds the reader's own numbers, without a word.
+    """Judge claims at one scale from published records. `yours` adds the reader's own effects without a verdict.
 
     `wanted` are the runs that the claims' terms pick from. Raises ValueError if a record lacks a metric.
     """
@@ -228,7 +230,7 @@ def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
             return HOLDS
         return DIFFERS if any(one.is_beyond(size, 1) or one.is_beyond(-size, -1) for one in comparisons) else OPEN
     assert isinstance(claim, Directed)
-    (threshold,) = _thresholds(claim)
+    (threshold,) = _get_thresholds(claim)
     if all(one.is_beyond(threshold, claim.sign) for one in comparisons):
         return HOLDS
     if any(one.is_beyond(threshold, -claim.sign) for one in comparisons):
@@ -236,7 +238,8 @@ def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
     return SMALL if all(one.is_inside(claim.delta) for one in comparisons) else OPEN
 
 
-def _thresholds(claim: Claim) -> tuple[float, ...]:
+def _get_thresholds(claim: Claim) -> tuple[float, ...]:
+    """Return the thresholds of a claim in the unit of its metric: one for a directed claim, else both sides."""
     if isinstance(claim, Directed):
         return (claim.sign * claim.margin,)
     size = claim.delta if isinstance(claim, Equivalence) else claim.margin if isinstance(claim, Value) else 0.0
@@ -249,7 +252,7 @@ def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], s
         return (), _describe_best(claim, evidence)
     if isinstance(claim, Correlation):
         return _correlate(claim, evidence)
-    contrasts, threshold = build_contrasts(claim, evidence), _thresholds(claim)[0]
+    contrasts, threshold = build_contrasts(claim, evidence), _get_thresholds(claim)[0]
     found = [_estimate(contrast, evidence, threshold) for contrast in contrasts]
     if claim.headlines:
         pairs = zip(contrasts, found, strict=True)
@@ -295,7 +298,7 @@ def _over_collections(contrast: Contrast, evidence: Evidence) -> tuple[float, fl
 def _compare_blind(
     claim: Claim, seeds: tuple[int, ...], wanted: Sequence[Run], by_run: Mapping[Run, Record]
 ) -> Comparison | None:
-    """Return the claim's first term minus its context-blind model; None without records of all seeds."""
+    """Compare the first term of a claim with the context-blind model. Return None without records of all seeds."""
     if claim.blind is None:
         return None
     first = claim.terms[0]
@@ -308,7 +311,7 @@ def _compare_blind(
 
 
 def _compute_yours(judged: Judgement, wanted: Sequence[Run], own: Mapping[Run, Record]) -> tuple[float, ...]:
-    """Return the effects of a claim in the reader's own records; none if they are not complete for any seed."""
+    """Return the effects of a claim in the reader's own records, or nothing if no seed is complete."""
     claim = judged.claim
     if judged.word == OTHER_SCALE or isinstance(claim, Identity):
         return ()
@@ -323,7 +326,7 @@ def _compute_yours(judged: Judgement, wanted: Sequence[Run], own: Mapping[Run, R
 
 
 def _correct_headlines(judged: list[Judgement], scale: str) -> list[Judgement]:
-    """Correct the p of the headline claims of a scale by Holm; a word that the corrected p does not reach is OPEN.
+    """Correct the p of the headline claims of a scale by Holm. A claim whose corrected p is not significant is OPEN.
 
     Claims that wait for records count in the family with a p of 1.
     """

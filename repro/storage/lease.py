@@ -46,7 +46,10 @@ MAX_TIMEOUT_SECONDS = 86_400.0
 
 
 def parse_timeout(value: Any, where: str) -> float:
-    """Return a lease timeout in seconds. Raises ValueError unless it is above 0 and at most a day. `where` names it."""
+    """Return a lease timeout in seconds. Raises ValueError unless it is above 0 and at most a day.
+
+    `where` is the name of the setting in the message.
+    """
     try:
         seconds = float(value)
     except (TypeError, ValueError) as error:

@@ -101,7 +101,7 @@ def who_else_may_write() -> str:
                 continue
             who = "everybody" if found.st_mode & stat.S_IWOTH else "its group" if found.st_mode & stat.S_IWGRP else ""
             if who:
-                return f"{who} may write to {folder}, and so change what is trained and run here: chmod go-w {folder}"
+                return f"{who} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
     return ""
 
 

@@ -56,9 +56,9 @@ class Shard(Stage):
                 f"{now[changed[0]][:12]}): remove the folder {self.path} and it is built again"
             )
 
-    def told(self) -> dict[str, Any]:
+    def collect_metadata(self) -> dict[str, Any]:
         """Return the metadata of a stage, and the digests of the inputs."""
-        return super().told() | {"made_from": self._hash_inputs()}
+        return super().collect_metadata() | {"made_from": self._hash_inputs()}
 
     def _hash_inputs(self) -> dict[str, str]:
         needs = (need for stage in self.needs for need in stage.all())

@@ -122,7 +122,7 @@ class Stage:
             )
         return files
 
-    def told(self) -> dict[str, Any]:
+    def collect_metadata(self) -> dict[str, Any]:
         """Return the metadata for the key file, without the digests. Called before the build."""
         return {"name": self.name, "key": self.key}
 
@@ -146,7 +146,7 @@ class Stage:
                 self._move_aside(progress)
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
                 progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
-                metadata = self.told()
+                metadata = self.collect_metadata()
                 with whole_folder(self.path) as part:
                     self.make(part)
                     metadata |= {"made_with": found} if (found := self.made_with()) else {}
