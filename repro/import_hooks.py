@@ -1,7 +1,7 @@
 """Import hooks for `python -m repro.<artefact>` and for the sibling packages experiments, figures and slurm.
 
-`python -m repro.NAME` first imports `repro`, which installs two finders on the import path. `ArtefactFinder` is the last
-one. If no file matches the name, it supplies a module of three lines that passes the artefact to `repro run`.
+`python -m repro.NAME` first imports `repro`, which installs two finders on the import path. `ArtefactFinder` is the
+last one. If no file matches the name, it supplies a module of three lines that passes the artefact to `repro run`.
 `SiblingFinder` is the first one. It resolves `experiments`, `figures` and `slurm` to our folders, which lie inside
 `repro` in an installed copy. Python searches the working directory early, and it may hold folders of the same names.
 """

@@ -95,8 +95,8 @@ def _describe_no_run(what: Sequence[str], names: Sequence[str], scale: str, lack
     existing = sorted({run.seed for one in resolve_experiments(names) for run in one.runs(scale) if is_random(run)})
     planned = f"repro plan {' '.join(names or what)} --scale {scale} --json > runs.json"
     return (
-        f"{message} with seed {lacking}; it has {existing}. For other seeds, write a file of runs with `{planned}`, edit "
-        "the seeds, and execute `repro run runs.json`"
+        f"{message} with seed {lacking}; it has {existing}. For other seeds, write a file of runs with `{planned}`, "
+        "edit the seeds, and execute `repro run runs.json`"
     )
 
 
@@ -236,6 +236,7 @@ def _require_object(value: Any, name: str) -> Mapping[str, Any]:
 
 def _list_planned_runs(beginning: str) -> Known:
     """Yield the runs in the files that `data import` and `data plan` write. Unreadable files are skipped."""
+    # the id is not in the file name, so every run is read
     for folder in sorted(get_corpora_folder().glob("*")):
         for path in (folder / f"{folder.name}-{scale}.json" for scale in ORDER):
             with suppress(ValueError):

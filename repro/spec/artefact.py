@@ -139,5 +139,6 @@ class Experiment:
         """
         runs = [run for run in self.runs(scale) if not any(pick.matches(run) for pick in self.from_records)]
         seeds = {run.seed for run in runs if is_random(run)}
+        # some scales have none of the local seeds: then take as many of their own
         wanted = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
         return tuple(run for run in runs if run.seed in wanted or not is_random(run))

@@ -47,6 +47,7 @@ def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         if name in found:
             raise ValueError(f"{name} is given twice: put all its values after one {name}=, separated by commas")
         parts = [value for part in text.split(",") for value in _parse_values(name, part.strip())]
+        # dict.fromkeys removes duplicates and keeps the order
         found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
     return found
 
@@ -135,6 +136,7 @@ def _change(run: Run, values: dict[str, Any]) -> Run:
         for name, opposite in ((one, other), (other, one)):
             if given.get(name) is not None and opposite not in given:
                 given[opposite] = None
+    # cluster_size is valid only for the sampler "cluster"
     if given.get("sampler", "cluster") != "cluster":
         given.setdefault("cluster_size", None)
     try:

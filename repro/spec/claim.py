@@ -26,7 +26,7 @@ DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper as data. Each kind is a subclass. Create one with `Claim.order(…)`, `Claim.trend(…)`, …"""
+    """A sentence of the paper as data. Each kind is a subclass, created by `Claim.order(…)`, `Claim.trend(…)`, …"""
 
     value: ClassVar[type[Value]]
     order: ClassVar[type[Order]]
@@ -52,14 +52,14 @@ class Claim:
     caveat: str = ""  # printed after the claim, for example that a context-blind model meets it too
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid date, no pairs, a sign other than 1 or -1, or a delta that is not positive."""
+        """Raise ValueError for an invalid date, no pairs, a sign other than 1 or -1, or a delta of zero or less."""
         if self.stated:
             date.fromisoformat(self.stated)
         for name, good in {"sign": lambda v: v in (1, -1), "delta": lambda v: v > 0, "pairs": bool}.items():
             value = getattr(self, name, None)
             if value is not None and not good(value):
                 raise ValueError(
-                    f"claim {self.id}: {name}={value}; a sign is 1 or -1, a delta is above 0, and pairs must not be empty"
+                    f"claim {self.id}: {name}={value}; expected a sign of 1 or -1, a delta above 0, some pairs"
                 )
 
     @property
@@ -139,6 +139,7 @@ class Paired(Claim):
 
     def __post_init__(self) -> None:
         """Convert the pairs to a tuple, which is hashable."""
+        # a frozen dataclass blocks normal assignment
         object.__setattr__(self, "pairs", tuple(self.pairs))
         super().__post_init__()
 
@@ -280,5 +281,6 @@ class Identity(Claim):
     holds: Callable[[], tuple[bool, str]] = field(compare=False)
 
 
+# the kinds are subclasses, so they can be attached only after their definition
 Claim.value, Claim.order, Claim.interaction, Claim.trend = Value, Order, Interaction, Trend
 Claim.correlation, Claim.equivalence, Claim.varies, Claim.identity = Correlation, Equivalence, Varies, Identity

@@ -72,13 +72,14 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     run = Run(**{**fixed, **recorded})
     if run_id(run) != recorded_id:
         raise ValueError(
-            f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved: {_find_moved_values(run, recorded_id)}"
+            f"record {recorded_id} has id {run_id(run)} today, because a scale's value has moved: "
+            f"{_find_moved_values(run, recorded_id)}"
         )
     return run
 
 
 def _find_moved_values(run: Run, recorded_id: str) -> str:
-    """Return which value of a scale has changed since an id was computed, or all differences if no single one explains it.
+    """Return which value of a scale has changed since an id was computed, or all differences if none explains it.
 
     A value that equalled the scale's is not part of the id, but is a difference today. A value that equals the scale's
     only today was part of the id. So each field in turn is added or removed, under each version of the scale.

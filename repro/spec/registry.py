@@ -53,6 +53,7 @@ def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
         try:
             experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
             _check_experiment(name, experiment, found)
+        # one faulty file must not hide the other experiments
         except ANY_ERROR as error:
             problems.append(f"experiments/{name}.py: {_describe_error(error)}")
         else:

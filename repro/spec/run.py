@@ -1,4 +1,4 @@
-"""The dataclass `Run`: one training run and its evaluation as plain values, with helpers. Import it from `repro.spec`."""
+"""The dataclass `Run`: one training run and its evaluation as plain values. Import it from `repro.spec`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-re
 """Suites of tasks from the library mteb, which downloads their data: all 56 tasks of MTEB, or one category."""
 
 CONTEXTS = ("own", "wrong", "random", "null")
-"""Contexts for scoring a contextual model: documents of the searched corpus, of another corpus, of the training pairs, or
-none."""
+"""Contexts for scoring a contextual model: documents of the searched corpus, of another corpus, of the training pairs,
+or none."""
 BLIND_MEASURES = ("retrieval", "curve")
 """Analyses that accept a context-blind model, which sees no document in training or evaluation."""
 
@@ -118,6 +118,7 @@ class Run:
         for name, declared in self.__annotations__.items():
             value = getattr(self, name)
             checked = validate_value(name, value, declared)
+            # a frozen dataclass blocks normal assignment
             if checked is not value:
                 object.__setattr__(self, name, checked)
         get_scale(self.scale)
@@ -279,6 +280,7 @@ def get_first_phase(run: Run) -> Run | None:
         return None
     fixed = get_scale(run.scale).fields
     one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
+    # None for all pretraining fields: the first phase has no phase before it
     one_phase |= dict.fromkeys(name for name in FIELDS if "pretraining" in name)
     if run.pretraining_batch_size is not None:
         one_phase["batch_size"] = run.pretraining_batch_size

@@ -10,7 +10,7 @@ from typing import Any
 from repro.text import short
 
 ORDER = ("smoke", "desk", "lab", "mini", "small", "large")
-"""From cheapest to most expensive. Order and trend claims are judged from `desk` on. Later scales outrank earlier ones."""
+"""From cheapest to most expensive. Orders and trends are judged from `desk` on. Later scales outrank earlier ones."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ LAB: dict[str, Any] = DESK | {
     "num_steps": 2400,
     "num_warmup_steps": 240,
 }
-"""The model and text of `desk` with all of its pairs and ten times the steps. Models begin to use their context here."""
+"""The model and text of `desk` with all of its pairs and ten times the steps. Models begin to use their context."""
 
 MINI: dict[str, Any] = DESK | {
     "known_positives": "mask",

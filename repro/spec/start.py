@@ -148,6 +148,7 @@ def register_encoder(folder: Path) -> Encoder:
     sizes = read_encoder(folder)
     weights = [path.name for path in _list_weight_files(folder)]
     digests = _hash_files(folder)
+    # with several weight files, the name contains a digest of their digests
     one = digests[weights[0]]
     joined = "".join(f"{digests[name]}  {name}\n" for name in weights)
     digest = one if len(weights) == 1 else hashlib.sha256(joined.encode()).hexdigest()
@@ -239,7 +240,7 @@ def _get_entry_path(name: str) -> Path:
 
 
 def _hash_files(folder: Path) -> dict[str, str]:
-    """Return the sha256 of the files that can change a result. A file is hashed again only if its size or time changes."""
+    """Return the sha256 of the files that can change a result. A file is hashed again if its size or time changes."""
     names = [CONFIG, INDEX, *TOKENIZER_FILES]
     paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
@@ -298,7 +299,7 @@ def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
 
 
 def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[str, int], folder: Path) -> None:
-    """Raise ValueError if the sizes of weights and configuration differ. Transformers would reinitialize such weights."""
+    """Raise ValueError if the sizes of weights and configuration differ. Transformers would reinitialize them."""
     config = folder / CONFIG
     words = [one for name, one in shapes.items() if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
     if not words:
@@ -307,6 +308,7 @@ def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[
     if shape != [sizes["vocab_size"], sizes["hidden_size"]]:
         name = "vocab_size" if shape[:1] != [sizes["vocab_size"]] else "hidden_size"
         raise ValueError(f"{config}: {name} is {sizes[name]}, but the word vectors in {path.name} have shape {shape}")
+    # more layers than configured are fine, because a run may use only the first ones
     numbers = [int(found[1]) for name in shapes if (found := re.search(r"\blayers?\.(\d+)\.", name))]
     num_layers = max(numbers, default=-1) + 1
     if num_layers < sizes["num_hidden_layers"]:
@@ -349,6 +351,7 @@ def _read_token_ids(path: Path) -> dict[str, int]:
     model = content.get("model")
     vocab: Any = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(vocab, list):
+        # unigram models store a list of (token, score)
         vocab = {str(row[0]): place for place, row in enumerate(vocab) if isinstance(row, list) and row}
     if not isinstance(vocab, Mapping) or not vocab:
         raise ValueError(f"{path}: model.vocab lists no words")

@@ -80,6 +80,7 @@ def validate_value(name: str, value: Any, declared: str) -> Any:
         _check_text(name, value)
     elif not isinstance(value, bool):
         _check_number(name, value)
+    # adding zero turns -0.0 into 0.0
     return float(value) + 0.0 if kind == "float" and (type(value) is not float or not value) else value
 
 

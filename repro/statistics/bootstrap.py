@@ -43,7 +43,8 @@ def paired_bootstrap(
 def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
     """Return how often each unit is drawn in each resample, uint16 (R, Q). Each stratum keeps its number of units.
 
-    The result is cached for further comparisons with the same units and seed. Drawing takes far longer than the product.
+    The result is cached for further comparisons with the same units and seed. Drawing takes far longer than the
+    product.
     """
     codes_Q = np.frombuffer(codes, dtype="<i8")
     generator = generator_for(seed, "bootstrap")

@@ -76,6 +76,7 @@ class Contrast:
         for (system, metric), weight in self.weights.items():
             by_stratum = split_by_stratum(*load_units(evidence.get_records(system)[0], metric))
             for stratum, values_Q in by_stratum.items():
+                # systems on the same units share a part, which makes the bootstrap paired
                 key = (system.suite, stratum, len(values_Q))
                 parts[key] = parts.get(key, 0.0) + weight / len(by_stratum) * values_Q
         strata = np.repeat(np.arange(len(parts)), [len(values_Q) for values_Q in parts.values()])

@@ -113,7 +113,7 @@ class Judgement:
         }
 
     def seeds_needed(self) -> int | None:
-        """Return the seeds for 80 % power at the current effect, or None if they exceed 1000 or the claim is not OPEN."""
+        """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN."""
         if self.word != OPEN or not self.seeds or isinstance(self.claim, Correlation):
             return None
         from statsmodels.stats.power import TTestPower
@@ -335,6 +335,7 @@ def _correct_headlines(judged: list[Judgement], scale: str) -> list[Judgement]:
         return judged
     from statsmodels.stats.multitest import multipletests
 
+    # a claim with several comparisons is as significant as its weakest one
     p_values = [max((1.0 if p.p is None else p.p for p in judged[place].comparisons), default=1.0) for place in family]
     for place, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
         one = judged[place]

@@ -74,6 +74,7 @@ def _select_units(datasets: tuple[tuple[str, str, int], ...], name: str) -> tupl
     chosen = [place for place, (own, family, _) in enumerate(datasets) if name in ("mean", family, own)]
     inside = np.isin(strata, chosen)
     found = strata[inside]
+    # the cached array is shared between records
     found.flags.writeable = False
     return inside, found
 
@@ -89,6 +90,7 @@ def split_by_stratum(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.n
     steps = np.diff(strata_Q)
     if (steps < 0).any():
         return {int(stratum): values[..., strata_Q == stratum] for stratum in np.unique(strata_Q)}
+    # units of one dataset are adjacent in the records, so slices replace a search per stratum
     ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(strata_Q)]
     return {int(strata_Q[start]): values[..., start:end] for start, end in pairwise(ends)}
 

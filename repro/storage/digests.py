@@ -31,6 +31,7 @@ def compute_source_digest(folders: Sequence[Path]) -> str:
     found = hashlib.sha256()
     for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
         content = path.read_bytes()
+        # with the length, so that text cannot move between files unnoticed
         found.update(f"{path.name} {len(content)} ".encode() + content)
     return found.hexdigest()
 

@@ -38,6 +38,7 @@ def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
     """
     check_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # in the same folder, because a rename is atomic only within one file system
     part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.part")
     try:
         yield part

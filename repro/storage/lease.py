@@ -3,8 +3,8 @@
 A lease is a folder of numbered owner files, 000001.json, 000002.json, …, and the highest number is the current owner.
 The lease is free if there is no owner, if the current owner has ended (a file NNNNNN.ended exists), or if it is dead.
 A process acquires the lease by creating the next number with O_EXCL, so exactly one of several competing processes
-succeeds. No file of a living owner is ever renamed or removed. This requires only exclusive creation, which is atomic on
-NFS from version 3.
+succeeds. No file of a living owner is ever renamed or removed. This requires only exclusive creation, which is atomic
+on NFS from version 3.
 
 An owner is dead if its heart-beat is older than its own timeout, or if it ran on this machine and its process no longer
 exists. The heart-beat is the modification time of the owner file, compared with the clock of the disk. An owner that
@@ -144,6 +144,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
             return None
         number = last.number + 1 if last else 1
         try:
+            # O_EXCL decides the race: a loser finds the new owner in the next iteration
             descriptor = os.open(_get_owner_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
             continue
@@ -285,7 +286,7 @@ def _is_gone(found: Mapping[str, Any]) -> bool:
 
 
 def _get_clock_offset(folder: Path) -> float:
-    """Return the clock of the disk minus ours in seconds, measured once per minute and disk. 0 if it is not writable."""
+    """Return the clock of the disk minus ours in seconds, measured once per minute and disk. 0 if not writable."""
     device = folder.stat().st_dev
     if device not in _OFFSETS or time.monotonic() - _OFFSETS[device][1] > OFFSET_VALID_SECONDS:
         probe = folder / f".clock.{uuid.uuid4().hex}"

@@ -76,6 +76,7 @@ class Joined(Stage):
         path = super().build(progress)
         for folder in left_shards(path):
             aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")  # `repro prune` finds it after a kill
+            # rename first, so that no process reads a half-removed shard
             with suppress(FileNotFoundError):  # another process removed it first
                 folder.rename(aside)
                 shutil.rmtree(aside)

@@ -32,7 +32,7 @@ class Part(NamedTuple):
     of: int = 1
 
     def span(self, length: int, step: int = 1) -> slice:
-        """Return the slice of this part of `length` entries. The parts meet at multiples of `step` and cover all entries."""
+        """Return the slice of this part. The parts meet at multiples of `step` and cover all `length` entries."""
         num_steps = -(-length // step)
         start, stop = (num_steps * place // self.of * step for place in (self.number - 1, self.number))
         return slice(min(start, length), min(stop, length))
@@ -134,6 +134,7 @@ class Stage:
     def _build_alone(self, progress: Callable[[str], None]) -> None:
         last_line = ""
         while not self.is_built:
+            # one process builds, the others poll
             lease = acquire(self.building_folder / "owner")
             if lease is None:
                 last_line = self._report_builder(progress, last_line)
@@ -150,6 +151,7 @@ class Stage:
                 with whole_folder(self.path) as part:
                     self.make(part)
                     metadata |= {"made_with": found} if (found := self.made_with()) else {}
+                    # the key file comes last and marks the stage as complete
                     (part / STAGE_FILE).write_text(json.dumps(metadata | {"files": hash_folder(part)}, indent=1))
                 if not self.is_built:
                     raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")
