@@ -78,7 +78,7 @@ def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
 
     A text of which it knows no token has the zero vector, and every score of it is 0, which says nothing.
     """
-    is_known_M = scores_BM.any(axis=0)
+    is_known_M = np.asarray(scores_BM.any(axis=0))
     is_known_B = scores_BM.any(axis=1) & is_known_M[: len(scores_BM)]
     return is_known_B[:, None] & is_known_M
 

@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -128,9 +128,22 @@ def import_corpus(
             chosen = f"; {labels.describe()}" if labels else ""
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}{chosen}")
         unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
-        found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
-        imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found, *told.medians())
-        imported = replace(imported, labels=labels.describe() if labels else "")
+        query_words, document_words = told.medians()
+        imported = Imported(
+            folder,
+            name,
+            num_read,
+            num_kept,
+            len(told.domains),
+            counts,
+            malformed=tuple(told.malformed),
+            num_passed_over=len(unread),
+            passed_over=tuple(unread[:NAMED]),
+            columns=told.columns(),
+            query_words=query_words,
+            document_words=document_words,
+            labels=labels.describe() if labels else "",
+        )
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
