@@ -38,11 +38,13 @@ def list_golden_runs(experiment: Experiment) -> list[Run]:
 def compute_golden_metrics(recorded: Mapping[str, float]) -> dict[str, float]:
     """Return the golden metrics of a record, rounded: the headlines, or the first few metrics if it has none."""
     metrics = {name: value for name, value in recorded.items() if "per_second" not in name}
-    kept = [name for name in metrics if last_word(name) in HEADLINES and ("mean" in name or name.startswith("train"))]
-    if all(name.startswith("train/") for name in kept):  # an analysis other than retrieval
+    selected = [
+        name for name in metrics if last_word(name) in HEADLINES and ("mean" in name or name.startswith("train"))
+    ]
+    if all(name.startswith("train/") for name in selected):  # an analysis other than retrieval
         others = (name for name in metrics if not name.startswith("train/") and last_word(name) not in MAY_FLIP)
-        kept += sorted(others)[:MOST_METRICS]
-    return {name: round(metrics[name], 4) for name in kept}
+        selected += sorted(others)[:MOST_METRICS]
+    return {name: round(metrics[name], 4) for name in selected}
 
 
 def last_word(metric: str) -> str:

@@ -32,8 +32,8 @@ MADE = "made"
 """The field of the provenance that holds the time of the record."""
 FIRST_COMMITS_FILE = "FIRST_COMMITS"
 """The day of the first commit of each published record without a time, one "DAY  ID" per line."""
-BESIDE = ("experiments", "figures", "slurm")
-MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *BESIDE))
+SIBLINGS = ("experiments", "figures", "slurm")
+MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS))
 SETTINGS = ("pyproject.toml", "requirements.lock")
 WHAT_RUNS = (*MODULES, "repro/*.json", *SETTINGS)
 """Files whose uncommitted changes count. Edited tests and pages change no number."""
@@ -120,7 +120,7 @@ def compute_source_digest() -> str:
 
     Pages, tests, pictures and published records are excluded, because they change no run.
     """
-    roots = [PACKAGE, *(SOURCES / name for name in BESIDE)]
+    roots = [PACKAGE, *(SOURCES / name for name in SIBLINGS)]
     files = {
         path.relative_to(root.parent): path for root in roots for path in root.rglob("*") if _affects_runs(path, root)
     }

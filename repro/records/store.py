@@ -149,9 +149,9 @@ def read_record(path: Path) -> Record:
         found = path.stat()
     except OSError as error:
         raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
-    kept = _read(path, found.st_mtime_ns, found.st_size)
+    cached = _read(path, found.st_mtime_ns, found.st_size)
     # a new object, so that the cache does not keep the arrays in memory
-    return Record(kept.id, kept.run, kept.metrics, kept.provenance, path, kept.exhibits)
+    return Record(cached.id, cached.run, cached.metrics, cached.provenance, path, cached.exhibits)
 
 
 @lru_cache(maxsize=20_000)  # a command reads the same record once per artefact
@@ -275,9 +275,9 @@ def check_types(path: Path, content: Any) -> None:
     exhibits = content.get("exhibits", {})
     if wrong or not (isinstance(exhibits, dict) and all(isinstance(rows, list) for rows in exhibits.values())):
         raise ValueError(f"{path} is not a record ({wrong or ['exhibits']} missing or of another type); restore it")
-    kept = {name: content["provenance"].get(name, {}) for name in ("training", "suite", "stages", "machine")}
-    odd = [name for name, value in kept.items() if not isinstance(value, dict)]
-    odd += [] if odd or _has_datasets(kept["suite"]) else ["suite.datasets"]
+    nested = {name: content["provenance"].get(name, {}) for name in ("training", "suite", "stages", "machine")}
+    odd = [name for name, value in nested.items() if not isinstance(value, dict)]
+    odd += [] if odd or _has_datasets(nested["suite"]) else ["suite.datasets"]
     if odd or not isinstance(content["provenance"].get("arrays_sha256"), str):
         raise ValueError(f"{path} is not a record (provenance: {odd or 'no arrays_sha256'}); restore it")
     for name, value in content["metrics"].items():

@@ -182,9 +182,8 @@ def _list_numbers(folder: Path) -> list[int]:
 
 
 def _read_owner(folder: Path, number: int) -> Owner:
-    with _get_owner_file(folder, number).open(
-        errors="replace"
-    ) as file:  # opening a file refreshes the attribute cache of NFS
+    # opening a file refreshes the attribute cache of NFS
+    with _get_owner_file(folder, number).open(errors="replace") as file:
         text = file.read(MOST_OWNER_BYTES)
         beat = os.fstat(file.fileno()).st_mtime
     # a new owner file may still be empty: it counts as alive, with the default timeout
