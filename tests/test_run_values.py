@@ -174,5 +174,5 @@ def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeyp
     with pytest.raises(ValueError, match=r"'smoke' has no value for \['temperature'\]: .* in repro\.spec\.scales"):
         base("smoke")
     monkeypatch.setattr("repro.spec.validation.RANGES", {})
-    with pytest.raises(ValueError, match=r"warmth=0\.5: say in RANGES of repro\.spec\.values"):
+    with pytest.raises(ValueError, match=r"warmth=0\.5: add .* to RANGES in repro\.spec\.validation"):
         validate_value("warmth", 0.5, "float")
