@@ -235,7 +235,7 @@ def test_of_two_imports_under_one_name_the_slower_is_refused_and_the_other_stays
 
     monkeypatch.setattr(imported, step, overtaken)
     result = CliRunner().invoke(app, ["data", "import", str(slower), "--name", "mine", "--scale", "smoke"])
-    assert "was made by another process meanwhile and is left as it is" in str(result.exception)
+    assert "was created by another process in the meantime" in str(result.exception)
     assert find_imported("mine") == first[0] and first[0].found.num_kept == 400
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
 
