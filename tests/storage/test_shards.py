@@ -162,7 +162,7 @@ from pathlib import Path
 import repro.data.tokens as tokens
 from repro.pipeline.stages import StageGraph
 from repro.spec import base
-from repro.storage.shards import shards_of
+from repro.storage.shards import list_shards
 import repro.pipeline.stages as stages
 
 write = tokens.write_tokens
@@ -171,7 +171,7 @@ def slow(folder, blocks, tokenizer, max_tokens):
     print("half", flush=True)
     time.sleep(600)
 stages.write_tokens = slow
-shards_of(StageGraph(base("smoke", filter="surrogate", surrogate="minilm-words")).tokens, 3)[1].build()
+list_shards(StageGraph(base("smoke", filter="surrogate", surrogate="minilm-words")).tokens, 3)[1].build()
 """
 
 
