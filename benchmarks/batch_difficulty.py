@@ -18,11 +18,10 @@ import faiss
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from repro.batches.cluster import Clusters, cluster_pairs
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
+from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, Clusters, cluster_pairs
 from repro.batches.mask import compute_batch_difficulty
+from repro.batches.pack import greedy_tour
 from repro.batches.sampler import BatchSampler
-from repro.batches.tour import greedy_tour
 
 WIDTH = 128
 NUM_TOPICS = 400

@@ -27,8 +27,7 @@ import numpy as np
 
 from benchmarks.kept_rows import keep_rows
 from repro.analyses.neighbours import find_nearest_rows
-from repro.batches.cluster import best_attempt
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
+from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, best_attempt
 from repro.batches.negatives import mine_negatives
 from repro.evaluate.retrieval import rank_by_score, search
 from repro.seeds import derive

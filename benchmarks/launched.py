@@ -245,7 +245,7 @@ def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
     from repro.records.store import read_record
     from repro.spec.identity import get_training_id, run_id
     from repro.storage.paths import get_local_records, run_folder
-    from repro.train.metrics import read_metrics
+    from repro.train.checkpoint import read_metrics
 
     steps = [line["step"] for line in read_metrics(run_folder(get_training_id(run)))]
     assert steps == list(range(1, NUM_STEPS + 1)), f"steps {steps}"

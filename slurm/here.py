@@ -11,7 +11,7 @@ from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Stopped
 from repro.storage.lease import look
 from repro.storage.paths import run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job
 from slurm.signals import Stop, handle_stop_signals
 from slurm.states import JobState, item_of_run

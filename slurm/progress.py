@@ -6,7 +6,7 @@ from repro.planning.cost import list_training_phases
 from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
-from repro.train.steps_done import steps_done
+from repro.train.checkpoint import steps_done
 
 
 def read_progress(run: Run) -> int:

@@ -13,7 +13,7 @@ from repro.planning.cost import list_training_phases
 from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import get_training_id
-from repro.storage.lease import look
+from repro.storage.lease import look, owner_of_part
 from repro.storage.paths import get_local_records, get_sweeps_folder, home
 from repro.storage.shards import needless_shards
 from slurm.scheduler import queue
@@ -90,11 +90,9 @@ def _half_written(folder: Path) -> list[Path]:
 
 
 def _is_left(part: Path) -> bool:
-    """Return whether nobody works on it: no living owner of the stage it will be, and nothing in it changed lately."""
-    name = part.name[1:].rsplit(".", 2)[0]
-    owner = look(part.with_name(f"{name}.building") / "owner")
-    if owner is not None and owner.is_alive:
-        return False
+    """Return whether nobody works on it: its maker has ended or, if there is no lease, nothing in it changed lately."""
+    if (owner := owner_of_part(part)) is not None:
+        return not owner.is_alive
     inside = part.rglob("*") if part.is_dir() else ()
     changed = [status.st_mtime for path in (part, *inside) if (status := _status(path))]
     return bool(changed) and time.time() - max(changed) > LEFT_ALONE_SECONDS

@@ -9,7 +9,7 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import owners
 from repro.storage.paths import run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE
 
 
 def missing_trainings(run: Run) -> tuple[str, ...]:

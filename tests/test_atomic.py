@@ -76,7 +76,9 @@ def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
             (tmp_path / "made" / "theirs").write_text("x")
 
     if must_be_first:
-        with pytest.raises(ValueError, match=r"made was created by another process in the meantime .* choose another name"):
+        with pytest.raises(
+            ValueError, match=r"made was created by another process in the meantime .* choose another name"
+        ):
             make()
     else:
         make()

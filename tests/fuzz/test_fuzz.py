@@ -39,7 +39,7 @@ from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.arrays import load_array
 from repro.storage.lease import look
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from slurm.profiles import _read, _tables, load_profile
 from slurm.states import item_of_run
 from slurm.sweep import Submission, read_submissions

@@ -73,10 +73,10 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
         f"nomic-unsupervised, 2 of its sources, {gooaq_and_paq:,} pairs",
     ]
     surrogates = {"embeddings by gtr-t5-base", "embeddings by nomic-embed-text-v1"}
-    trained = {"corpus", "selection", "tokens of 64", "keys", "start of a training"}
+    trained = {"corpus", "selection", "tokens of 64", "keys", "positives", "start of a training"}
     assert set(by_pairs["nomic-supervised, 1,800,000 pairs"]) == {*trained, *surrogates, "negatives of 7"}
     assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 238,998,494 pairs"])
-    assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", *surrogates}
+    assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", "positives", *surrogates}
     assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
 
 

@@ -21,7 +21,7 @@ from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped
 from repro.storage.lease import Lease, acquire, owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job, _WrittenDown
 from slurm.local import make_slots
 from slurm.profiles import Profile

@@ -19,7 +19,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from slurm import nodes
 from slurm.batches import order_batches
 from slurm.job import Job
@@ -54,7 +54,7 @@ import json, sys
 from slurm.ranks import follow
 from slurm.signals import Stop, listening
 stop = Stop()
-with listening(stop):
+with handle_stop_signals(stop):
     follow(json.loads(sys.argv[1]), stop, "77", 1)
 """
 

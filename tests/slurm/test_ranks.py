@@ -23,7 +23,7 @@ from repro.records.store import read_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, home, run_folder
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from repro.train.parallel import join_processes
 from slurm import ranks
 from slurm.job import Job

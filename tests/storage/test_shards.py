@@ -199,7 +199,7 @@ class LooksAround:
     """An encoder whose vectors depend on all texts of a call, as those of a padded batch do by rounding."""
 
     num_dimensions = 2
-    looks_at_neighbours = True
+    depends_on_batch = True
 
     def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
         """The number of a text's characters, and of those of all."""

@@ -34,4 +34,4 @@ class SurrogateForMteb(AbsEncoder):
         """Return L2-normalised vectors, float32 (N, D)."""
         prompt = get_task_prompt(self._encoder.prompts, task_metadata, options.get("prompt_type"))
         texts = [prompt + text for batch in inputs for text in batch["text"]]
-        return self._encoder.loaded.embed(texts, self._encoder.max_tokens)
+        return self._encoder.embed(texts)
