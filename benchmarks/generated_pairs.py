@@ -25,7 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from repro.data.mined.sources.cloud import mine_cloud
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 
 NUM_WORDS = 30_000
 NUM_DOMAINS = 64

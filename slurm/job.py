@@ -21,8 +21,8 @@ from repro.spec import Run, run_of_fields
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, unbroken, unwrap_stop
 from repro.storage.lease import Lease, acquire, look
-from repro.storage.machine import measure_peak_bytes
 from repro.storage.paths import get_local_records, run_folder
+from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE

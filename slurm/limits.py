@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from repro.planning.plan import IN_SHARDS, Plan
 from repro.planning.stage_cost import StageCost
-from repro.report.view import format_seconds
 from repro.spec.identity import run_id
-from repro.spec.values import count_noun
-from repro.storage.atomic import format_bytes
+from repro.text import count_noun, format_bytes, format_seconds
 from slurm.profiles import Profile
 
 GIB = 2**30  # Slurm's G

@@ -23,11 +23,11 @@ from pathlib import Path
 from repro.planning.cost import count_operations
 from repro.spec import run_of_fields
 from repro.spec.identity import format_overrides
-from repro.spec.values import count_noun
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
-from repro.storage.machine import cores_here
 from repro.storage.paths import import_environment, run_folder
+from repro.storage.platform_info import cores_here
+from repro.text import count_noun
 from slurm.profiles import Profile
 from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals

@@ -24,8 +24,7 @@ from typing import Any
 from repro.records.provenance import compute_source_digest, versions
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json, whole_file
 from repro.storage.lease import get_lease_timeout, look
 from repro.storage.paths import home, run_folder
 from slurm.hooks import named

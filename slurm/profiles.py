@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from repro.spec.values import suggestion
-from repro.storage.json_files import check_regular, short
+from repro.storage.files import check_regular
+from repro.text import short, suggestion
 
 SHIPPED = Path(__file__).with_name("profiles.toml")
 PLACES = ("local", "slurm")

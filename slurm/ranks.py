@@ -29,8 +29,8 @@ from repro.records.store import has_record
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
-from repro.storage.json_files import short
 from repro.storage.paths import get_local_records, import_environment, run_folder
+from repro.text import short
 from slurm.hooks import named
 from slurm.nodes import Meeting, call_meeting, has_left, join_meeting, make_attempt_id, make_grace_check
 from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, say

@@ -16,10 +16,10 @@ from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_of_fields
 from repro.spec.identity import run_id
-from repro.spec.values import count_noun
 from repro.storage.lease import Owner, acquire, look
 from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
+from repro.text import count_noun
 from slurm.batches import order_batches
 from slurm.hooks import Hooks
 from slurm.local import run_locally

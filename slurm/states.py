@@ -11,8 +11,7 @@ from typing import Any
 
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json, whole_file
 from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 

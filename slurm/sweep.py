@@ -15,8 +15,7 @@ from typing import Any
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json, whole_file
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage

@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from repro.report.formats import MOST_FOLDED_ROWS, console_here, render, render_line
-from repro.report.view import View, format_seconds
+from repro.report.view import View
 from repro.spec import Run
 from repro.spec.identity import format_overrides
+from repro.text import format_seconds
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")

@@ -152,8 +152,8 @@ def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
         ('[{"seed": 1}]', "each with its scale"),
         ('[{"scale": "smoke", "sead": 1}]', "unknown axis"),
         ('[{"scale": "tiny"}]', "unknown scale 'tiny'"),
-        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is no number"),
-        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is no number"),
+        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is not a valid number"),
+        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is not a valid number"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:

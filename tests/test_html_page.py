@@ -12,7 +12,7 @@ import pytest
 
 from figures.draw import Picture, draw
 from repro.cli.pictures import AtOnce
-from repro.records.spent import sum_seconds
+from repro.records.provenance import sum_seconds
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.html import write_report

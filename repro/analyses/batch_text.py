@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from repro.spec.artefact import ABSENT
+from repro.text import ABSENT
 
 if TYPE_CHECKING:
     from repro.analyses.microscope import Explanation, Other

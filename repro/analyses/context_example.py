@@ -14,7 +14,7 @@ from repro.analyses.context_effect import ScoredModel
 from repro.analyses.context_words import Explanation, Query, Swap, Word, explain_query, find_most_moved
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.suites import get_path_name
-from repro.spec.artefact import ABSENT
+from repro.text import ABSENT
 
 EXHIBIT = "context_example"
 KINDS = ("own", "wrong", "null")

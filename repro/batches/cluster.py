@@ -25,7 +25,7 @@ import numpy as np
 
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import iter_blocks, load_array, rows_by_code, taken
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 
 if TYPE_CHECKING:
     import faiss

@@ -23,11 +23,10 @@ import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
 from repro.data.tokens import batches_of_tokens, get_minilm_folder, load_tokenizer, tokenize, unknown_tokens
-from repro.spec.values import count_noun
 from repro.storage.arrays import ArrayWriter, give_back, iter_blocks, load_array, map_to_fill
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import short
+from repro.storage.files import whole_file
 from repro.storage.stages import WHOLE, Part
+from repro.text import count_noun, short
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from repro.cli.options import AsJson, Scale, print_json, say
 from repro.cli.patience import tell
-from repro.storage.json_files import short
+from repro.text import short
 
 if TYPE_CHECKING:
     from repro.data.own.imported import ImportedCorpus
@@ -66,7 +66,8 @@ def show(
 def _show_described(described: dict[str, Any]) -> None:
     """Print the sources of a corpus as a table, then the samples of each."""
     from repro.report.formats import render
-    from repro.report.view import View, format_number
+    from repro.report.view import View
+    from repro.text import format_number
 
     rows = [(one["source"], one["num_pairs"], one["num_domains"]) for one in described["sources"]]
     rows.append(("all", described["num_pairs"], described["num_domains"]))

@@ -45,9 +45,9 @@ from repro.spec.axes import is_axis
 from repro.spec.identity import format_overrides, run_id
 from repro.spec.registry import artefacts, count_experiment_files, experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
-from repro.spec.values import count_noun
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object
 from repro.storage.paths import check_home, get_corpora_folder, get_local_records
+from repro.text import count_noun
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from repro.storage.json_files import visible
+from repro.text import visible
 
 SILENT_SECONDS = 2.0
 """How long a reader waits before they are told what for."""

@@ -23,8 +23,8 @@ from repro.report.figure_data import format_column_label, format_subtitle, get_v
 from repro.report.kept_pictures import KeptPicture, kept_picture
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
-from repro.storage.machine import cores_here
 from repro.storage.paths import get_figures_folder
+from repro.storage.platform_info import cores_here
 
 if TYPE_CHECKING:  # what a section is made of loads the data and the measures
     from repro.report.sections import ForestPainter, Painter, Rows

@@ -14,10 +14,10 @@ from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
-from repro.spec.values import count_noun
 from repro.statistics.judge import Judgement
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 from repro.storage.paths import CHECKOUT
+from repro.text import count_noun
 
 PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
 """What the picture on the front page shows."""

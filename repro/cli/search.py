@@ -10,7 +10,7 @@ import typer
 
 from repro.cli.options import AsJson, print_json, say
 from repro.cli.patience import tell
-from repro.storage.json_files import short
+from repro.text import short
 
 SHOWN_LETTERS = 100
 

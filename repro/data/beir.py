@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from repro.data.folders import entries, is_beir, list_splits
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
-from repro.spec.values import count_noun
-from repro.storage.json_files import read_json, short
+from repro.storage.files import read_json
+from repro.text import count_noun, short
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
 """The fields that are joined to a text, in corpus.jsonl and in queries.jsonl."""

@@ -15,8 +15,7 @@ import numpy as np
 from repro.data.words import is_wordwise, tokenize_words
 from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file
 from repro.storage.paths import check_model_name
 
 if TYPE_CHECKING:

@@ -27,10 +27,9 @@ from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.evaluate.terms import tokenize_terms
-from repro.spec.values import count_noun
 from repro.storage.arrays import iter_blocks
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import check_regular, short
+from repro.storage.files import check_regular, whole_file
+from repro.text import count_noun, short
 
 Matrix: TypeAlias = np.ndarray | csr_array
 Hits = dict[str, dict[str, float]]

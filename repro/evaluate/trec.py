@@ -14,8 +14,8 @@ import numpy as np
 from repro.data.beir import HEADLINE, QRELS_HEADER, add_judgement, is_header, parse_grade
 from repro.data.lines import iter_lines
 from repro.evaluate.retrieval import rank_as_trec_eval, rank_in_float32, read_run, score
-from repro.spec.values import count_noun
-from repro.storage.json_files import check_regular, short
+from repro.storage.files import check_regular
+from repro.text import count_noun, short
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:

@@ -18,9 +18,10 @@ from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.pipeline.texts_read import MUCH_UNKNOWN
 from repro.report.scores import POINTS, list_contexts, list_notes
-from repro.report.view import View, format_number, format_signed
+from repro.report.view import View, format_signed
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
+from repro.text import format_number
 
 SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"

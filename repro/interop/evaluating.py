@@ -59,11 +59,10 @@ from repro.interop.whitened import AS_IT_IS, check_whitening, format_whitening_l
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
 from repro.records.provenance import get_code_identity, machine, versions
 from repro.report.scores import POINTS, list_contexts
-from repro.report.view import View, format_number, format_seconds
+from repro.report.view import View
 from repro.spec.identity import run_id
-from repro.spec.values import count_noun
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import short
+from repro.storage.files import whole_file
+from repro.text import count_noun, format_number, format_seconds, short
 
 BM25_UP_TO = 200_000
 """Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""

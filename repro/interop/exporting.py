@@ -18,8 +18,8 @@ from repro.interop.typed import check_export, check_format, check_width
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
-from repro.storage.atomic import whole_file, whole_folder
-from repro.storage.json_files import short
+from repro.storage.files import whole_file, whole_folder
+from repro.text import short
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'

@@ -7,10 +7,10 @@ from typing import Any
 
 from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import readable_record
-from repro.report.view import format_seconds
 from repro.spec import Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import run_folder
+from repro.text import format_seconds
 
 
 def run_named(source: str) -> Run | None:

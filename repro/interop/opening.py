@@ -17,7 +17,8 @@ from repro.interop.typed import check_model, check_suite
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
-from repro.storage.json_files import json_object, short
+from repro.storage.files import json_object
+from repro.text import short
 
 Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")

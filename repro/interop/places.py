@@ -12,8 +12,8 @@ from typing import Any
 from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import run_named
 from repro.interop.typed import is_hub_id
-from repro.storage.json_files import short
 from repro.storage.paths import home
+from repro.text import short
 
 MANY = 10**6
 

@@ -22,7 +22,8 @@ from repro.interop.stock_files import write_old_settings
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
-from repro.storage.json_files import json_object, read_json, short
+from repro.storage.files import json_object, read_json
+from repro.text import short
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 DENSE = "SentenceTransformer"

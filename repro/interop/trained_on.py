@@ -24,10 +24,9 @@ from repro.evaluate.collections import Collection
 from repro.interop.named_runs import run_named
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
-from repro.spec.values import count_noun
 from repro.storage.arrays import iter_blocks
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file
+from repro.text import count_noun
 
 if TYPE_CHECKING:
     from repro.pipeline.stages import StageGraph

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.prompts import PROMPTS
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import json_object, short
+from repro.storage.files import json_object, whole_file
+from repro.text import short
 
 CONFIG_FILE = "config.json"
 ARCHITECTURES = ("biencoder", "contextual")

@@ -39,8 +39,8 @@ from repro.data.tokens import (
 from repro.model.config import ModelConfig, load_config
 from repro.model.texts import Texts, texts_from
 from repro.storage.arrays import iter_blocks
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import short
+from repro.storage.files import whole_file
+from repro.text import short
 
 WEIGHTS_FILE = "model.safetensors"
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -19,7 +19,7 @@ from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import generator_for
 from repro.spec import Run
 from repro.storage.arrays import load_array, read_here_and_there
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
 
 
 def draw_training_rows(inputs: Inputs, count: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from repro.pipeline.needs import MINILM, get_tokenizer_name
 from repro.pipeline.prompting import SIDES, PromptedTexts
 from repro.spec import Run
 from repro.spec.start import get_encoder_folder
-from repro.spec.values import count_noun
+from repro.text import count_noun
 
 AT_IMPORT, AT_TRAINING = 20_000, 2_000
 """Pairs, evenly spaced, in which tokens are count_noun: a few seconds, and a fraction of one."""

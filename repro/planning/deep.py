@@ -8,7 +8,7 @@ from pathlib import Path
 from repro.planning.doctor import Finding
 from repro.records.store import read_record
 from repro.storage.digests import check_digests
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder
 from repro.storage.stages import STAGE_FILE
 

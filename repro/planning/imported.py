@@ -22,8 +22,8 @@ from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
-from repro.spec.values import count_noun
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
+from repro.text import count_noun
 
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
 FEW_QUERIES = 50

@@ -16,14 +16,12 @@ from repro.planning.cost import Estimate, Known, estimate, list_training_phases
 from repro.planning.requirements import list_missing_requirements, misfits_of
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
-from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
-from repro.spec.artefact import ABSENT
 from repro.spec.identity import format_overrides, get_training_id, run_id
 from repro.spec.scales import get_scale
-from repro.spec.values import count_noun
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
+from repro.text import ABSENT, count_noun, format_seconds
 from repro.train.sharing import batches_are_sharded, explain_indivisible
 
 GIB = 2**30

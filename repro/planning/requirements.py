@@ -18,8 +18,7 @@ from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
 from repro.spec import TRAINED, Run
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json, whole_file
 from repro.storage.paths import check_model_name, get_data_folder
 from repro.storage.stages import Stage
 

@@ -27,9 +27,8 @@ from repro.planning.cost import (
     list_training_phases,
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
-from repro.report.view import format_seconds
 from repro.spec import MEASURES, TRAINED, Run
-from repro.storage.atomic import format_bytes
+from repro.text import format_bytes, format_seconds
 
 GIB = 2**30
 LEAST_PAIRS = 1_000_000

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from repro.report.formats import as_markdown_table
 from repro.spec import Experiment
-from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import declared_notes, experiments
 from repro.storage.paths import CHECKOUT
+from repro.text import ABSENT
 
 ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
 """What may stand before a full stop that ends no sentence."""

@@ -10,11 +10,11 @@ from repro.report.artefacts import load_records
 from repro.report.formats import as_markdown_table
 from repro.report.names import format_heading, format_title, split_name
 from repro.spec import Experiment
-from repro.spec.artefact import ABSENT
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import declared_notes, experiments
 from repro.spec.scales import ORDER
 from repro.storage.paths import CHECKOUT
+from repro.text import ABSENT
 
 HEADER = ("artefact", "content", "status", "differs from the paper", "claims")
 NAMED = re.compile(r"((?:GTE |MRL )?(?:Table|Figure)) (\d+)")

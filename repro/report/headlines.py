@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from repro.report.tables import format_interval, in_unit
 from repro.report.view import View
-from repro.spec.artefact import ABSENT
 from repro.spec.registry import declared_notes
 from repro.statistics.judge import Judgement
+from repro.text import ABSENT
 
 
 def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from repro.records.spent import sum_seconds
+from repro.records.provenance import sum_seconds
 from repro.report.artefacts import RECORD_WORDS
 from repro.report.known import format_known_sentence, list_forest_rows
 from repro.report.sections import (
@@ -29,13 +29,13 @@ from repro.report.sections import (
     make_sections,
 )
 from repro.report.tables import INTERVAL_WORDS, format_summary_line, ledger_place
-from repro.report.view import format_seconds
 from repro.spec import Experiment
-from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import format_overrides
 from repro.spec.registry import experiments, find_paper
 from repro.spec.scales import get_scale
-from repro.storage.atomic import check_replaceable, whole_file
+from repro.storage.files import check_replaceable, whole_file
+from repro.text import ABSENT, format_seconds
 
 DRAWING = {
     f"{{http://www.w3.org/2000/svg}}{name}"

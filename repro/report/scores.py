@@ -12,11 +12,10 @@ from repro.records.store import Record, records_in
 from repro.report.figure_data import METRIC_WORDS
 from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
-from repro.spec.artefact import ABSENT
 from repro.spec.axes import check_field
 from repro.spec.identity import difference, get_setting_id, run_id
-from repro.spec.values import count_noun
 from repro.storage.paths import get_local_records, get_published_records
+from repro.text import ABSENT, count_noun
 
 POINTS = 100.0
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from repro.records.store import Record
 from repro.report.names import format_spans
-from repro.report.view import View, format_mean, format_number, format_signed, format_spread_note
+from repro.report.view import View, format_mean, format_signed, format_spread_note
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
-from repro.spec.artefact import ABSENT, MAIN, MINUTES, PAPERS
+from repro.spec.artefact import MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
-from repro.spec.values import count_noun
+from repro.text import ABSENT, count_noun, format_number
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
     from repro.statistics.judge import Comparison, Judgement

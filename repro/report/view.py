@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from repro.spec.artefact import ABSENT
+from repro.text import ABSENT, format_number
 
 
 @dataclass(frozen=True)
@@ -51,32 +51,9 @@ class View:
 
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
-NARROW_SPACE = "\u202f"
 LONG_TEXT = 40
 """Letters from which on a cell is a sentence: a paragraph in LaTeX, below its row on a narrow terminal."""
 SPREAD = "±: standard deviation over the runs that “seeds” counts"
-
-
-def format_number(value: float | None, decimals: int = 1) -> str:
-    """Return a number with its decimals, thousands apart; a dash where there is none."""
-    if value is None:
-        return ABSENT
-    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE)  # never "-0.0"
-
-
-A_YEAR = 365.25 * 86_400
-"""Seconds."""
-
-
-def format_seconds(seconds: float | None) -> str:
-    """Return a duration for a reader: 45 s, 12 min, 3.5 h, from two years on 76 years; nothing where not known."""
-    if seconds is None:
-        return ""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds >= 2 * A_YEAR:
-        return f"{format_number(seconds / A_YEAR, 0)} years"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{format_number(seconds / 3600)} h"
 
 
 def format_mean(values: Sequence[float], decimals: int) -> str:

@@ -1,4 +1,4 @@
-"""The words an experiment is declared with: Run, grid, pick, Claim, Table, Figure, Experiment; all frozen."""
+"""The vocabulary of experiment files: Run, grid, pick, Claim, Table, Figure, Experiment. All are frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from repro.spec.run import (
     nested_widths,
     run_of_fields,
 )
-from repro.spec.term import ByScale, Pick, Term, Unit, by_scale, pick, term
-from repro.spec.widths import standard_widths, written
+from repro.spec.selectors import ByScale, Pick, Term, Unit, by_scale, pick, term
+from repro.spec.validation import standard_widths, written
 
 __all__ = [
     "CHOICES",

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from repro.records.provenance import get_code_identity, machine, versions
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 from repro.train.switches import Switches
 
 if TYPE_CHECKING:

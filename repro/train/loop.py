@@ -33,9 +33,9 @@ from torch import Tensor
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
-from repro.spec.values import check_warmup
+from repro.spec.validation import check_warmup
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
-from repro.storage.machine import measure_peak_bytes
+from repro.storage.platform_info import measure_peak_bytes
 from repro.train.checkpoint import MetricsLog, TrainState, describe_session, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds

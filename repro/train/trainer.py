@@ -25,11 +25,11 @@ from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_n
 from repro.pipeline.texts_read import count_tokens
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
-from repro.spec.values import count_noun
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
-from repro.storage.machine import measure_free_bytes
 from repro.storage.paths import home, run_folder
+from repro.storage.platform_info import measure_free_bytes
+from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import list_switches, read_chunks, read_metrics, read_sessions, steps_done
 from repro.train.chunks import ChunkSizes, chunks_for, read_chunks_variable

@@ -218,7 +218,7 @@ def test_no_remote_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (folder / "config.json").write_text(json.dumps(told))
     (folder / "theirs.py").write_text(f"open({str(marker)!r}, 'w')\nclass Theirs: pass\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="is the name of a model of the hub"):
+    with pytest.raises(ValueError, match="is the id of a hub model"):
         load_surrogate(name)
     assert load_surrogate(f"./{name}").embed(["river bank"], 8).shape == (1, 8)
     assert not marker.exists()

@@ -12,7 +12,7 @@ from repro.data.own.imported import bring, find_imported
 from repro.interop.opening import open_suite
 from repro.pipeline.corpora import check_available
 from repro.spec import base
-from repro.spec.values import count_noun
+from repro.text import count_noun
 from tests.interop.test_mteb import collection
 
 

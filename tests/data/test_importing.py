@@ -34,7 +34,7 @@ from repro.data.pairs import Row, read_pairs, write_columns, write_pairs
 from repro.data.readers import read_foreign
 from repro.data.wording import near_form, normalise, normalise_all
 from repro.spec import check_fields
-from repro.storage import atomic
+from repro.storage import files
 
 ROWS = [
     {"query": f"what is thing {n}", "document": f"thing {n} is, of all\nthings, number {n}", "domain": "ab"[n % 2]}
@@ -436,7 +436,7 @@ def test_columns_in_blocks_of_any_length_are_written_as_rows_are(
 
 
 def test_a_disk_too_small_for_an_import_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
     refused(
         tmp_path, write(tmp_path / "x.jsonl"), r"the import of .*x\.jsonl needs about 1 KiB in .*, where 0 KiB are free"
     )

@@ -91,7 +91,9 @@ def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_t
 ) -> None:
     run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
     vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
-    inputs = SimpleNamespace(run=run, content_keys=keys_N, embeddings=vectors.__getitem__, negatives=None, known_positives=None)
+    inputs = SimpleNamespace(
+        run=run, content_keys=keys_N, embeddings=vectors.__getitem__, negatives=None, known_positives=None
+    )
     scores = vectors["query"] @ vectors["document"].T
     is_same, is_near = keys_N[:, None] == keys_N, scores >= np.diag(scores)[:, None] + margin
     expected = (is_same | (is_near & (name == "surrogate"))) & ~np.eye(8, dtype=bool)

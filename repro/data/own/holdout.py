@@ -22,8 +22,8 @@ from repro.data.filters import EvaluatedTexts, drop_evaluated, without_evaluated
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import identity, normalise
-from repro.spec.values import count_noun
 from repro.storage.arrays import iter_blocks
+from repro.text import count_noun
 
 FAMILY = "held-out"
 ALL = "all"

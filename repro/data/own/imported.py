@@ -41,9 +41,8 @@ from repro.data.own.given import (
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
-from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.digests import hash_file
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json, whole_file, whole_folder
 from repro.storage.lease import Lease, acquire, lease_folder, look, owner_of_part
 from repro.storage.paths import get_corpora_folder
 

@@ -33,8 +33,8 @@ from repro.data.pairs import read_pairs, write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
 from repro.data.wording import count_words, identity, near_form
-from repro.storage.atomic import check_room, whole_folder
-from repro.storage.json_files import json_object, short
+from repro.storage.files import check_room, json_object, whole_folder
+from repro.text import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 MOST_LEFT_OUT = 0.5

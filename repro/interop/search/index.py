@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from repro.interop.search.encoder import QueryEncoder
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object
 
 VERSION = 1
 SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE, PLACES_FILE = "index.json", "vectors.npy", "documents.jsonl", "places.npy"

@@ -14,8 +14,8 @@ from repro.records.store import readable_record
 from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
-from repro.storage.json_files import short
 from repro.storage.paths import home, run_folder
+from repro.text import short
 from repro.train.checkpoint import CHECKPOINT_FILE
 
 
