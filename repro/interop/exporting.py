@@ -110,11 +110,9 @@ def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
 
         export_sentence_transformers(model, folder, width=width)
     elif to == "transformers":
-        from repro.interop.sentence_transformers_folder import fast_tokenizer
-        from repro.interop.transformers_model import CdeModel
+        from repro.interop.self_contained import write_self_contained
 
-        CdeModel.of(model).save_pretrained(folder)
-        fast_tokenizer(model.config).save_pretrained(folder)
+        write_self_contained(model, folder)
     else:
         assert isinstance(model, ContextualModel), "the format was checked"
         export_official(model, folder)

@@ -1,8 +1,9 @@
-"""Our models as folders of sentence-transformers: biencoders of stock modules only, contextual ones with our module.
+"""Our models as folders of sentence-transformers.
 
-1. A biencoder becomes Transformer – mean pooling – Dense (GELU) – Dense – Normalize; its folder opens anywhere.
-2. A contextual model becomes one module of ours – Normalize; sentence-transformers asks for `trust_remote_code=True`
-   for any class that is not its own, `open_sentence_transformers` does not.
+1. A biencoder becomes stock modules: Transformer – mean pooling – Dense (GELU) – Dense – Normalize.
+2. A contextual model becomes a self-contained folder, whose code lies next to the weights. sentence-transformers needs
+   `trust_remote_code=True` to run it. `open_sentence_transformers` runs it if it is the code of this version.
+3. Contextual folders that version 0.1.0 exported name a module of this project, and open if it is installed.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from transformers import PreTrainedTokenizerFast
 
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import load_tokenizer
 from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, normalize
+from repro.interop.self_contained import has_our_code, is_self_contained, write_self_contained
 from repro.interop.stock_files import write_old_settings
-from repro.interop.transformers_model import CdeConfig
+from repro.interop.stock_tokenizer import fast_tokenizer
 from repro.model.biencoder import Biencoder
-from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.json_files import json_object, read_json, short
 
@@ -42,24 +41,24 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
         raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
-    as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
     if isinstance(model, ContextualModel):
-        CdeConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
-    else:
-        write_old_settings(target, max_tokens=model.config.max_tokens)
+        write_self_contained(model, target)
+        return
+    as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
+    write_old_settings(target, max_tokens=model.config.max_tokens)
 
 
 def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:
-    """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared.
+    """Return the same model inside sentence-transformers, with a copy of the weights.
 
     `width`, of a biencoder: the head ends there, so that vectors are normalised at that width, and `truncate_dim` says
     so; sentence-transformers' own truncation comes after normalising, and would leave vectors short of length 1.
     """
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
-    if isinstance(model, ContextualModel):
-        ours: list[torch.nn.Module] = [ContextualModule(model), normalize()]
-        return SentenceTransformer(modules=ours, prompts=prompts, device=str(model.device))
     with tempfile.TemporaryDirectory() as scratch:
+        if isinstance(model, ContextualModel):
+            write_self_contained(model, Path(scratch))
+            return SentenceTransformer(scratch, trust_remote_code=True, device=str(model.device)).eval()
         model.embedder.model.save_pretrained(scratch)
         fast_tokenizer(model.config).save_pretrained(scratch)
         words = Transformer(scratch, max_seq_length=model.config.max_tokens)
@@ -82,6 +81,13 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     if not isinstance(modules, list) or not all(isinstance(one, dict) and "type" in one for one in modules):
         raise ValueError(f"{listed} is no list of modules, each with its type: export or download the folder again")
     _check_kind(path)
+    if is_self_contained(path):
+        if not has_our_code(path):
+            raise ValueError(
+                f"{path} has code that is not of this version: if you trust it, open it with "
+                "SentenceTransformer(folder, trust_remote_code=True)"
+            )
+        return SentenceTransformer(str(path), trust_remote_code=True, local_files_only=True)
     types = [str(module["type"]) for module in modules]
     if all(name.startswith("sentence_transformers.") for name in types):
         try:
@@ -105,23 +111,6 @@ def _check_kind(folder: Path) -> None:
     kind = json_object(path).get("model_type") if path.is_file() else None
     if kind not in (None, DENSE):
         raise ValueError(f"{folder} is a {short(kind)} of sentence-transformers, expected a {DENSE}: name one of these")
-
-
-def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
-    """Return a model's tokenizer as transformers wraps it, cutting at the model's length."""
-    inner = load_tokenizer(config.tokenizer)
-    inner.no_padding()
-    inner.no_truncation()
-    usual = {
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "unk_token": "[UNK]",
-        "mask_token": "[MASK]",
-    }
-    special = {name: word for name, word in usual.items() if inner.token_to_id(word) is not None}
-    special.setdefault("pad_token", str(inner.id_to_token(0)))  # padding is masked: any word will do
-    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)
 
 
 def _head(model: Biencoder, width: int | None) -> list[Dense]:
