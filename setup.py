@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from repro.doors import FOLDERS  # noqa: E402
-from repro.records.provenance import BUILT_FROM, code_identity  # noqa: E402
+from repro.records.provenance import BUILT_FROM, get_code_identity  # noqa: E402
 
 
 def write_commit(root: Path) -> None:
     """Write into a copy of the sources which commit it is."""
     path = root / BUILT_FROM.relative_to(ROOT)
     path.unlink(missing_ok=True)  # an sdist's files can be hard links to the checkout's
-    path.write_text(json.dumps(code_identity()) + "\n")
+    path.write_text(json.dumps(get_code_identity()) + "\n")
 
 
 class BuildAsOnePackage(build_py):

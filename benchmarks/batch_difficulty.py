@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 
 from repro.batches.cluster import Clusters, cluster_pairs
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
-from repro.batches.mask import batch_difficulty
+from repro.batches.mask import compute_batch_difficulty
 from repro.batches.sampler import BatchSampler
 from repro.batches.tour import greedy_tour
 
@@ -88,7 +88,7 @@ def plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
 
 def difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
     """The mean difficulty of all batches, as a run measures it."""
-    return float(np.mean([batch_difficulty(queries[rows] @ documents[rows].T) for rows in batches]))
+    return float(np.mean([compute_batch_difficulty(queries[rows] @ documents[rows].T) for rows in batches]))
 
 
 def plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:

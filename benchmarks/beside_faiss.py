@@ -26,11 +26,11 @@ import faiss
 import numpy as np
 
 from benchmarks.kept_rows import keep_rows
+from repro.analyses.neighbours import find_nearest_rows
 from repro.batches.cluster import best_attempt
 from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
 from repro.batches.negatives import mine_negatives
-from repro.evaluate.retrieval import DECIMALS, ranked, search
-from repro.measures.neighbours import nearest_rows
+from repro.evaluate.retrieval import rank_by_score, search
 from repro.seeds import derive
 
 DEPTH, NUM_NEAREST, NUM_NEGATIVES, NUM_TOPICS = 100, 11, 7, 400
@@ -71,7 +71,7 @@ def searches(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
         runs = [
             dict(zip((names[1][n] for n in each), own, strict=True)) for each, own in zip(rows, scores, strict=True)
         ]
-        hits = [ranked(run, DECIMALS) for run in runs]
+        hits = [rank_by_score(run) for run in runs]
         return np.array([[int(name) for name, _ in each] for each in hits]), np.array([[s for _, s in e] for e in hits])
 
     return {"ours": ours, "faiss": theirs}
@@ -83,7 +83,7 @@ def neighbours(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
     own = np.random.default_rng(3).choice(len(documents), asked.num_queries, replace=False)
 
     def ours() -> Found:
-        rows = nearest_rows(documents, np.arange(len(documents)), own, NUM_NEAREST)
+        rows = find_nearest_rows(documents, np.arange(len(documents)), own, NUM_NEAREST)
         return rows, scores_of(documents[own], documents, rows)
 
     def theirs() -> Found:

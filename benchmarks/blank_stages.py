@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from repro.data.tokens import BOUNDS_FILE
-from repro.inputs.stages import KEYS_FILE, SIDES, StageGraph
-from repro.storage.arrays import ArrayWriter, blocks_of
-from repro.storage.paths import corpora_folder
+from repro.pipeline.stages import KEYS_FILE, SIDES, StageGraph
+from repro.storage.arrays import ArrayWriter, iter_blocks
+from repro.storage.paths import get_corpora_folder
 from repro.storage.stages import STAGE_FILE, Stage
 
 NUM_DOMAINS, WIDTH, NUM_WORDS = 64, 128, 30_000
@@ -27,7 +27,7 @@ BLOCK = 65_536
 
 def write_blank_import(name: str, num_pairs: int) -> None:
     """Write what names a corpus, without its pairs."""
-    folder = corpora_folder() / name
+    folder = get_corpora_folder() / name
     (folder / "import").mkdir(parents=True, exist_ok=True)
     told = {"name": name, "digest": f"{num_pairs:064d}", "held_out_domains": []}
     (folder / "corpus.json").write_text(json.dumps(told))
@@ -38,7 +38,7 @@ def write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
     names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)])
     schema = pa.schema([pa.field(n, pa.string(), False) for n in ("id", "query", "document", "domain", "source")])
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for part in blocks_of(len(codes_N), BLOCK):
+        for part in iter_blocks(len(codes_N), BLOCK):
             letters = pa.array(["a"] * (part.stop - part.start))
             columns = [letters, letters, letters, names.take(pa.array(codes_N[part])), letters]
             writer.write_batch(pa.record_batch(columns, schema=schema))
@@ -54,7 +54,7 @@ def write_blank_stages(run: Any, num_pairs: int) -> None:
         for side in SIDES:
             count = NUM_TOKENS[side]
             with ArrayWriter(folder / side / "ids.npy", "int32") as ids:
-                for part in blocks_of(num_pairs, BLOCK):
+                for part in iter_blocks(num_pairs, BLOCK):
                     ids.append(rng.integers(1, NUM_WORDS, count * (part.stop - part.start)))
             np.save(folder / side / "offsets.npy", np.arange(0, count * (num_pairs + 1), count))
             (folder / side / BOUNDS_FILE).write_text(json.dumps({"largest_id": NUM_WORDS - 1}))

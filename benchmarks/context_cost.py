@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from benchmarks.kept_rows import keep_rows
-from benchmarks.sizes import SIZES, pairs_of, run_of
+from benchmarks.sizes import SIZES, load_pairs, run_of
 from repro.model.backbone import Backbone
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from repro.train.trainer import config_of
+from repro.train.trainer import make_model_config
 
 
 def stages_of_model(model: Any) -> Stages:
@@ -50,12 +50,12 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
     run = run_of(asked.size)
-    pairs, batch_size = pairs_of(run), asked.batch_size or run.batch_size
+    pairs, batch_size = load_pairs(run), asked.batch_size or run.batch_size
     rows = np.random.default_rng(0).permutation(len(pairs))[:batch_size]
     texts: dict[str, Texts] = {}
     models = {}
     for architecture in ("biencoder", "contextual"):
-        config = config_of(run_of(asked.size, architecture=architecture))
+        config = make_model_config(run_of(asked.size, architecture=architecture))
         models[architecture] = build_model(config, start=run.start, heads=run.heads).train()
     for side in ("query", "document"):
         texts[side] = texts_from(*models["biencoder"].tokenize(pairs.texts(side, rows), side).pad(range(batch_size)))

@@ -21,7 +21,7 @@ import matplotlib as mpl
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-from repro.planning.stage_cost import BYTES_A_PAIR, MICROSECONDS_A_PAIR, PEAK_GIB, stage_costs
+from repro.planning.stage_cost import BYTES_A_PAIR, MICROSECONDS_A_PAIR, PEAK_GIB, estimate_stage_costs
 from repro.spec import base
 
 HERE = Path(__file__).parent
@@ -67,7 +67,7 @@ def planned() -> tuple[Points, Points]:
         run = base(
             "small", num_pairs=size, surrogate="minilm-words", filter_model=None, sampler="cluster", cluster_size=4096
         )
-        for cost in stage_costs([run]):
+        for cost in estimate_stage_costs([run]):
             if cost.kind in KINDS and cost.kind != "corpus":  # it is made whole, whatever a run chooses
                 peaks[cost.kind].append((size, cost.memory_bytes / 2**30))
                 if cost.on == "core":

@@ -62,12 +62,12 @@ def generated_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
             of_topic = rng.random(len(chosen)) < TOPIC_SHARE
             own = topics[np.repeat(topic_of, lengths)[of_topic], rng.integers(0, WORDS_A_TOPIC, of_topic.sum())]
             chosen[of_topic] = own
-            sides.append(_joined(words, chosen, lengths))
+            sides.append(_join_words(words, chosen, lengths))
         names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)]).take(pa.array(domains))
         yield pa.table({"query": sides[0], "document": sides[1], "domain": names})
 
 
-def _joined(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.Array:
+def _join_words(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.Array:
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
     return pc.binary_join(pa.ListArray.from_arrays(offsets, words.take(pa.array(chosen))), " ")
 

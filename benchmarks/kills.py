@@ -37,9 +37,9 @@ from kills_on_slurm import check_cluster, sweep_on_slurm
 
 from repro.records.store import Record, read_records
 from repro.spec import Run, base, grid
-from repro.storage.paths import home, local_records
+from repro.storage.paths import get_local_records, home
 from slurm import children, local
-from slurm.profiles import profile_named
+from slurm.profiles import load_profile
 from slurm.start import LaunchOptions, start
 from slurm.status import statuses
 
@@ -64,7 +64,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["REPRO_HOME"] = f"{folder}/undisturbed"
         queue_in_child(runs, Fates(Path(folder, "none"), 0, asked.seed))
-        expected = {record.id: record for record in read_records(local_records())}
+        expected = {record.id: record for record in read_records(get_local_records())}
         print(f"{len(expected)} of {len(runs)} runs ended undisturbed", flush=True)
         fates, problems, number = Fates(Path(folder, "fates"), asked.num_kills, asked.seed), [], 0
         while not number or fates.num_left:
@@ -102,7 +102,7 @@ def sweep_here(runs: tuple[Run, ...], fates: Fates) -> list[str]:
 
 def lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
     """Return every run without its record, and what is not the undisturbed one's."""
-    found = {record.id: record for record in read_records(local_records())}
+    found = {record.id: record for record in read_records(get_local_records())}
     states = {status.id: status for status in statuses(runs)}
     lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in found]
     return [*lost, *(words for id in found for words in differences(expected[id], found[id]))]
@@ -141,7 +141,7 @@ def _queue(runs: tuple[Run, ...]) -> int:
     if drawn is not None and fates.num_kills:
         fates.kill_me_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE, moment=QUEUE)
     log = (home() / "queue.log").open("a")
-    patient = replace(profile_named("here"), max_requeues=10**6)  # more than ten interruptions would be a failure
+    patient = replace(load_profile("here"), max_requeues=10**6)  # more than ten interruptions would be a failure
     ended = start(runs, patient, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
     bad = {name: how for name, how in ended.items() if how != "done"}
     print(bad or "", end="", file=sys.stderr)

@@ -26,7 +26,7 @@ from repro.records.store import Record
 from repro.spec import Run
 from repro.storage.paths import home
 from slurm.hooks import Hooks
-from slurm.profiles import Profile, profile_named
+from slurm.profiles import Profile, load_profile
 from slurm.start import LaunchOptions, start
 from slurm.status import RunStatus, statuses
 
@@ -90,7 +90,7 @@ def profile_of(fates: Fates) -> Profile:
         f"export PYTHONPATH={Path(__file__).parent}:$PYTHONPATH",
         *(f"export {name}={value}" for name, value in told),
     ]
-    return replace(profile_named("dev-cluster"), max_requeues=10**6, memory_gb=0.9, setup=tuple(lines))
+    return replace(load_profile("dev-cluster"), max_requeues=10**6, memory_gb=0.9, setup=tuple(lines))
 
 
 def launch(runs: Sequence[Run], profile: Profile, fates: Fates, random: Random) -> None:
@@ -100,13 +100,13 @@ def launch(runs: Sequence[Run], profile: Profile, fates: Fates, random: Random) 
     if not pid:
         if is_hit and fates.num_left:
             fates.kill_me_later(Random(seed), MOST_SECONDS_OF_A_LAUNCH, "launch", moment="launch")
-        os._exit(_launched(runs, profile))
+        os._exit(_launch_sweep_jobs(runs, profile))
     _, status = os.waitpid(pid, 0)
     if (code := os.waitstatus_to_exitcode(status)) > 0:
         raise SystemExit(f"a launch ended with {code}; see what is above")
 
 
-def _launched(runs: Sequence[Run], profile: Profile) -> int:
+def _launch_sweep_jobs(runs: Sequence[Run], profile: Profile) -> int:
     options = LaunchOptions(retry=True, hooks=Hooks(execute="kills_on_slurm:execute"))
     try:
         with (home() / "launches.log").open("a") as log:

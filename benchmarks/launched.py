@@ -93,12 +93,12 @@ def source_of(asked: argparse.Namespace) -> Path:
 def measured_import(asked: argparse.Namespace) -> dict[str, Any]:
     """Write a file and import it, unless it is; return the row. An import that ended unseen is made again."""
     from repro.data.own.imported import is_imported
-    from repro.storage.paths import corpora_folder
+    from repro.storage.paths import get_corpora_folder
 
     note = noted(asked, "import")
     if note.is_file() and is_imported(NAME):
         return dict(json.loads(note.read_text()))
-    shutil.rmtree(corpora_folder() / NAME, ignore_errors=True)
+    shutil.rmtree(get_corpora_folder() / NAME, ignore_errors=True)
     if not source_of(asked).is_file():
         write_generated_apart(source_of(asked), asked.num_pairs)
     started = time.monotonic()
@@ -119,10 +119,10 @@ def noted(asked: argparse.Namespace, what: str) -> Path:
 
 def run_of(asked: argparse.Namespace) -> Any:
     """Return a contextual run on the corpus, clusters and filter included."""
-    from repro.data.own.imported import imported_named
+    from repro.data.own.imported import find_imported
     from repro.spec import base
 
-    corpus = imported_named(NAME).corpus
+    corpus = find_imported(NAME).corpus
     wanted = base("desk", corpus=corpus, suite=NAME, num_pairs=None, architecture="contextual", batch_size=512)
     clustered = replace(wanted, sampler="cluster", packing="greedy", cluster_size=asked.cluster_size)
     return replace(clustered, filter="surrogate", num_steps=NUM_STEPS, num_warmup_steps=2)
@@ -136,15 +136,15 @@ def launch(asked: argparse.Namespace) -> None:
 
 def kill_three_times(run: Any, asked: argparse.Namespace) -> None:
     """Launch, and kill what is to be killed once it is there, three times; note what was killed."""
-    from repro.inputs.stages import StageGraph
-    from repro.spec.identity import training_id
+    from repro.pipeline.stages import StageGraph
+    from repro.spec.identity import get_training_id
     from repro.storage.paths import run_folder
-    from repro.storage.shards import shards_of
+    from repro.storage.shards import list_shards
     from slurm.states import item_of_run, item_of_stage
 
     graph = StageGraph(run)
-    first_shards = [item_of_stage(shard) for shard in shards_of(graph.tokens, asked.num_shards)]
-    log, note = run_folder(training_id(run)) / "metrics.jsonl", noted(asked, "killed")
+    first_shards = [item_of_stage(shard) for shard in list_shards(graph.tokens, asked.num_shards)]
+    log, note = run_folder(get_training_id(run)) / "metrics.jsonl", noted(asked, "killed")
     killed = json.loads(note.read_text()) if note.is_file() else []
 
     def is_half_trained() -> bool:
@@ -207,15 +207,15 @@ def launch_until_recorded(run: Any, asked: argparse.Namespace) -> None:
 
 def rows_of(run: Any) -> Iterator[dict[str, Any]]:
     """Return a row for every stage, shard and run, in the order in which they were begun."""
-    from repro.inputs.stages import stages_of
+    from repro.pipeline.stages import list_stages
     from repro.storage.lease import owners
     from slurm.states import item_of_run, item_of_stage
-    from slurm.status import stage_item_named
+    from slurm.status import find_stage_item
 
     items = [item_of_run(run)]
-    for stage in stages_of(run):
+    for stage in list_stages(run):
         shards = sorted(stage.path.with_name(f"{stage.path.name}.shards").glob("*.building"))
-        items += [stage_item_named(f"{stage.title}.shards/{path.stem}") for path in shards]
+        items += [find_stage_item(f"{stage.title}.shards/{path.stem}") for path in shards]
         items.append(item_of_stage(stage))
     begun = [(owners(item.lease_folder), item) for item in items]
     for history, item in sorted((each for each in begun if each[0]), key=lambda each: each[0][0].since):
@@ -243,13 +243,13 @@ def row(item: str, seconds: float, peak_bytes: int, times_begun: int) -> dict[st
 def told_of(run: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Return what the record says of the whole: how it was done, what was killed, and what came out."""
     from repro.records.store import read_record
-    from repro.spec.identity import run_id, training_id
-    from repro.storage.paths import local_records, run_folder
+    from repro.spec.identity import get_training_id, run_id
+    from repro.storage.paths import get_local_records, run_folder
     from repro.train.metrics import read_metrics
 
-    steps = [line["step"] for line in read_metrics(run_folder(training_id(run)))]
+    steps = [line["step"] for line in read_metrics(run_folder(get_training_id(run)))]
     assert steps == list(range(1, NUM_STEPS + 1)), f"steps {steps}"
-    record = read_record(local_records() / f"{run_id(run)}.json")
+    record = read_record(get_local_records() / f"{run_id(run)}.json")
     asked_for = {name: getattr(asked, name) for name in ("num_pairs", "cluster_size", "num_shards", "num_nodes")}
     training = record.provenance["training"]
     return asked_for | {

@@ -26,13 +26,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from repro.claims.variance import system_of
-from repro.records.digests import renew_digests
+from repro.records.digests import write_digests
 from repro.records.store import Record, read_records, write_record
-from repro.spec import Run, first_phase_of, is_random
-from repro.spec.identity import run_id, training_id
+from repro.spec import Run, get_first_phase, is_random
+from repro.spec.identity import get_training_id, run_id
 from repro.spec.registry import experiments
-from repro.storage.paths import home, local_records, published_records
+from repro.statistics.contrasts import drop_seed
+from repro.storage.paths import get_local_records, get_published_records, home
 from slurm.states import JobState, item_of_run
 from slurm.sweep import Submission
 
@@ -89,10 +89,10 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
     """Write a file of runs, and the notes and records that a half-done sweep of them leaves."""
     os.fsync = lambda descriptor: None  # nothing here has to last
     runs = [write_mixture(*one).run for one in islice(mixtures(), num_records)]
-    renew_digests(local_records())
+    write_digests(get_local_records())
     published = home() / "published" / "as-if-published"
     published.parent.mkdir()
-    published.symlink_to(local_records(), target_is_directory=True)
+    published.symlink_to(get_local_records(), target_is_directory=True)
     published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
     last = max(run.seed for run in runs)
     varied = cycle(run for run in dict.fromkeys(runs) if is_random(run))
@@ -112,7 +112,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
 def mixtures() -> Iterator[tuple[Run, Record, Record]]:
     """Every run of the experiments that has a record, under one new seed after another: the run, and what is mixed."""
     systems: defaultdict[Run, dict[Run, Record]] = defaultdict(dict)
-    for record in read_records(published_records()):
+    for record in read_records(get_published_records()):
         if record.run.scale == SCALE:
             systems[replace(record.run, seed=0)][record.run] = record
     pairs = [tuple(islice(cycle(found.values()), 2)) for found in systems.values()]
@@ -135,9 +135,11 @@ def write_mixture(run: Run, first: Record, second: Record) -> Record:
         if name in second.metrics
     }
     told: dict[str, Any] = dict(first.provenance)
-    if (phase := first_phase_of(run)) is not None and told.get("training"):
-        told["training"] = told["training"] | {"first_phase": training_id(phase)}
-    return write_record(local_records(), run, metrics=metrics, arrays=arrays, provenance=told, exhibits=first.exhibits)
+    if (phase := get_first_phase(run)) is not None and told.get("training"):
+        told["training"] = told["training"] | {"first_phase": get_training_id(phase)}
+    return write_record(
+        get_local_records(), run, metrics=metrics, arrays=arrays, provenance=told, exhibits=first.exhibits
+    )
 
 
 # ---- the process that is timed
@@ -161,10 +163,10 @@ def extend_experiments(folder: Path) -> None:
     seeds: defaultdict[Run, list[Run]] = defaultdict(list)
     for values in json.loads(folder.with_name(RECORDED).read_text()):
         run = Run(**values)
-        seeds[system_of(run)].append(run)
+        seeds[drop_seed(run)].append(run)
     for experiment in experiments():
         declared = experiment.runs(SCALE)
-        found = [run for one in declared for run in seeds[system_of(one)]]
+        found = [run for one in declared for run in seeds[drop_seed(one)]]
         object.__setattr__(experiment, "runs", lambda scale, found=(*declared, *found): tuple(dict.fromkeys(found)))
 
 

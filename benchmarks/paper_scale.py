@@ -40,7 +40,7 @@ def stage(name: str) -> Callable[[argparse.Namespace], None]:
     """Return what builds one stage; it ends when that is there, or would build another with it."""
 
     def build(asked: argparse.Namespace) -> None:
-        from repro.inputs.stages import StageGraph
+        from repro.pipeline.stages import StageGraph
 
         own = getattr(StageGraph(run_of(asked)), name)
         if own.is_built:
@@ -54,20 +54,20 @@ def stage(name: str) -> Callable[[argparse.Namespace], None]:
 
 def start(asked: argparse.Namespace) -> None:
     """Do what a training does before its first step, and feed one step."""
-    from repro.inputs.inputs import Inputs
+    from repro.pipeline.inputs import Inputs
     from repro.train.feed import feed_batch, step_batches
-    from repro.train.trainer import prepared
+    from repro.train.trainer import prepare_training
 
     inputs = Inputs(run_of(asked))
     inputs.build(print)
-    _, data, _, _ = prepared(inputs, lambda: False, print)
+    _, data, _, _ = prepare_training(inputs, lambda: False, print)
     first = step_batches(data.batches, 0, 1)[0]
     feed_batch(data, first, seed=0, num_contexts=16, is_shared=False)
 
 
 def sampler(asked: argparse.Namespace) -> None:
     """Give the first batches of two epochs."""
-    from repro.inputs.inputs import Inputs
+    from repro.pipeline.inputs import Inputs
     from repro.train.trainer import build_sampler
 
     batches = build_sampler(Inputs(run_of(asked)))
@@ -77,7 +77,7 @@ def sampler(asked: argparse.Namespace) -> None:
 
 def steps(asked: argparse.Namespace) -> None:
     """Train twenty steps of the contextual model."""
-    from repro.inputs.inputs import Inputs
+    from repro.pipeline.inputs import Inputs
     from repro.train.trainer import train_run
 
     inputs = Inputs(run_of(asked))
@@ -110,12 +110,12 @@ def source_of(asked: argparse.Namespace) -> Path:
 
 def run_of(asked: argparse.Namespace) -> Any:
     """Return a contextual run on the corpus, clusters and filter included."""
-    from repro.data.own.imported import imported_named
+    from repro.data.own.imported import find_imported
     from repro.spec import base
 
     return base(
         "desk",
-        corpus=imported_named(NAME).corpus,
+        corpus=find_imported(NAME).corpus,
         suite=NAME,
         num_pairs=None,
         sampler="cluster",

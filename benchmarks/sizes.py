@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from repro.data.pairs import Pairs
-from repro.inputs.stages import StageGraph
+from repro.pipeline.stages import StageGraph
 from repro.spec import Run, base
 
 MINILM: dict[str, Any] = {
@@ -27,7 +27,7 @@ def run_of(size: str, **changes: Any) -> Run:
     return base("desk", **MINILM, **changes) if size == "minilm" else base(size, **changes)
 
 
-def pairs_of(run: Run) -> Pairs:
+def load_pairs(run: Run) -> Pairs:
     """Return the training pairs of a run; corpus and selection are built where they are missing."""
     graph = StageGraph(run)
     graph.corpus.build(print)

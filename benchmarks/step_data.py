@@ -22,12 +22,12 @@ import torch
 
 from benchmarks.kept_rows import keep_rows
 from benchmarks.sizes import SIZES, run_of
-from repro.inputs.inputs import Inputs
+from repro.pipeline.inputs import Inputs
 from repro.spec import Run
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, feed_batch, step_batches
 from repro.train.loop import optimizer_for, take_step
-from repro.train.trainer import prepared
+from repro.train.trainer import prepare_training
 
 CHUNK = 64
 """Texts of a piece of either stage: what keeps a batch of 512 at MiniLM's size within a few GiB."""
@@ -46,7 +46,7 @@ def medians_of(asked: argparse.Namespace) -> tuple[Run, list[float]]:
     run = run_of(asked.size, architecture="contextual", **clusters, **own)
     inputs = Inputs(run)
     inputs.build(print)
-    model, data, settings, _ = prepared(inputs, lambda: False, print)
+    model, data, settings, _ = prepare_training(inputs, lambda: False, print)
     settings = replace(settings, chunks=ChunkSizes(texts=CHUNK))
     optimizer = optimizer_for(model.train(), settings)
 

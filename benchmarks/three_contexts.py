@@ -27,9 +27,9 @@ from benchmarks.kept_rows import keep_rows
 from benchmarks.sizes import run_of
 from repro.data.beir import Suite
 from repro.evaluate.suites import Setting, evaluate_setting, read_collections
-from repro.inputs.corpora import searched_stage, suite_of
 from repro.model.start import build_model
-from repro.train.trainer import config_of
+from repro.pipeline.corpora import load_run_suite, make_searched_stage
+from repro.train.trainer import make_model_config
 
 CONTEXTS = {"one": ("own",), "three": ("own", "wrong", "null"), "four": ("own", "wrong", "random", "null")}
 MINI = {"backbone": "bert", "start": "minilm", "num_layers": 6, "num_first_stage_layers": 6, "hidden_size": 384}
@@ -51,10 +51,10 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
     run = run_of("desk", architecture="contextual", **(MINI if asked.size == "mini" else {}))
-    searched_stage(run).build(print)
-    whole = suite_of(run)
+    make_searched_stage(run).build(print)
+    whole = load_run_suite(run)
     suite = Suite(whole.name, whole.datasets[: asked.num_datasets])
-    model = build_model(config_of(run), start=run.start, heads=run.heads).eval()
+    model = build_model(make_model_config(run), start=run.start, heads=run.heads).eval()
     first = read_collections(suite)[suite.datasets[0].name].retrieval
     pool = replace(first, name="pool", documents=first.documents[::-1], document_ids=first.document_ids[::-1])
 

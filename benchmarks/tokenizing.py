@@ -25,7 +25,7 @@ from benchmarks.kept_rows import keep_rows
 from repro.data import tokens
 from repro.data.pairs import ROWS_PER_BATCH, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
-from repro.inputs.corpora import corpus_stage
+from repro.pipeline.corpora import make_corpus_stage
 from repro.storage.paths import home
 
 WAYS = {"whole texts": 2**62, "by words": tokens.LEAST_TEXTS_BY_WORDS}
@@ -39,7 +39,7 @@ def texts_of(name: str) -> list[list[str]]:
         write_generated(path, ROWS_PER_BATCH)
         table = pq.read_table(path)
         return [table.column(side).to_pylist() for side in SIDES]
-    pairs = read_pairs(corpus_stage(name).build(print) / "train.arrow")
+    pairs = read_pairs(make_corpus_stage(name).build(print) / "train.arrow")
     rows = np.random.default_rng(0).permutation(len(pairs))[:ROWS_PER_BATCH]
     return [pairs.texts("query", rows), pairs.texts("document", rows)]
 

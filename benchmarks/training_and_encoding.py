@@ -30,7 +30,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 
 from benchmarks.kept_rows import keep_rows
-from benchmarks.sizes import SIZES, pairs_of, run_of
+from benchmarks.sizes import SIZES, load_pairs, run_of
 from repro.data.prompts import with_prompt
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
@@ -40,7 +40,7 @@ from repro.model.texts import Texts, texts_from
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from repro.train.trainer import config_of
+from repro.train.trainer import make_model_config
 
 TEMPERATURE = 0.02
 MINI_BATCH = 64
@@ -80,8 +80,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
     run = run_of(asked.size)
-    pairs = pairs_of(run)
-    model = build_model(config_of(run), start=run.start, seed=0, heads=run.heads)
+    pairs = load_pairs(run)
+    model = build_model(make_model_config(run), start=run.start, seed=0, heads=run.heads)
     theirs = as_sentence_transformer(model)
     batch_size = asked.batch_size or run.batch_size
     if len(pairs) < batch_size:

@@ -54,7 +54,7 @@ def settings(scale: str, tried: dict[str, Any]) -> dict[str, Any]:
     return chosen | {"suite": "planted-validation", "cluster_size": SMOKE_CLUSTERS[chosen["cluster_size"]]}
 
 
-def described(tried: dict[str, Any]) -> Pick:
+def make_filter(tried: dict[str, Any]) -> Pick:
     """Which runs a recipe is, at whatever scale."""
     chosen = FIXED | tried
     return pick(**(chosen | {"cluster_size": (chosen["cluster_size"], SMOKE_CLUSTERS[chosen["cluster_size"]])}))
@@ -91,10 +91,10 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
     ),
     rows=(
-        *(Row(label=label, of=described(tried)) for label, tried in TRIED),
+        *(Row(label=label, of=make_filter(tried)) for label, tried in TRIED),
         Row(
             label="contextual, one domain a batch; wrong corpus",
-            of=described({"sampler": "domain", **CONTEXTUAL}),
+            of=make_filter({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),
         *(

@@ -84,6 +84,7 @@ FIGURE = Figure(
     y_label="",
     series=(Row(label="sizes", of=pick(**SHAPE)),),
     draw=draw_overview,
+    is_diagram=True,
 )
 
 EXPERIMENT = Experiment(number=15, title="The model", runs=runs, shows=(FIGURE,))

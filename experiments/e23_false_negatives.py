@@ -62,6 +62,7 @@ CLAIMS = (
         sign=1,
         source="§4.1",
         because="a slope beyond chance, of the share of near documents that eq. 4 takes for positives",
+        seeds=SEEDS,
         **fresh.STATED,
     ),
     Claim.order(
@@ -70,6 +71,7 @@ CLAIMS = (
         pairs=[(term(ANYWHERE, **BY_WEAK, **FEWEST), term(ANYWHERE, **BY_STRONG))],
         source="§4.1",
         because="any difference beyond chance; documents drawn from anywhere are all but certainly no answers",
+        seeds=SEEDS,
         **fresh.STATED,
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH, seeds_at
 from experiments.e31_prefixes import IN_FULL
+from experiments.fresh import FIRST_SEEDS
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 UNTRAINED = {"measure": "headroom", "architecture": "none"}
@@ -99,7 +100,15 @@ BEYOND_CHANCE = "any difference beyond chance"
 def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:
     """Claims that the first system and weights of each pair score above the second."""
     terms = [tuple(term(score(*side), **of_system(side[0])) for side in pair) for pair in pairs]
-    return Claim.order(id, says, pairs=[(first, second) for first, second in terms], source=OURS, because=BEYOND_CHANCE)
+    return Claim.order(
+        id,
+        says,
+        pairs=[(first, second) for first, second in terms],
+        source=OURS,
+        because=BEYOND_CHANCE,
+        stated=STATED,
+        **FIRST_SEEDS,
+    )
 
 
 def on(family: str, weights: str) -> Term:
@@ -133,6 +142,7 @@ CLAIMS = (
         above=(on("services", "own"), on("services", "training")),
         source=OURS,
         stated=STATED,
+        **FIRST_SEEDS,
         because=BEYOND_CHANCE,
     ),
 )

@@ -13,7 +13,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return nested_runs(scale, "adaptive")
 
 
-def kind_of(route: str) -> str:
+def get_series(route: str) -> str:
     """Return which series of the picture a route belongs to."""
     return "funnel" if route == "funnel" else "shortlist, then rerank" if route.startswith("from") else "one width"
 
@@ -26,18 +26,18 @@ def draw_routes(frame: Any, axes: Any) -> None:
     cost = FIGURE.x
     means = frame.groupby("part1")[[cost, "value"]].mean().reset_index()
     for kind, (look, colour) in LOOKS.items():
-        rows = means[[kind_of(name) == kind for name in means["part1"]]].sort_values(cost)
+        rows = means[[get_series(name) == kind for name in means["part1"]]].sort_values(cost)
         if len(rows):
             axes.plot(rows[cost], rows["value"], look, color=colour, label=kind, markersize=11 if look == "*" else 5)
     for _, row in means.iterrows():
-        name, is_single = row["part1"], kind_of(row["part1"]) == "one width"
+        name, is_single = row["part1"], get_series(row["part1"]) == "one width"
         words = name.removeprefix("width").removeprefix("from").replace("to", "→")
         if is_single or ("to" not in name and name != "funnel"):  # the legend names the funnel
             words, below = (words, -11) if is_single else (f"{words}→", 6)
             place = {"xytext": (0, below), "textcoords": "offset points", "ha": "center", "size": 7}
             axes.annotate(words, (row[cost], row["value"]), **place)
     axes.set_xscale("log")
-    ticks = sorted(means[cost][[kind_of(name) == "one width" for name in means["part1"]]])
+    ticks = sorted(means[cost][[get_series(name) == "one width" for name in means["part1"]]])
     axes.set_xticks(ticks, [f"{1000 * tick:.1f}" for tick in ticks])
     axes.set_xlabel("thousand multiplications a query")
     axes.minorticks_off()

@@ -5,6 +5,7 @@ from typing import Any
 from experiments.e01_table1 import FAMILY_COLUMNS, NEITHER, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
 from experiments.e20_two_phases import second_phase
+from experiments.fresh import COMPANION, STATED
 from experiments.gte_printed import ARITHMETIC, LOSSES
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
 
@@ -17,18 +18,20 @@ PLAIN, IMPROVED = ({**NEITHER, "temperature": TEMPERATURE, "loss": loss} for los
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Both losses in the first phase, and in both; a batch is of one source, as GTE has it (§3.4)."""
-    second = base(scale, **{**PLAIN, "batch_size": PLAIN_BATCH[scale], **fine_tuning(scale)})
-    return tuple(run for phase in (pretrained(scale), second) for run in grid(phase, loss=LOSSES_HERE, seed=SEEDS))
+    second = base(scale, **{**PLAIN, "batch_size": PLAIN_BATCH[scale], **make_second_phase(scale)})
+    return tuple(
+        run for phase in (make_first_phase(scale), second) for run in grid(phase, loss=LOSSES_HERE, seed=SEEDS)
+    )
 
 
-def pretrained(scale: str, **changes: Any) -> Run:
+def make_first_phase(scale: str, **changes: Any) -> Run:
     """Return GTE's first phase under the improved loss, which all of its artefacts share."""
     steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
     return base(scale, **{**IMPROVED, "batch_size": PLAIN_BATCH[scale], **steps, **changes})
 
 
-def fine_tuning(scale: str) -> dict[str, Any]:
-    """Return what makes a run a second phase behind `pretrained`."""
+def make_second_phase(scale: str) -> dict[str, Any]:
+    """Return what makes a run a second phase behind `make_first_phase`."""
     first = {"num_pretraining_steps": STEPS[scale]} if scale in STEPS else {}
     return second_phase(scale, PLAIN_BATCH[scale]) | first
 
@@ -69,7 +72,7 @@ CLAIMS = (
         ],
         source="§5.5 and Table 11",
         because="any difference beyond chance; the paper's mean is over seven categories of MTEB, ours over retrieval",
-        stated="2026-11-22",
+        **STATED | COMPANION,
     ),
     *ARITHMETIC,
 )

@@ -116,7 +116,7 @@ TABLE = Table(
 )
 
 
-def scored(row: dict[str, Any], context: str = "") -> Term:
+def make_term(row: dict[str, Any], context: str = "") -> Term:
     """A model under a context ("" is its own corpus)."""
     return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
 
@@ -124,31 +124,30 @@ def scored(row: dict[str, Any], context: str = "") -> Term:
 SAID: dict[str, Any] = {
     "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
     "stated": "2026-11-24",
-    "seen_seeds": SEEDS,
     "scales": ("desk", "lab"),
-}
-OWN = scored(ARCHITECTURE_DOMAIN)
+} | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
+OWN = make_term(ARCHITECTURE_DOMAIN)
 SAYS: tuple[tuple[str, str, Term], ...] = (
     (
         "D.a",
         "on batches of one domain the paper's architecture finds more than a biencoder on the same batches",
-        scored(NEITHER_DOMAIN),
+        make_term(NEITHER_DOMAIN),
     ),
     (
         "D.b",
         "the paper's architecture finds more if it is trained on batches of one domain than of one source",
-        scored(ARCHITECTURE),
+        make_term(ARCHITECTURE),
     ),
     (
         "D.c",
         "trained on batches of one domain, the paper's architecture finds more with its own corpus than with none",
-        scored(ARCHITECTURE_DOMAIN, "null"),
+        make_term(ARCHITECTURE_DOMAIN, "null"),
     ),
     (
         "D.d",
         "trained on batches of one domain, the paper's architecture finds more with its own corpus than with a wrong "
         "one",
-        scored(ARCHITECTURE_DOMAIN, "wrong"),
+        make_term(ARCHITECTURE_DOMAIN, "wrong"),
     ),
 )
 """Id, what is claimed, and what the architecture on such batches, with its own corpus, is compared with."""
@@ -158,8 +157,8 @@ CLAIMS = tuple(
         says,
         pairs=[(OWN, other)],
         delta=0.005,
-        because="any difference beyond chance; within half a point there is no effect",
-        **SAID,
+        because="any difference beyond chance; within half a point an effect is small",
+        **SAID | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
     )
     for id, says, other in SAYS
 )

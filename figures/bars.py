@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from figures.intervals import count_words, interval_words, over_seeds
-from figures.style import GREY, INK, MARKERS, in_order, label_values, legend_above, palette, value_text
+from figures.intervals import count_words, format_interval_words, over_seeds
+from figures.style import GREY, INK, MARKERS, format_value, label_values, legend_above, palette, sort_values
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 GOLDEN_RATIO = 0.618034
@@ -23,7 +23,7 @@ SHARE_OF_DOTS = 0.6
 
 def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
     """Draw a bar from zero for each category and group, with its interval; return what the whiskers are."""
-    values, groups = in_order(frame[x]), list(dict.fromkeys(frame[group]))
+    values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
     width, counts = ROOM / len(groups), []
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
         found = over_seeds(frame[frame[group] == name], x, y)
@@ -38,7 +38,7 @@ def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
     label_values(axes, values, [float(place) for place in range(len(values))])
     if len(groups) > 1:
         legend_above(axes)
-    return interval_words(counts, "whiskers") + f", {count_words(counts)}"
+    return format_interval_words(counts, "whiskers") + f", {count_words(counts)}"
 
 
 def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, mark: str = "") -> str:
@@ -46,8 +46,8 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, ma
 
     Groups differ in colour and place, values of the column `mark` in the shape of the dot.
     """
-    values, groups = in_order(frame[x]), list(dict.fromkeys(frame[group]))
-    marks = in_order(frame[mark]) if mark else []
+    values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
+    marks = sort_values(frame[mark]) if mark else []
     shapes = dict(zip(marks, MARKERS, strict=False))
     width, counts, handles = ROOM / len(groups), [], []
     for number, (name, colour) in enumerate(zip(groups, palette(len(groups)), strict=True)):
@@ -62,12 +62,12 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, ma
         handles.append(Line2D([], [], color=colour, label=f"{name} ({count_words(found['n'])})", **drawn))
         counts += list(found["n"])
     for value, shape in shapes.items():
-        label = f"{mark.replace('_', ' ')} {value_text(value)}"
+        label = f"{mark.replace('_', ' ')} {format_value(value)}"
         handles.append(Line2D([], [], color=GREY, marker=shape, linestyle="none", label=label))
     label_values(axes, values, [float(place) for place in range(len(values))])
     if len(handles) > 1:
         legend_above(axes, handles, handlelength=1.2, most_columns=2 if marks else 9)
-    return f"{interval_words(counts, 'dash and whiskers')}, {count_words(counts)}"
+    return f"{format_interval_words(counts, 'dash and whiskers')}, {count_words(counts)}"
 
 
 def _places(found: pd.Index, values: list[Any]) -> np.ndarray:

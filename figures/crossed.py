@@ -13,8 +13,8 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from figures.heatmap import BRIGHT, luminance
-from figures.intervals import count_words, interval_words, intervals_of
-from figures.style import GREY, INK, in_order, label_values, new_axes, value_text
+from figures.intervals import compute_intervals, count_words, format_interval_words
+from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
 
 COLOURS = "PuOr"
 """Two hues whose lightness falls evenly from the middle: signs are told apart by the numbers, strength in grey too."""
@@ -31,25 +31,27 @@ def draw_crossed(
     A seed's difference is taken within the seed. A row without its own score has no differences; a seed without any
     other score has no mean.
     """
-    names = in_order(frame[y]) if frame[y].nunique() >= frame[x].nunique() else in_order(frame[x])
+    names = sort_values(frame[y]) if frame[y].nunique() >= frame[x].nunique() else sort_values(frame[x])
     scores = frame.pivot_table(index=["seed", y], columns=x, values=cell).reindex(columns=names)
     own = pd.Series({(seed, name): row.get(name, np.nan) for (seed, name), row in scores.iterrows()}, dtype=float)
     apart = scores.sub(own, axis=0)
     for seed, name in apart.index:
         apart.loc[(seed, name), name] = np.nan
     count, height = len(names), 1.2 + 0.34 * (len(names) + 1)
-    figure, (grid, side) = new_axes(
+    figure, (grid, side) = make_axes(
         1.6 + 0.43 * count, height, num_panels=2, width_ratios=(max(2.0, 0.5 * count), 2.0), sharey=True
     )
     figure.set_size_inches(3.6 + 0.5 * count, height)
     _draw_cells(apart.groupby(level=1).mean().reindex(names), own.groupby(level=1).mean().reindex(names), grid)
-    means = _means_of(apart, names)
+    means = _compute_cell_means(apart, names)
     _draw_means(means, side, unit)
     grid.set(xlabel=x_label, ylabel=y_label)
-    grid.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(value_text, names), ALL])
+    grid.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(format_value, names), ALL])
     grid.set_ylim(count + 1, 0)
     counts = frame.groupby([x, y])["seed"].nunique()
-    note = f"cells and diagonal: mean over seeds, {count_words(counts)}; " + interval_words(means["n"], "whiskers")
+    note = f"cells and diagonal: mean over seeds, {count_words(counts)}; " + format_interval_words(
+        means["n"], "whiskers"
+    )
     return figure, note
 
 
@@ -77,12 +79,12 @@ def _write(axes: Axes, row: int, column: int, text: str, colour: str, *, bold: b
     )
 
 
-def _means_of(apart: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+def _compute_cell_means(apart: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return mean, low, high and n over seeds of each row's mean difference, and of the mean over rows."""
     by_seed = apart.mean(axis=1)
     every = by_seed.groupby(level=0).mean()
     every.index = pd.MultiIndex.from_product([every.index, [ALL]])
-    return intervals_of(pd.concat([by_seed, every]).groupby(level=1)).reindex([*names, ALL])
+    return compute_intervals(pd.concat([by_seed, every]).groupby(level=1)).reindex([*names, ALL])
 
 
 def _draw_means(means: pd.DataFrame, axes: Axes, unit: str) -> None:

@@ -19,7 +19,7 @@ from figures.forest import draw_forest
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
-from figures.style import new_axes, save_figure, value_text, write_note, write_powers, write_title
+from figures.style import format_value, make_axes, save_figure, write_note, write_powers, write_title
 
 KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
 GROUP = "group"
@@ -79,16 +79,16 @@ def plot(
         raise ValueError(f"unknown kind of picture {picture.kind!r}; choose one of {list(KINDS)}")
     if picture.own is None and not rows:
         raise ValueError(f"nothing to draw for {name}: no record has its values")
-    figure, note = _drawn(frame, picture)
+    figure, note = _draw_kind(frame, picture)
     write_note(figure, note)
     write_title(figure, picture.title, picture.subtitle)
     return figure, frame
 
 
-def _drawn(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
+def _draw_kind(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     """Return the figure, and the words that say what its bands and numbers are."""
     if picture.own is not None:
-        figure, (axes,) = new_axes()
+        figure, (axes,) = make_axes()
         axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
         return figure, picture.own(frame, axes) or ""
     if picture.kind == "forest":
@@ -99,7 +99,7 @@ def _drawn(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     grouped = frame.assign(**{GROUP: _group_names(frame, picture)})
     if picture.kind == "heatmap":
         return _heatmap(grouped, picture)
-    return (_panels if picture.is_panelled else _one_panel)(grouped, picture)
+    return (_panels if picture.is_panelled else _make_one_panel)(grouped, picture)
 
 
 def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
@@ -108,14 +108,14 @@ def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
     if not hue:
         return frame["series"]
     name = "" if hue.startswith("part") else f"{picture.hue_label or hue.replace('_', ' ')} "
-    words = frame[hue].map(lambda value: "" if pd.isna(value) else name + value_text(value))
+    words = frame[hue].map(lambda value: "" if pd.isna(value) else name + format_value(value))
     is_split = frame["series"].nunique() > 1 and not picture.is_panelled
     both = frame["series"] + ", " + words if is_split else words
     return both.where(words != "", frame["series"])
 
 
-def _one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
-    figure, (axes,) = new_axes()
+def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
+    figure, (axes,) = make_axes()
     places = {"x": picture.x, "y": picture.y, "group": GROUP}
     if picture.x_is_log:
         _set_log(axes, frame[picture.x])
@@ -137,7 +137,7 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     names, note = list(dict.fromkeys(frame["series"])), ""
     width, height = PANEL
     height += INCHES_A_LINE * frame.groupby("series")[GROUP].nunique().max()
-    figure, panels = new_axes(width, height, num_panels=len(names), num_columns=2, sharex=True)
+    figure, panels = make_axes(width, height, num_panels=len(names), num_columns=2, sharex=True)
     for axes, name in zip(panels, names, strict=True):
         members = frame[frame["series"] == name]
         if picture.x_is_log:
@@ -149,7 +149,7 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         if picture.hue:
             axes.set_title(name, fontsize="medium", pad=6 + 13 * members[GROUP].nunique())
         else:
-            _name_panel(axes)
+            _set_panel_name(axes)
     figure.supylabel(picture.y_label, fontsize="medium")
     for axes in panels[-2:]:
         axes.set_xlabel(textwrap.fill(picture.x_label, LETTERS_OF_LABEL))
@@ -157,7 +157,7 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     return figure, note
 
 
-def _name_panel(axes: Axes) -> None:
+def _set_panel_name(axes: Axes) -> None:
     """Turn the legend of a single group into the panel's title, which takes no room beside the panel."""
     if (legend := axes.get_legend()) is not None:
         legend.remove()
@@ -177,7 +177,7 @@ def _heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     num_columns, num_rows = (max(3, frame[name].nunique()) for name in (picture.x, picture.y))
     num_panels = frame[GROUP].nunique()
     width, height = max(1.4 + 0.55 * num_columns, NARROWEST / num_panels), 1.6 + 0.36 * num_rows
-    figure, panels = new_axes(width, height, num_panels=num_panels)
+    figure, panels = make_axes(width, height, num_panels=num_panels)
     note = draw_heatmap(
         frame.rename(columns={picture.cell: picture.cell_label or picture.cell}),
         panels,

@@ -1,4 +1,4 @@
-"""Forest plots: a row an effect, with its interval, the bar it is held against, and the word for what came out.
+"""Forest plots: a row an effect, with its interval, the threshold it is held against, and the word for what came out.
 
 A panel for each unit, one below the other, since points, doublings and correlations cannot share an axis. A whole
 panel has one axis; where effects of very different size meet, it is linear near zero and logarithmic beyond.
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
-from figures.style import GREY, new_axes
+from figures.style import GREY, make_axes
 
 INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.0
 """Narrow enough for a telephone: words stand over their row, not beside it."""
@@ -26,7 +26,7 @@ UNEVEN = 12.0
 LOOKS: Mapping[str, tuple[str, str]] = {
     "HOLDS": ("#17692f", "o"),
     "DIFFERS": ("#a8201a", "X"),
-    "NO EFFECT": ("#3b5b92", "s"),
+    "SMALL": ("#3b5b92", "s"),
 }
 OPEN_LOOK = ("#7a5300", "D")
 """Colour and marker of a verdict; of any other."""
@@ -42,12 +42,12 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     units = list(dict.fromkeys(frame["unit"]))
     sizes = frame["words"].map(_height).groupby(frame["unit"]).sum()
     heights = [INCHES_A_PANEL + INCHES_A_ROW * sizes[unit] for unit in units]
-    figure, panels = new_axes(
+    figure, panels = make_axes(
         WIDTH, sum(heights) / len(units), num_panels=len(units), num_columns=1, sharey=False, height_ratios=heights
     )
     for unit, axes in zip(units, panels, strict=True):
         _draw_panel(frame[frame["unit"] == unit].reset_index(drop=True), axes, str(unit))
-    words = "mark: effect; whiskers: interval; upright stroke: bar; shaded: where it holds; open mark: undecided"
+    words = "mark: effect; whiskers: interval; upright stroke: threshold; shaded: where it holds; open mark: no word"
     is_log = any(axes.get_xscale() == "symlog" for axes in panels)
     return figure, words + ("; axes in powers of ten are logarithmic beyond the marks next to 0" if is_log else "")
 
@@ -63,7 +63,7 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
     ends = rows["words"].map(_height).cumsum()
     places = ends - 1  # the first row of one line is at 0
     for place, (_, row) in zip(places, rows.iterrows(), strict=True):
-        _shade(axes, place, row, low, high)
+        _draw_regions(axes, place, row, low, high)
         _draw_row(axes, place, row)
     middles = places + MARK_AT
     axes.vlines([0] * len(rows), middles - HALF, middles + HALF, color=GREY, linewidth=0.8, zorder=0)
@@ -99,7 +99,7 @@ def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
     axes.minorticks_off()
 
 
-def _shade(axes: Axes, place: float, row: pd.Series, low: float, high: float) -> None:
+def _draw_regions(axes: Axes, place: float, row: pd.Series, low: float, high: float) -> None:
     """Shade where the claim holds, and draw its bars."""
     start, end = (np.nanmax([low, row["bar_low"]]), np.nanmin([high, row["bar_high"]]))
     if start < end:

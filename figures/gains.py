@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from figures.intervals import count_words, interval_words, over_seeds
+from figures.intervals import count_words, format_interval_words, over_seeds
 from figures.style import SETTINGS
 
 ROW_HEIGHT, WIDTH = 0.42, 8.0
@@ -81,7 +81,7 @@ def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     axes.invert_yaxis()
     _dress(axes, colours)
     shared = f"{count_words(found['n'])} seeds that a row has in common with the first"
-    return f"{shared}; {interval_words(found['n'], 'whiskers')}"
+    return f"{shared}; {format_interval_words(found['n'], 'whiskers')}"
 
 
 def _dress(axes: Axes, colours: Theme) -> None:

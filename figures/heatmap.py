@@ -11,7 +11,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
 from figures.intervals import count_words
-from figures.style import in_order, label_values, value_text
+from figures.style import format_value, label_values, sort_values
 
 COLOURS = "YlGnBu"  # its lightness falls evenly, so the order of cells survives in grey
 BRIGHT = 0.179
@@ -24,7 +24,7 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
     The best of a row is framed, and what equals it. A cell without a value has a dash. Numbers rise upwards, words go
     down in the order of the data.
     """
-    columns, rows = in_order(frame[x]), in_order(frame[y])
+    columns, rows = sort_values(frame[x]), sort_values(frame[y])
     if rows and isinstance(rows[0], str):
         rows = rows[::-1]
     span = (float(frame[cell].min()), float(frame[cell].max()))
@@ -51,7 +51,7 @@ def _draw_panel(values: pd.DataFrame, axes: Axes, span: tuple[float, float]) -> 
                 Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=colour, linewidth=1.6)
             )
     label_values(axes, list(values.columns), [column + 0.5 for column in range(values.shape[1])])
-    axes.set_yticks(np.arange(len(values)) + 0.5, [value_text(value) for value in values.index])
+    axes.set_yticks(np.arange(len(values)) + 0.5, [format_value(value) for value in values.index])
     axes.grid(False)
     return mesh
 

@@ -18,10 +18,10 @@ def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
     From three seeds on, low and high are Student's 95 % interval of the mean; of fewer, their range.
     """
-    return intervals_of(frame.groupby([x, "seed"], sort=False)[y].mean().groupby(level=0, sort=True))
+    return compute_intervals(frame.groupby([x, "seed"], sort=False)[y].mean().groupby(level=0, sort=True))
 
 
-def intervals_of(seeds: SeriesGroupBy) -> pd.DataFrame:
+def compute_intervals(seeds: SeriesGroupBy) -> pd.DataFrame:
     """Return mean, low, high and n of each group of values, one value a seed; missing values do not count."""
     mean, count = seeds.mean(), seeds.count()
     half = stats.t.ppf((1 + LEVEL) / 2, np.maximum(count - 1, 1)) * seeds.std() / np.sqrt(count)
@@ -30,7 +30,7 @@ def intervals_of(seeds: SeriesGroupBy) -> pd.DataFrame:
     return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": count})
 
 
-def interval_words(counts: Iterable[int], what: str) -> str:
+def format_interval_words(counts: Iterable[int], what: str) -> str:
     """Say what the bands or bars of points with so many seeds are."""
     different = set(counts)
     if different <= {1}:

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from figures.intervals import count_words, interval_words, over_seeds
-from figures.style import DASHES, MARKERS, in_order, label_values, legend_above, palette
+from figures.intervals import count_words, format_interval_words, over_seeds
+from figures.style import DASHES, MARKERS, label_values, legend_above, palette, sort_values
 
 
 def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
@@ -17,7 +17,7 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     Lines differ in colour, marker and dashes. A group without any `x` (a reference system) is a level line. Words on
     the x axis stand at equal distances.
     """
-    values = in_order(frame[x])
+    values = sort_values(frame[x])
     is_numeric = pd.api.types.is_numeric_dtype(frame[x].dropna().infer_objects())
     places = [float(value) for value in values] if is_numeric else [float(n) for n in range(len(values))]
     groups, counts = list(dict.fromkeys(frame[group])), []
@@ -38,7 +38,7 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         counts += list(found["n"])
     label_values(axes, values, places)
     legend_above(axes)
-    return interval_words(counts, "bands" if len(values) > 1 else "bars") if counts else ""
+    return format_interval_words(counts, "bands" if len(values) > 1 else "bars") if counts else ""
 
 
 def _draw_level(members: pd.DataFrame, axes: Axes, y: str, name: str, look: dict[str, Any]) -> list[int]:

@@ -44,7 +44,7 @@ def draw_scatter(
             members = rows.groupby(x, as_index=False, sort=False)[y].mean()
         at, values = members[x].to_numpy(float), members[y].to_numpy(float)
         along = np.log10(at) if x_is_log else at
-        label = f"{name}: {correlation_words(along, values)}"
+        label = f"{name}: {format_correlation_words(along, values)}"
         axes.plot(at, values, alpha=0.8, markersize=6, label=label, **style)
         if len(at) > 1 and np.ptp(along) > 0:
             fit, ends = stats.linregress(along, values), np.array([along.argmin(), along.argmax()])
@@ -69,7 +69,7 @@ def _are_seeds_of_settings(rows: pd.DataFrame) -> bool:
     return int(rows["setting"].nunique()) < len(rows)
 
 
-def correlation_words(x: np.ndarray, y: np.ndarray) -> str:
+def format_correlation_words(x: np.ndarray, y: np.ndarray) -> str:
     """Return Pearson's r and the number of pairs, from four pairs on with its 95 % interval by Fisher's z."""
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return f"r = –, n = {len(x)}"

@@ -48,7 +48,7 @@ SETTINGS = {
 }
 
 
-def new_axes(
+def make_axes(
     width: float = 5.6, height: float = 3.6, *, num_panels: int = 1, num_columns: int = 0, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
     """Return an empty figure in the common style with panels in rows, each of this size (inches).
@@ -80,7 +80,7 @@ def palette(count: int) -> list[tuple[float, float, float]]:
     return [(float(red), float(green), float(blue)) for red, green, blue, _ in colours]
 
 
-def in_order(values: pd.Series) -> list[Any]:
+def sort_values(values: pd.Series) -> list[Any]:
     """Return the different values of a column: numbers by size, words as they first appear."""
     different = list(dict.fromkeys(values.dropna()))
     return sorted(different) if pd.api.types.is_numeric_dtype(values.dropna().infer_objects()) else different
@@ -90,7 +90,7 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
     """Write the values themselves on the x axis, slanted where they are long; leaves many numbers to the scale."""
     if places == list(values) and len(values) > MOST_LABELLED_VALUES:
         return
-    words = [value_text(value) for value in values]
+    words = [format_value(value) for value in values]
     longest = max(map(len, words), default=0)
     long = longest > LONG_LABEL and longest * len(words) > MOST_LETTERS
     slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
@@ -122,7 +122,7 @@ def legend_above(
     )
 
 
-def value_text(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as it stands on an axis: thousands apart, no trailing zeros."""
     if isinstance(value, str | bool):
         return str(value)
@@ -133,7 +133,7 @@ def write_powers(axis: Axis, locator: Locator | None = None) -> None:
     """Write the numbers of a logarithmic axis as they are: a power of ten would be markup, which is not read here."""
     if locator is not None:
         axis.set_major_locator(locator)
-    axis.set_major_formatter(FuncFormatter(lambda value, _: value_text(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     axis.set_minor_formatter(NullFormatter())
 
 

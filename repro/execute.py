@@ -9,16 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from repro.analyses import measure_run
 from repro.evaluate.kept import FOLDER
-from repro.inputs.corpora import check_available
-from repro.inputs.inputs import Inputs
-from repro.measures import measure_run
-from repro.records.provenance import code_identity, machine, versions
+from repro.pipeline.corpora import check_available
+from repro.pipeline.inputs import Inputs
+from repro.records.made import MADE, now_utc
+from repro.records.provenance import get_code_identity, machine, versions
 from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
 from repro.spec.start import find_encoder
-from repro.storage.paths import local_records, run_folder
+from repro.storage.paths import get_local_records, run_folder
 
 Progress = Callable[[str], None]
 REPORT_EVERY = 8.0
@@ -47,9 +48,9 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     numbers. ValueError, before anything is spent, when its data is not here; `Interrupted` when `should_stop` said so,
     after a checkpoint was written.
     """
-    if has_record(local_records(), run):
-        return read_record(local_records() / f"{run_id(run)}.json")
-    code = code_identity()  # what is edited while it runs, which can take days, made no number of it
+    if has_record(get_local_records(), run):
+        return read_record(get_local_records() / f"{run_id(run)}.json")
+    code = get_code_identity()  # what is edited while it runs, which can take days, made no number of it
     check_available([run])
     _check_model(run)
     inputs = Inputs(run)
@@ -65,18 +66,19 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     seconds = time.monotonic() - started
     progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
     record = write_record(
-        local_records(),
+        get_local_records(),
         run,
         metrics={**trained.metrics, **measured.metrics},
         arrays={**trained.arrays, **measured.arrays},
         exhibits=measured.exhibits,
         provenance={
             **code,
+            MADE: now_utc(),
             "versions": versions(),
             "machine": machine(narrow=getattr(trained.model, "is_narrow", False)),
             "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
             "training": trained.provenance,
-            **_encoder_files(run),
+            **_list_encoder_files(run),
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
         },
@@ -85,7 +87,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     return record
 
 
-def _encoder_files(run: Run) -> dict[str, Any]:
+def _list_encoder_files(run: Run) -> dict[str, Any]:
     """Return the sha256 of every file of the local encoder that a run starts from; nothing for other starts."""
     encoder = find_encoder(run.start) if run.architecture in TRAINED else None
     return {} if encoder is None else {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
@@ -119,9 +121,9 @@ def encoding_reporter(progress: Progress, *, clock: Callable[[], float] = time.m
 
 def _await_record(run: Run) -> Record:
     """Return the record once rank 0 has written it; the other ranks only train."""
-    while not has_record(local_records(), run):
+    while not has_record(get_local_records(), run):
         time.sleep(0.5)
-    return read_record(local_records() / f"{run_id(run)}.json")
+    return read_record(get_local_records() / f"{run_id(run)}.json")
 
 
 def _train(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Trained:

@@ -72,7 +72,7 @@ def _leave() -> Stopped | None:
 
 
 @contextmanager
-def undisguised() -> Iterator[None]:
+def unwrap_stop() -> Iterator[None]:
     """Raise the stop itself where a library made an error of it, as an import in C++ that is broken off does."""
     try:
         yield

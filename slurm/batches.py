@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from repro.storage.shards import whole_of
+from repro.storage.shards import find_parent_stage
 from slurm.sweep import Task
 
 
@@ -30,7 +30,7 @@ class Batch:
         return self.tasks[0].item.kind == "stage"
 
 
-def batches_of(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
+def order_batches(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
     """Return the batches in the order of submitting: a stage each, then the arrays of runs.
 
     All arrays together keep `num_at_once`: each gets an equal share, and when there are more arrays than that, or runs
@@ -42,8 +42,8 @@ def batches_of(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) 
     arrays = [part for group in groups for part in _cut(group, max_array_size)]
     names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
     num_first = sum(turns[array[0].name][0] == turns[runs[0].name][0] for array in arrays)
-    throttled = _throttled(names, arrays, num_at_once, num_first)
-    return [*_stage_batches(tasks, max_array_size, num_at_once), *throttled]
+    throttled = _share_slots(names, arrays, num_at_once, num_first)
+    return [*_list_stage_batches(tasks, max_array_size, num_at_once), *throttled]
 
 
 def _turns(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
@@ -54,22 +54,23 @@ def _turns(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
     return {task.name: (behind[task.name], sorted(task.needs)) for task in tasks}
 
 
-def _stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
+def _list_stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
     """Return the batches of stages in their order: the arrays of a stage's shards, then the stage."""
     stages = (task for task in tasks if task.item.kind == "stage")
-    groups = [tuple(group) for _, group in groupby(stages, key=lambda task: whole_of(task.name) or task.name)]
+    groups = [tuple(group) for _, group in groupby(stages, key=lambda task: find_parent_stage(task.name) or task.name)]
     names, arrays = [], []
     for group in groups:
-        parts = _cut([task for task in group if whole_of(task.name)], max_array_size)
+        parts = _cut([task for task in group if find_parent_stage(task.name)], max_array_size)
         arrays += parts
         names += [
-            f"shards {number} of {len(parts)} of {whole_of(part[0].name)}" for number, part in enumerate(parts, 1)
+            f"shards {number} of {len(parts)} of {find_parent_stage(part[0].name)}"
+            for number, part in enumerate(parts, 1)
         ]
-    shards = _throttled(names, arrays, num_at_once, len(arrays))
+    shards = _share_slots(names, arrays, num_at_once, len(arrays))
     found: list[Batch] = []
     for group in groups:
         found += [batch for batch in shards if batch.tasks[0] in group]
-        found += [Batch(task.name, (task,), 1) for task in group if not whole_of(task.name)]
+        found += [Batch(task.name, (task,), 1) for task in group if not find_parent_stage(task.name)]
     return found
 
 
@@ -77,7 +78,7 @@ def _cut(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
     return [tuple(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
-def _throttled(
+def _share_slots(
     names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int, num_first: int
 ) -> list[Batch]:
     """Return arrays of which the first ones share the room there is, and each later one takes that of an earlier."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repro.stopping import Stopped
 from slurm.job import Job
-from slurm.signals import EXIT_INTERRUPTED, Stop, die_with_parent, listening, say
+from slurm.signals import EXIT_INTERRUPTED, Stop, die_with_parent, handle_stop_signals, say
 from slurm.states import JobState
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     described = json.loads(Path(sys.argv[1]).read_text())
     die_with_parent(described["parent"])
     stop = Stop()
-    with listening(stop):
+    with handle_stop_signals(stop):
         try:
             Job(**described["job"])(stop, where=JobState(**described["where"]))
         except Stopped as stopped:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from repro.spec import Run
-from repro.spec.identity import run_id, training_id
+from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Stopped
 from repro.storage.lease import look
 from repro.storage.paths import run_folder
 from repro.train.steps_done import CHECKPOINT_FILE
 from slurm.job import Job
-from slurm.signals import Stop, listening
+from slurm.signals import Stop, handle_stop_signals
 from slurm.states import JobState, item_of_run
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -26,11 +26,11 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
     Stopped: it was told to stop; a training has written its checkpoint, anything else was broken off at once.
     """
     stop = Stop()
-    with listening(stop):
+    with handle_stop_signals(stop):
         try:
             _run_or_wait(run, stop, progress)
         except Stopped as stopped:
-            raise stopped.and_says(what_is_kept(run)) from stopped
+            raise stopped.and_says(describe_resume(run)) from stopped
 
 
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
@@ -43,8 +43,8 @@ def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def what_is_kept(run: Run) -> str:
+def describe_resume(run: Run) -> str:
     """Return what a stopped run leaves, in words, and how it goes on."""
-    if (run_folder(training_id(run)) / CHECKPOINT_FILE).exists():
+    if (run_folder(get_training_id(run)) / CHECKPOINT_FILE).exists():
         return f"run {run_id(run)} has a checkpoint: run the same command again to go on from it"
     return f"run {run_id(run)} has no checkpoint yet; what was built for it is kept: run the same command again"

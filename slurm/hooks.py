@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-EXECUTE, STAGES_OF = "repro.execute:execute", "repro.inputs.stages:stages_of"
+EXECUTE, STAGES_OF = "repro.execute:execute", "repro.pipeline.stages:list_stages"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,19 +15,19 @@ from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
-from repro.records.provenance import code_identity, source_digest
+from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import run_of_fields
-from repro.stopping import Interrupted, Stopped, unbroken, undisguised
+from repro.stopping import Interrupted, Stopped, unbroken, unwrap_stop
 from repro.storage.lease import Lease, acquire, look
-from repro.storage.machine import peak_bytes
-from repro.storage.paths import local_records
-from repro.storage.shards import joined, stage_named
+from repro.storage.machine import measure_peak_bytes
+from repro.storage.paths import get_local_records
+from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from slurm.hooks import EXECUTE, STAGES_OF, named
-from slurm.progress import progress_of
+from slurm.progress import read_progress
 from slurm.ranks import run_ranks
-from slurm.scheduler import who_cancelled, why_told_to_end
+from slurm.scheduler import explain_told_to_end, who_cancelled
 from slurm.signals import Stop, say
 from slurm.states import JobState, WorkItem, item_of_run, item_of_stage
 
@@ -54,16 +54,16 @@ class Job:
         return item_of_stage(self._stage()) if self.stage else item_of_run(run_of_fields(self.run))
 
     def _stage(self) -> Stage:
-        return joined(stage_named(self.stage, named(self.stages_of)(run_of_fields(self.run))), self.num_shards)
+        return merge_shards(find_stage(self.stage, named(self.stages_of)(run_of_fields(self.run))), self.num_shards)
 
     @property
     def is_done(self) -> bool:
         """Whether there is nothing left to do."""
-        return self._stage().is_built if self.stage else has_record(local_records(), run_of_fields(self.run))
+        return self._stage().is_built if self.stage else has_record(get_local_records(), run_of_fields(self.run))
 
     def progress(self) -> int:
         """Return how far a run is; a stage is not kept in part, and is nowhere until it is built."""
-        return 0 if self.stage else progress_of(run_of_fields(self.run))
+        return 0 if self.stage else read_progress(run_of_fields(self.run))
 
     def __call__(self, stop: Stop, *, where: JobState) -> str:
         """Do it under its lease; return "done", or "held" when a living owner elsewhere is doing it.
@@ -75,7 +75,7 @@ class Job:
         if self.is_done:
             return "done"
         if self.stage:  # a stage takes its own lease, and waits where another is building it
-            with _WrittenDown(item, me, stop, self.progress) as written, undisguised():
+            with _WrittenDown(item, me, stop, self.progress) as written, unwrap_stop():
                 self._begin(item, written)
                 _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
@@ -85,7 +85,7 @@ class Job:
         with lease:
             if self.is_done:
                 return "done"
-            with _WrittenDown(item, me, stop, self.progress) as written, undisguised():
+            with _WrittenDown(item, me, stop, self.progress) as written, unwrap_stop():
                 self._begin(item, written)
                 lease.on_beat = lambda: _notice_cancellation(item, stop)
                 self._run(stop, where.job_id)
@@ -115,7 +115,7 @@ class Job:
 
 def _check_same_code(then: Mapping[str, Any]) -> None:
     """RuntimeError when what runs is other than at the launch; by its files, as git need not be there, nor answer."""
-    now = code_identity() | {"source": source_digest()}
+    now = get_code_identity() | {"source": compute_source_digest()}
     if then.get("source") != now["source"]:
         raise RuntimeError(
             f"the code has changed since the launch: {dict(then)} then, {now} now; put back what was launched, or "
@@ -133,7 +133,7 @@ def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
     """Build a stage, which has no checkpoint: stopped, what is half made is removed, and it starts over."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGUSR2 and why_told_to_end(job_id) != "preempted":
+        if number == signal.SIGUSR2 and explain_told_to_end(job_id) != "preempted":
             return say("its time is nearly up; a stage cannot go on later, so it goes on now")
         stop.on_signal(number, frame)
 
@@ -184,16 +184,16 @@ class _WrittenDown:
     ) -> None:
         ended = replace(self.state, state="done")
         if isinstance(error, Stopped):
-            ended = self._interrupted(self.stop.reason or str(error))
+            ended = self._record_interruption(self.stop.reason or str(error))
         elif error is not None:
             lines = "".join(traceback.format_exception(error))
             ended = replace(self.state, state="failed", reason=f"{type(error).__name__}: {error}", trace=lines)
-        self.item.write(replace(ended, at=time.time(), peak_bytes=peak_bytes(with_children=True)))
+        self.item.write(replace(ended, at=time.time(), peak_bytes=measure_peak_bytes(with_children=True)))
 
-    def _interrupted(self, reason: str) -> JobState:
+    def _record_interruption(self, reason: str) -> JobState:
         if self.item.is_cancelled:
             return replace(self.state, state="cancelled", reason="it was cancelled, by repro cancel")
-        if self.state.job_id and why_told_to_end(self.state.job_id) == "cancelled":
+        if self.state.job_id and explain_told_to_end(self.state.job_id) == "cancelled":
             by = who_cancelled(self.state.job_id) or "in Slurm"
             return replace(self.state, state="cancelled", reason=f"it was cancelled, {by}")
         return replace(self._once_more(), state="interrupted", reason=reason)

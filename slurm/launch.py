@@ -20,16 +20,16 @@ from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmiss
 from submitit.slurm.slurm import SlurmExecutor
 
 from repro.stopping import Stopped, unbroken
-from repro.storage.paths import SOURCES, data_folder, home, sweeps_folder
+from repro.storage.paths import SOURCES, get_data_folder, get_sweeps_folder, home
 from slurm.batches import Batch
 from slurm.job import Job, too_often
-from slurm.nodes import attempt_of, leading
+from slurm.nodes import lead_nodes, make_attempt_id
 from slurm.profiles import Profile, check_lines
 from slurm.ranks import THREADS, follow
-from slurm.scheduler import outside_of_job, why_told_to_end
-from slurm.signals import EXIT_INTERRUPTED, Stop, listening
+from slurm.scheduler import explain_told_to_end, outside_of_job
+from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
-from slurm.sweep import submission_of
+from slurm.sweep import find_submission
 
 Progress = Callable[[str], None]
 MANY_TURNS = 10**6
@@ -52,7 +52,7 @@ class SubmittedJob:
             state="running", job_id=environment.job_id, log=str(paths.stdout), script=str(paths.submission_file)
         )
         requeue = signal.getsignal(signal.SIGUSR2)  # submitit's: checkpoint(), pickle, scontrol requeue, exit
-        with listening(stop):
+        with handle_stop_signals(stop):
             try:
                 return self._do(stop, where, environment.node)
             except Stopped as stopped:
@@ -69,7 +69,7 @@ class SubmittedJob:
             return self.job(stop, where=where)
         told = asdict(self.job)
         if node == 0:
-            with leading(told, attempt_of(where.job_id)):
+            with lead_nodes(told, make_attempt_id(where.job_id)):
                 return self.job(stop, where=where)
         with unbroken():
             follow(told, stop, where.job_id, node)
@@ -89,7 +89,7 @@ class SubmittedJob:
             item.write(replace(last, state="failed", reason=reason))
             return False
         # after any other SIGTERM the job was cancelled, or is requeued already
-        return stop.signal_number == signal.SIGUSR2 or why_told_to_end(job_id) == "preempted"
+        return stop.signal_number == signal.SIGUSR2 or explain_told_to_end(job_id) == "preempted"
 
 
 class ScriptWriter(SlurmExecutor):
@@ -115,7 +115,7 @@ class Launch:
     @property
     def folder(self) -> Path:
         """Where submitit keeps scripts, pickles and logs: one folder for the whole sweep."""
-        return sweeps_folder() / self.sweep / "jobs"
+        return get_sweeps_folder() / self.sweep / "jobs"
 
     def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
         """Submit all; ValueError says what was refused, and what was and was not submitted before it."""
@@ -134,8 +134,8 @@ class Launch:
         """Return each batch's name and the exact script that would be submitted, with dependencies by name."""
         for batch in batches:
             self._note(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
-            writer = ScriptWriter(self.folder, max_num_timeout=MANY_TURNS, python=python_of(self.profile))
-            parameters = parameters_of(self.profile, batch, self.sweep)
+            writer = ScriptWriter(self.folder, max_num_timeout=MANY_TURNS, python=make_python_command(self.profile))
+            parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
             parameters["slurm_dependency"] = self._dependency(batch)
             generic = {
                 key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
@@ -147,9 +147,9 @@ class Launch:
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
-        of_slurm = {"slurm_max_num_timeout": MANY_TURNS, "slurm_python": python_of(self.profile)}
+        of_slurm = {"slurm_max_num_timeout": MANY_TURNS, "slurm_python": make_python_command(self.profile)}
         executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
-        parameters = parameters_of(self.profile, batch, self.sweep)
+        parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
         executor.update_parameters(**parameters, slurm_dependency=self._dependency(batch))
         if not self.profile.wckey:  # which submitit would otherwise set to its own name, and AutoExecutor drops a None
             executor._executor.update_parameters(wckey=None)
@@ -159,7 +159,7 @@ class Launch:
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
         about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
-        submission_of(batch.tasks, places, **about).write()
+        find_submission(batch.tasks, places, **about).write()
         self.submitted |= {name: place["job_id"] for name, place in places.items()}
         self._note(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]
@@ -179,12 +179,12 @@ class Launch:
         return ",".join(words) or None
 
 
-def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
+def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
     """Return what submitit is told of one batch; None leaves a thing to the site."""
     stage = batch.is_stage
     cpus = (profile.stage_cpus if stage else None) or profile.cpus_per_run
     gpus = profile.stage_gpus if stage else profile.gpus_per_run
-    gres = _gres_of_stage(profile) if stage else profile.gres or None
+    gres = _get_stage_gres(profile) if stage else profile.gres or None
     chdir = profile.chdir or str(SOURCES)
     more = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
     check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
@@ -219,19 +219,19 @@ def parameters_of(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
     }
 
 
-def _gres_of_stage(profile: Profile) -> str | None:
+def _get_stage_gres(profile: Profile) -> str | None:
     """Return a stage's GPUs by the type that a run's have; None where it has none, or no single type is named."""
     typed = re.fullmatch(r"(gpu:[^:,()]+):\d+", profile.gres)
     return f"{typed[1]}:{profile.stage_gpus}" if typed and profile.stage_gpus else None
 
 
-def python_of(profile: Profile) -> str:
+def make_python_command(profile: Profile) -> str:
     """Return the shell words that start python in a job, in which $VARIABLES of the job are filled in."""
     words = [*profile.launcher, profile.python or sys.executable]
-    return " ".join(_expanded(word) for word in words)
+    return " ".join(_quote_expandable(word) for word in words)
 
 
-def _expanded(word: str) -> str:
+def _quote_expandable(word: str) -> str:
     """Return a word quoted for the shell, in which only $VARIABLE and ${VARIABLE} keep their meaning."""
     if "$" not in word:
         return shlex.quote(word)
@@ -247,9 +247,9 @@ def _setup(profile: Profile, cpus: int | None) -> list[str]:
         f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
         "export PYTHONSAFEPATH=1",  # a folder called slurm where the job starts is not ours
     ]
-    lines += [f"export REPRO_DATA={shlex.quote(str(data_folder()))}"] if "REPRO_DATA" in os.environ else []
+    lines += [f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}"] if "REPRO_DATA" in os.environ else []
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
-    lines += [f'export TMPDIR={_expanded(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
+    lines += [f'export TMPDIR={_quote_expandable(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
     lines += ["export " + " ".join(f"{name}={cpus}" for name in THREADS)] if cpus else []
     return [*lines, *profile.setup]
 

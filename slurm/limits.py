@@ -8,8 +8,8 @@ from repro.planning.plan import IN_SHARDS, Plan
 from repro.planning.stage_cost import StageCost
 from repro.report.view import format_seconds
 from repro.spec.identity import run_id
-from repro.spec.values import counted
-from repro.storage.atomic import size_in_words
+from repro.spec.values import count_noun
+from repro.storage.atomic import format_bytes
 from slurm.profiles import Profile
 
 GIB = 2**30  # Slurm's G
@@ -21,13 +21,15 @@ def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
     if profile.on != "slurm":
         return
     for cost in plan.stage_costs:
-        lacks = [*(_lacks_of_start(cost, profile) if cost.kind == START else _lacks_of_stage(cost, plan, profile))]
+        lacks = [
+            *(_lacks_of_start(cost, profile) if cost.kind == START else _list_missing_of_stage(cost, plan, profile))
+        ]
         if lacks:
             yield f"too much for profile {profile.name}: {cost.name} of {cost.pairs}: {', '.join(lacks)}"
     yield from _runs(plan, profile)
 
 
-def _lacks_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[str]:
+def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[str]:
     """A stage that is killed starts over, so its time has to be enough at once."""
     shards = plan.most_shards if cost.kind in IN_SHARDS else 1
     minutes = profile.stage_time_minutes or profile.time_minutes
@@ -36,7 +38,7 @@ def _lacks_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[s
         yield f"{asked}, and a stage has {format_seconds(60 * minutes)}"
     memory_gb = profile.stage_memory_gb or profile.memory_gb
     if memory_gb and cost.memory_bytes > memory_gb * GIB:
-        yield f"{size_in_words(cost.memory_bytes)} of memory, and a stage has {memory_gb:g} GiB"
+        yield f"{format_bytes(cost.memory_bytes)} of memory, and a stage has {memory_gb:g} GiB"
     if cost.on == "GPU" and not profile.stage_gpus:
         yield "reckoned on a GPU, and a stage has none"
 
@@ -45,7 +47,7 @@ def _lacks_of_start(cost: StageCost, profile: Profile) -> Iterator[str]:
     together = cost.memory_bytes * profile.num_processes
     if profile.memory_gb and together > profile.memory_gb * GIB:
         has = f"a run has {profile.memory_gb:g} GiB"
-        yield f"{size_in_words(together)} of memory in {profile.num_processes} processes, and {has}"
+        yield f"{format_bytes(together)} of memory in {profile.num_processes} processes, and {has}"
 
 
 def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
@@ -55,7 +57,7 @@ def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
     if longer:
         longest = max(longer, key=times.__getitem__)
         turns = -int(-times[longest] // (60 * profile.time_minutes))
-        take = counted(len(longer), "run takes", "runs take")
+        take = count_noun(len(longer), "run takes", "runs take")
         limit = f"{take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
         goes = "goes" if len(longer) == 1 else "go"
         yield f"{limit} and {goes} on from checkpoints: {run_id(longest)} in {turns} turns"
@@ -63,4 +65,4 @@ def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
         most = max((one.memory_bytes for one in plan.estimates), default=0) * profile.num_processes
         if most > profile.memory_gb * GIB:
             has = f"a run has {profile.memory_gb:g} GiB"
-            yield f"too much for profile {profile.name}: {size_in_words(most)} of memory, and {has}"
+            yield f"too much for profile {profile.name}: {format_bytes(most)} of memory, and {has}"

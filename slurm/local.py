@@ -20,19 +20,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from repro.planning.cost import arithmetic_of
+from repro.planning.cost import count_operations
 from repro.spec import run_of_fields
-from repro.spec.identity import difference_in_words
-from repro.spec.values import counted
+from repro.spec.identity import format_overrides
+from repro.spec.values import count_noun
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
 from repro.storage.machine import cores_here
 from repro.storage.paths import import_environment, run_folder
 from slurm.profiles import Profile
 from slurm.ranks import THREADS
-from slurm.signals import EXIT_INTERRUPTED, Stop, listening
+from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
-from slurm.sweep import Task, submission_of, sweep_folder
+from slurm.sweep import Task, find_submission, get_sweep_folder
 from slurm.trainings import missing_trainings
 
 GRACE_SECONDS = 90.0
@@ -121,7 +121,7 @@ class LocalQueue:
             return "no run was in progress; launch again to go on"
         whose, they = ("itself", "it was") if len(asked) == 1 else ("themselves", "they were")
         return (
-            f"{sum(asked)} of {counted(len(asked), 'running job')} stopped by {whose}, after a checkpoint where {they} "
+            f"{sum(asked)} of {count_noun(len(asked), 'running job')} stopped by {whose}, after a checkpoint where {they} "
             "training; launch again to go on from there"
         )
 
@@ -139,7 +139,7 @@ class LocalQueue:
             self.slots.append(slot)
             if child.returncode != 0:
                 self.progress(f"{task.name}: {_says(child.returncode)}")
-            self._note_unexplained(task, child.returncode)
+            self._record_unexplained_failure(task, child.returncode)
         return bool(ended)
 
     def _tell(self) -> None:
@@ -155,7 +155,7 @@ class LocalQueue:
                 for line in lines.decode(errors="replace").splitlines():
                     self.progress(f"{task.name}: {line}")
 
-    def _note_unexplained(self, task: Task, status: int) -> None:
+    def _record_unexplained_failure(self, task: Task, status: int) -> None:
         """Write down the failure of a child that could not do so itself, so that it is not started for ever."""
         last = task.item.read() or JobState(state="done", log=str(self.log_of(task)))
         may_go_on = status in (0, *RESTARTED) or status < 0
@@ -184,7 +184,7 @@ class LocalQueue:
     def _end(self, task: Task, how: str, reason: str = "") -> None:
         self.ended[task.name] = how
         left = len(self.tasks) - len(self.ended)
-        self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {counted(left, 'job')} left")
+        self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {count_noun(left, 'job')} left")
 
     def _fill(self) -> None:
         if not self.slots:
@@ -232,7 +232,7 @@ class LocalQueue:
         self.attempts[task.name] += 1
         self.told[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        what = f" ({difference_in_words(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
+        what = f" ({format_overrides(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
         self.progress(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
@@ -257,18 +257,18 @@ def dearest_first(tasks: Sequence[Task]) -> list[Task]:
     """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
-    does = {task.name: arithmetic_of(run_of_fields(task.job.run)) for task in runs}
+    does = {task.name: count_operations(run_of_fields(task.job.run)) for task in runs}
     return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
 
 
 def _reason_to_wait(task: Task, makers: Mapping[str, str]) -> str:
     """Return why a job cannot start yet: somebody does it, or makes a training that it needs; else nothing."""
-    if owner := _living(task.item.lease_folder):
+    if owner := _list_living(task.item.lease_folder):
         return f"left to {owner}"
     for training in _makes(task):
         if maker := makers.get(training):
             return f"waits for {maker}, which makes training {training} for both"
-        if owner := _living(run_folder(training) / "training"):
+        if owner := _list_living(run_folder(training) / "training"):
             return f"waits for {owner}, which makes its training {training}"
     return ""
 
@@ -279,7 +279,7 @@ def _makes(task: Task) -> dict[str, str]:
     return dict.fromkeys(missing, task.name)
 
 
-def _living(lease_folder: Path) -> Owner | None:
+def _list_living(lease_folder: Path) -> Owner | None:
     owner = look(lease_folder)
     return owner if owner is not None and owner.is_alive else None
 
@@ -302,15 +302,15 @@ def _says(status: int) -> str:
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
     """Do these jobs on this machine; return, for each item, how it ended."""
     slots = make_slots(profile, gpus=visible_gpus(), num_cores=cores_here())
-    folder = sweep_folder(sweep)
+    folder = get_sweep_folder(sweep)
     queue = LocalQueue(dearest_first(tasks), slots, folder, progress)
     place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
     lease = acquire(place)
     assert lease is not None, "a queue's folder has its own name"
-    with lease, listening(Stop()):
+    with lease, handle_stop_signals(Stop()):
         jobs = {task.name: {"log": str(queue.log_of(task))} for task in tasks}
         about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
-        submission_of(tasks, jobs, **about).write()
+        find_submission(tasks, jobs, **about).write()
         try:
             return queue.run()
         except Stopped as stopped:

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from repro.records.provenance import source_digest, versions
+from repro.records.provenance import compute_source_digest, versions
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
-from repro.storage.lease import dead_after_seconds, look
+from repro.storage.lease import get_lease_timeout, look
 from repro.storage.paths import home, run_folder
 from slurm.hooks import named
 from slurm.signals import Stop
@@ -46,7 +46,7 @@ class Meeting:
     is_over: bool = False
 
 
-def attempt_of(job_id: str) -> str:
+def make_attempt_id(job_id: str) -> str:
     """Return the name of this life of a job: a requeued job begins another one."""
     return f"{job_id}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
@@ -58,7 +58,7 @@ def what_is_seen(job: Mapping[str, Any]) -> dict[str, str]:
         if stage.is_built:
             stage.check()
         found[f"stage {stage.title}"] = _digest(stage.files) if stage.is_built else "not there"
-    return found | {"code": source_digest(), "set of package versions": _digest(versions())}
+    return found | {"code": compute_source_digest(), "set of package versions": _digest(versions())}
 
 
 def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
@@ -69,15 +69,15 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     place, meeting, seen = _place(job, attempt), Meeting(attempt, job["num_nodes"]), what_is_seen(job)
     _write(place / "meeting.json", asdict(meeting))
     for number in range(1, meeting.num_nodes):
-        told = _awaited(place / f"node-{number}.json", stop)
+        told = _wait_for_file(place / f"node-{number}.json", stop)
         if told is None:
             raise ValueError(
                 f"node {number} of {meeting.num_nodes} did not come within {_patience():.0f} s: every node must see "
                 f"{home()}; its own log lies beside this one"
             )
         _check_alike(number, told, seen)
-    address = _own_address()
-    meeting = replace(meeting, address=address, port=_free_port(address))
+    address = _get_own_address()
+    meeting = replace(meeting, address=address, port=_get_free_port(address))
     _write(place / "meeting.json", asdict(meeting))
     return meeting
 
@@ -88,7 +88,7 @@ def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) 
     ValueError when nobody calls one, or when a stage here is damaged.
     """
     place, mine = _place(job, attempt), {"host": socket.gethostname()}
-    told = _awaited(place / "meeting.json", stop)
+    told = _wait_for_file(place / "meeting.json", stop)
     if told is None:
         raise ValueError(f"node {number}: no word of the first node within {_patience():.0f} s; do both see {place}?")
     if not told["is_over"]:
@@ -106,7 +106,7 @@ def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) 
 
 
 @contextmanager
-def leading(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
+def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
     """Tell the other nodes when the block has ended, however it did, also when it never called a meeting."""
     try:
         yield
@@ -143,7 +143,7 @@ def _write(path: Path, told: Mapping[str, Any]) -> None:
         part.write_text(json.dumps(told, indent=1))
 
 
-def _awaited(path: Path, stop: Stop) -> dict[str, Any] | None:
+def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:
     """Return what a file tells, once it is there; None when it does not come."""
     deadline = time.monotonic() + _patience()
     while time.monotonic() < deadline:
@@ -157,7 +157,7 @@ def _awaited(path: Path, stop: Stop) -> dict[str, Any] | None:
 
 def _patience() -> float:
     # nodes of a job start together; the first may have to wait for the lease of one that died
-    return 2 * dead_after_seconds()
+    return 2 * get_lease_timeout()
 
 
 def _check_alike(number: int, told: Mapping[str, Any], seen: Mapping[str, str]) -> None:
@@ -178,12 +178,12 @@ def _digest(told: object) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
-def _own_address() -> str:
+def _get_own_address() -> str:
     # of the node on which srun was started, which is the first; else the name by which others may know this one
     return os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
 
 
-def _free_port(address: str) -> int:
+def _get_free_port(address: str) -> int:
     """Return a free port of this node's address; ValueError if the node does not have that address."""
     try:
         with socket.create_server((address, 0), family=_family(address)) as found:

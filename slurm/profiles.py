@@ -122,19 +122,19 @@ SHARDING = ("num_shards", "pairs_per_shard")
 KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 
 
-def user_file() -> Path:
+def get_user_file() -> Path:
     """Return the path of the user's own profiles, there or not."""
     configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml").expanduser()
 
 
-def profile_named(name: str) -> Profile:
+def load_profile(name: str) -> Profile:
     """Return a profile; ValueError lists the profiles there are, or what is wrong in the file."""
-    tables = _tables(user_file())
+    tables = _tables(get_user_file())
     if name not in tables:
         near = suggestion(name, tables, likeness=0.6)
         raise ValueError(
-            f"unknown profile {name!r}{near or ';'} choose one of {sorted(tables)}, or add one to {user_file()}"
+            f"unknown profile {name!r}{near or ';'} choose one of {sorted(tables)}, or add one to {get_user_file()}"
         )
     return _profile(name, tables, ())
 
@@ -145,8 +145,8 @@ def choose(name: str | None, on: str | None) -> Profile:
         raise ValueError(f"--on {on}: choose one of {list(PLACES)}")
     if name is None and on == "slurm":
         known = [profile.name for profile in profiles() if profile.on == "slurm"]
-        raise ValueError(f"--on slurm needs --profile, one of {known}, or your own in {user_file()}")
-    profile = profile_named(name or "here")
+        raise ValueError(f"--on slurm needs --profile, one of {known}, or your own in {get_user_file()}")
+    profile = load_profile(name or "here")
     if on not in (None, profile.on):
         raise ValueError(f"--on {on} does not go with profile {profile.name}, which is for {profile.on}")
     return profile
@@ -154,7 +154,7 @@ def choose(name: str | None, on: str | None) -> Profile:
 
 def profiles() -> tuple[Profile, ...]:
     """Return every profile, shipped and the user's own."""
-    return tuple(profile_named(name) for name in _tables(user_file()))
+    return tuple(load_profile(name) for name in _tables(get_user_file()))
 
 
 @cache
@@ -196,24 +196,24 @@ def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...])
     inherited = _values(parent, tables, (*seen, name)) if parent else {}
     if own.keys() & set(SHARDING):  # one way to say it replaces the other
         inherited = {key: value for key, value in inherited.items() if key not in SHARDING}
-    return inherited | {key: _checked(name, key, value) for key, value in own.items()}
+    return inherited | {key: _validate_profile(name, key, value) for key, value in own.items()}
 
 
-def _checked(name: str, key: str, value: Any) -> Any:
+def _validate_profile(name: str, key: str, value: Any) -> Any:
     wanted = str(get_type_hints(Profile)[key])
     kinds: dict[str, type | tuple[type, ...]]
     kinds = {"str": str, "int": int, "float": (int, float), "tuple": list, "dict": dict}
     kind = next(kinds[word] for word in ("tuple", "dict", "float", "int", "str") if word in wanted)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"profile {name}: {key}={short(repr(value))}; must be {_form_in_words(wanted)}")
+        raise ValueError(f"profile {name}: {key}={short(repr(value))}; must be {_format_expected_form(wanted)}")
     if isinstance(value, list) and not all(isinstance(one, str) for one in value):
-        raise ValueError(f"profile {name}: {key}={value!r}; must be {_form_in_words(wanted)}")
+        raise ValueError(f"profile {name}: {key}={value!r}; must be {_format_expected_form(wanted)}")
     if isinstance(value, dict):
         _check_options(name, key, value)
     return tuple(value) if isinstance(value, list) else value
 
 
-def _form_in_words(wanted: str) -> str:
+def _format_expected_form(wanted: str) -> str:
     """Return what a key takes, as it is written in TOML."""
     forms = {
         "tuple": 'a list of texts, for example ["cuda/12.4"]',

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from repro.planning.cost import phases_of
+from repro.planning.cost import list_training_phases
 from repro.records.store import split_recorded
 from repro.spec import Run
-from repro.spec.identity import training_id
+from repro.spec.identity import get_training_id
 from repro.storage.lease import look
-from repro.storage.paths import home, local_records, sweeps_folder
+from repro.storage.paths import get_local_records, get_sweeps_folder, home
 from repro.storage.shards import needless_shards
 from slurm.scheduler import queue
 from slurm.states import item_of_run
@@ -32,21 +32,23 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     """
     submissions = read_submissions()
     known = {*runs, *(run for one in submissions for name in one.runs if (run := run_in(one, name)))}
-    recorded = set(split_recorded(known, [local_records()])[0])
-    needed = {training_id(phase) for run in known - recorded for phase in phases_of(run)}
+    recorded = set(split_recorded(known, [get_local_records()])[0])
+    needed = {get_training_id(phase) for run in known - recorded for phase in list_training_phases(run)}
     for run in dict.fromkeys(runs):
         folder = item_of_run(run).folder
         if run not in recorded or folder.name in needed or not folder.is_dir():
             continue
         if not any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training"))):
-            yield from ((path, size_of(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
-    yield from ((part, size_of(part)) for part in _half_written(home()) if _is_left(part))
-    yield from ((folder, size_of(folder)) for folder in needless_shards())
+            yield from ((path, measure_size(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
+    yield from ((part, measure_size(part)) for part in _half_written(home()) if _is_left(part))
+    yield from ((folder, measure_size(folder)) for folder in needless_shards())
     names_recorded = {item_of_run(run).name for run in recorded.intersection(runs)}
     waiting = queue() or {}
     for sweep in sorted({one.sweep for one in submissions}):
         if _has_ended([one for one in submissions if one.sweep == sweep], names_recorded, waiting):
-            yield from ((path, size_of(path)) for path in sorted((sweeps_folder() / sweep / "jobs").glob("*.pkl")))
+            yield from (
+                (path, measure_size(path)) for path in sorted((get_sweeps_folder() / sweep / "jobs").glob("*.pkl"))
+            )
 
 
 def is_trained(path: Path) -> bool:
@@ -105,7 +107,7 @@ def _status(path: Path) -> os.stat_result | None:
     return None
 
 
-def size_of(path: Path) -> int:
+def measure_size(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; what has gone meanwhile has none."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     return sum(status.st_size for file in files if (status := _status(file)))

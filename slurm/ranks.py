@@ -27,12 +27,12 @@ from typing import Any
 from repro.records.store import has_record
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
-from repro.stopping import Interrupted, Stopped, undisguised
+from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.json_files import short
-from repro.storage.paths import import_environment, local_records, run_folder
+from repro.storage.paths import get_local_records, import_environment, run_folder
 from slurm.hooks import named
-from slurm.nodes import Meeting, attempt_of, call_meeting, grace_is_over, has_left, join_meeting
-from slurm.signals import REASONS, Stop, die_with_parent, listening, say
+from slurm.nodes import Meeting, call_meeting, grace_is_over, has_left, join_meeting, make_attempt_id
+from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, say
 
 LEAVE = "repro.train.parallel:leave_processes"
 STORE = "REPRO_RANKS_STORE"
@@ -61,7 +61,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     for left in (request, failure):
         left.unlink(missing_ok=True)
     described.write_text(json.dumps(dict(job)))
-    meeting = call_meeting(job, attempt_of(job_id), stop) if job.get("num_nodes", 1) > 1 else None
+    meeting = call_meeting(job, make_attempt_id(job_id), stop) if job.get("num_nodes", 1) > 1 else None
     try:
         status = _run_ranks(job, stop, described, meeting)
     finally:
@@ -70,7 +70,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
         number = job["num_processes"] * job.get("num_nodes", 1)
         why = failure.read_text() if failure.is_file() else f"status {status}"
         raise RuntimeError(f"one of {number} processes failed ({why}); see the log")
-    return has_record(local_records(), run)
+    return has_record(get_local_records(), run)
 
 
 def follow(job: Mapping[str, Any], stop: Stop, job_id: str, number: int) -> None:
@@ -78,7 +78,7 @@ def follow(job: Mapping[str, Any], stop: Stop, job_id: str, number: int) -> None
 
     RuntimeError when a rank failed here. ValueError when the first node is not heard of, or a stage here is damaged.
     """
-    meeting = join_meeting(job, number, attempt_of(job_id), stop)
+    meeting = join_meeting(job, number, make_attempt_id(job_id), stop)
     if meeting.is_over:
         return
     has_to_end = grace_is_over(job, meeting.attempt)
@@ -169,10 +169,10 @@ def main() -> int:
     # The end of `listening` goes back to this: a request may come when all ranks have agreed to stop.
     for number in REASONS:
         signal.signal(number, signal.SIG_IGN)
-    with listening(stop):
+    with handle_stop_signals(stop):
         threading.Thread(target=_await_request, args=(described.with_name("stop"),), daemon=True).start()
         try:
-            with undisguised():
+            with unwrap_stop():
                 named(job["execute"])(run_of_fields(job["run"]), should_stop=stop, progress=say)
             stop.is_over = True
         except (Interrupted, Stopped) as stopped:

@@ -42,7 +42,7 @@ def ask(*words: str) -> str | None:
     return None
 
 
-def max_array_size() -> int | None:
+def get_max_array_size() -> int | None:
     """Return how many tasks a job array may have here; None when Slurm does not say."""
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "")
     return int(found.group(1)) if found else None
@@ -69,7 +69,7 @@ def fate(job_id: str) -> str | None:
     return lines[0] if lines else None
 
 
-def why_told_to_end(job_id: str) -> str:
+def explain_told_to_end(job_id: str) -> str:
     """Return who sent this job SIGTERM: "preempted", "requeued", "cancelled", or "" for something else.
 
     While a job is ending, Slurm shows the same state for all of these, so they are told apart by what else it shows.

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from repro.inputs.stages import stages_by_phase
-from repro.planning.pairs import num_pairs_of
+from repro.pipeline.stages import stages_by_phase
+from repro.planning.pairs import count_pairs
 from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.storage.stages import Stage
 from slurm.profiles import MOST, Profile
 
 
-def num_shards(run: Run, profile: Profile) -> int:
+def count_shards(run: Run, profile: Profile) -> int:
     """Return into how many shards tokens, embeddings and keys of a run are cut; 1: they are made at once.
 
     Where nobody knows the number of pairs before the corpus is made it is 1, unless the profile says how many.
     ValueError for more shards than pairs, or than can be kept track of.
     """
-    num_pairs = num_pairs_of(run)
+    num_pairs = count_pairs(run)
     if profile.num_shards:
         if num_pairs is not None and profile.num_shards > num_pairs:
             raise ValueError(
@@ -47,5 +47,5 @@ def shards_of_stages(
     found: dict[str, int] = {}
     for run in runs:
         for stage, owner in stages_by_phase(run, stages_of):
-            found[stage.title] = max(found.get(stage.title, 1), num_shards(owner, profile))
+            found[stage.title] = max(found.get(stage.title, 1), count_shards(owner, profile))
     return found

@@ -64,7 +64,7 @@ class Stop:
 
 
 @contextmanager
-def listening(heard: Stop) -> Iterator[None]:
+def handle_stop_signals(heard: Stop) -> Iterator[None]:
     """Stop on SIGINT, SIGTERM and SIGUSR2, also in a process that was started with SIGINT ignored.
 
     Puts the former handlers back at the end. Outside the main thread, which alone may do this, nothing changes.

@@ -10,25 +10,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from repro.inputs.corpora import check_available
+from repro.pipeline.corpora import check_available
 from repro.planning.clusters import too_large_clusters
 from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_of_fields
 from repro.spec.identity import run_id
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 from repro.storage.lease import Owner, acquire, look
-from repro.storage.paths import local_records, sweeps_folder
-from repro.storage.shards import whole_of
-from slurm.batches import batches_of
+from repro.storage.paths import get_local_records, get_sweeps_folder
+from repro.storage.shards import find_parent_stage
+from slurm.batches import order_batches
 from slurm.hooks import Hooks
 from slurm.local import run_locally
 from slurm.profiles import Profile
-from slurm.scheduler import Verdict, max_array_size, try_script
+from slurm.scheduler import Verdict, get_max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import item_of_run
 from slurm.status import RunStatus, Snapshot, stage_state
-from slurm.sweep import Task, after_makers, check_code, run_in, tasks_of
+from slurm.sweep import Task, after_makers, build_tasks, check_code, run_in
 from slurm.trainings import missing_trainings
 
 Progress = Callable[[str], None]
@@ -56,8 +56,8 @@ def start(
     ValueError before anything is started: data or encoders that are not here, uncommitted code, a refused submission.
     """
     code = check_code(runs, allow_dirty=options.allow_dirty)
-    with launching(progress):
-        tasks, left_out = _chosen_tasks(runs, profile, options, code=code, progress=progress)
+    with hold_launch_lock(progress):
+        tasks, left_out = _select_tasks(runs, profile, options, code=code, progress=progress)
         to_start = [run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"]
         check_available(to_start)
         check_encoders(to_start)
@@ -84,15 +84,15 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
             "starts the runs here, and `run --dry-run` shows which they are"
         )
     code = check_code(runs, allow_dirty=options.allow_dirty)
-    tasks, _ = _chosen_tasks(runs, profile, options, code=code, progress=lambda line: None)
+    tasks, _ = _select_tasks(runs, profile, options, code=code, progress=lambda line: None)
     yield from _scripts_of(tasks, profile, sweep)
 
 
 def _scripts_of(tasks: Sequence[Task], profile: Profile, sweep: str) -> Iterator[tuple[str, str]]:
     from slurm.launch import Launch
 
-    size = max_array_size() or ARRAY_SIZE_WHEN_SILENT
-    batches = batches_of(after_makers(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size)
+    size = get_max_array_size() or ARRAY_SIZE_WHEN_SILENT
+    batches = order_batches(after_makers(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size)
     yield from Launch(profile, sweep).scripts(batches)
 
 
@@ -106,8 +106,8 @@ def check_site(
     if profile.on != "slurm":
         raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
     unique = list(dict.fromkeys(runs))
-    wanted = (split_recorded(unique, [local_records()])[1] or unique)[: options.limit]
-    tasks = tasks_of(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty), hooks=options.hooks)
+    wanted = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
+    tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty), hooks=options.hooks)
     for name, script in _scripts_of(tasks, profile, sweep):
         yield name, try_script(script)
 
@@ -115,14 +115,16 @@ def check_site(
 def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: Progress) -> dict[str, str]:
     from slurm.launch import Launch
 
-    size = max_array_size()
+    size = get_max_array_size()
     if size is None:
         raise ValueError("Slurm does not answer here (scontrol show config); launch on a login node, or --on local")
     snapshot = Snapshot()
     live = {name: job for name in snapshot.latest if (job := snapshot.job_in_slurm(name))}
     at_work = _makers_in_queue(snapshot, live)
-    left = [task for task in tasks if task.item.kind == "run" or not live.keys() & {task.name, whole_of(task.name)}]
-    batches = batches_of(after_makers(left, at_work), max_array_size=size, num_at_once=profile.num_at_once or size)
+    left = [
+        task for task in tasks if task.item.kind == "run" or not live.keys() & {task.name, find_parent_stage(task.name)}
+    ]
+    batches = order_batches(after_makers(left, at_work), max_array_size=size, num_at_once=profile.num_at_once or size)
     launch = Launch(profile, sweep, known=live)
     launch.submit(batches, progress)
     return launch.submitted
@@ -135,10 +137,10 @@ def _makers_in_queue(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
 
 
 @contextmanager
-def launching(progress: Progress) -> Iterator[None]:
+def hold_launch_lock(progress: Progress) -> Iterator[None]:
     """Let one launcher at a time look and submit."""
     said = False
-    folder = sweeps_folder() / ".launching"
+    folder = get_sweeps_folder() / ".launching"
     while (lease := acquire(folder)) is None:
         if not said:
             progress(f"waiting for another launcher: {look(folder)}")
@@ -148,19 +150,19 @@ def launching(progress: Progress) -> Iterator[None]:
         yield
 
 
-def _chosen_tasks(
+def _select_tasks(
     runs: Sequence[Run], profile: Profile, options: LaunchOptions, *, code: dict[str, object], progress: Progress
 ) -> tuple[list[Task], list[str]]:
     """Return the jobs to start, and the names of what is asked for and left out; it says which, and why."""
     snapshot = Snapshot()
-    found = {run: snapshot.status_of(run) for run in dict.fromkeys(runs)}
+    found = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
     missing = [run for run, status in found.items() if status.may_launch(profile.on, retry=options.retry)]
     left_out = _unreadable(found.values()) | _impossible(missing)
     chosen = [run for run in missing if run_id(run) not in left_out][: options.limit]
     stopped = [] if options.retry else [one.id for one in found.values() if one.state in ("failed", "cancelled")]
-    asked = f"{counted(len(found), 'run')} asked for, {len(chosen)} to start"
+    asked = f"{count_noun(len(found), 'run')} asked for, {len(chosen)} to start"
     progress(asked + (f", {len(stopped)} failed or cancelled (--retry takes them up again)" if stopped else ""))
-    tasks = tasks_of(chosen, profile, code=code, hooks=options.hooks)
+    tasks = build_tasks(chosen, profile, code=code, hooks=options.hooks)
     left_out |= {} if options.retry else _with_failed_stages(tasks)
     for why in left_out.values():
         progress(f"left out: {why}")
@@ -195,7 +197,7 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     Of the stages that they wait for on Slurm, those go that no other run in its queue waits for.
     """
     snapshot = Snapshot()
-    found = [(run, snapshot.status_of(run)) for run in dict.fromkeys(runs)]
+    found = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]
     meant = [(run, status) for run, status in found if status.state == "running" or status.live_on]
     for run, _ in meant:
         item_of_run(run).cancel()
@@ -223,6 +225,6 @@ def _stages_of_none_but(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> l
     """Return the jobs in Slurm's queue of stages, and shards, that runs wait for, and no run but these."""
     gone = {status.id for status in cancelled}
     live = {name: job for name in snapshot.latest if name not in gone and (job := snapshot.job_in_slurm(name))}
-    kept = {need for name in live if name in snapshot.latest[name].runs for need in snapshot.needs_of(name)}
-    asked = {need for name in gone for need in snapshot.needs_of(name)}
+    kept = {need for name in live if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)}
+    asked = {need for name in gone for need in snapshot.list_dependencies(name)}
     return [live[name] for name in sorted(asked - kept) if name in live]

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.looked import Looked
+from repro.records.store import has_record
 from repro.spec import Run
-from repro.spec.identity import difference_in_words, training_id
+from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, look, owners
-from repro.storage.paths import local_records, run_folder, stage_folder
-from repro.storage.shards import part_named, whole_of
+from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
+from repro.storage.shards import find_parent_stage, parse_part
 from slurm.scheduler import Queued, fate, queue
 from slurm.states import JobState, WorkItem, item_of_run
 from slurm.sweep import Submission, read_submissions
@@ -65,7 +66,7 @@ class Snapshot:
     """One look at the disk and, once, at the scheduler: every status taken from it is of the same moment."""
 
     submissions: list[Submission] = field(default_factory=read_submissions)
-    looked: Looked = field(default_factory=lambda: Looked(local_records()))
+    looked: Looked = field(default_factory=lambda: Looked(get_local_records()))
 
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
@@ -77,18 +78,18 @@ class Snapshot:
         """The last submission of every item."""
         return {name: submission for submission in self.submissions for name in submission.jobs}
 
-    def statuses_of(self, runs: Iterable[Run]) -> list[RunStatus]:
+    def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
         """Return the status of each run; records that were read for it need not be read by the next look."""
-        found = [self.status_of(run) for run in runs]
+        found = [self.get_status(run) for run in runs]
         self.looked.keep()
         return found
 
-    def status_of(self, run: Run) -> RunStatus:
+    def get_status(self, run: Run) -> RunStatus:
         """Return the status of a run."""
         item = item_of_run(run)
         owner, last = look(item.lease_folder), item.read()
         places = self._places(item, last)
-        if (why := self.looked.why_unreadable(run)) is not None:
+        if (why := self.looked.explain_unreadable(run)) is not None:
             return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
         if owner is not None and owner.is_alive:
             places |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
@@ -100,12 +101,12 @@ class Snapshot:
             return self._not_begun(item, (last is None and self._before_it_began(item.name)) or says, places)
         if last.state in ("failed", "cancelled"):
             return RunStatus(item.name, last.state, last.reason, **places)
-        return RunStatus(item.name, "interrupted", _why_interrupted(last, owner, says), **places)
+        return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, says), **places)
 
     def _not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
             return RunStatus(item.name, "queued", says, **places)
-        for need in self.needs_of(item.name):
+        for need in self.list_dependencies(item.name):
             last = stage_state(need)
             if last is not None and last.state in ("failed", "cancelled"):
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
@@ -124,7 +125,7 @@ class Snapshot:
         told = f"job {job['job_id']} ended before it began; its log tells why: {job['log']}; launch again"
         return told if Path(job["log"]).is_file() else ""
 
-    def needs_of(self, name: str) -> list[str]:
+    def list_dependencies(self, name: str) -> list[str]:
         """Return the stages that a run was launched to wait for, the shards of each before it."""
         needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
         return [one for need in needs for one in (*self._shards(need), need)]
@@ -132,7 +133,7 @@ class Snapshot:
     def _shards(self, name: str) -> list[str]:
         """Return the shards that a stage was launched to wait for."""
         needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
-        return [need for need in needs if whole_of(need) == name]
+        return [need for need in needs if find_parent_stage(need) == name]
 
     def live_job(self, name: str) -> tuple[str, str]:
         """Return the kind of queue that will still do this item, or nothing, and what is known of that."""
@@ -156,16 +157,21 @@ class Snapshot:
 
     def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every stage that launched runs wait for and that is not built, with where it stands."""
-        needed = [need for run in runs for need in self.needs_of(item_of_run(run).name) if not whole_of(need)]
+        needed = [
+            need
+            for run in runs
+            for need in self.list_dependencies(item_of_run(run).name)
+            if not find_parent_stage(need)
+        ]
         return {name: self._stage_status(name) for name in dict.fromkeys(needed) if not _is_built(name)}
 
     def _stage_status(self, name: str) -> str:
         """Return where a stage stands; of one in shards, how many are built, and what is known of the others."""
         shards = self._shards(name)
-        said = {shard.rpartition("/")[2]: self._building(shard) for shard in shards if not _is_built(shard)}
+        said = {shard.rpartition("/")[2]: self._find_building_shards(shard) for shard in shards if not _is_built(shard)}
         if not said:
-            return self._building(name)
-        of = part_named(next(iter(said))).of
+            return self._find_building_shards(name)
+        of = parse_part(next(iter(said))).of
         alike = Counter(BUILDING if says.startswith(BUILDING) else "waiting" for says in said.values())
         failed = {part: says for part, says in said.items() if says.startswith(("failed", "cancelled"))}
         alike["waiting"] -= len(failed)
@@ -174,8 +180,8 @@ class Snapshot:
         details = [f"{part} {says}" for part, says in list(others.items())[:MOST_SHARDS_TOLD]]
         return "; ".join([", ".join(counts), *details])
 
-    def _building(self, name: str) -> str:
-        owner, last = look(stage_item_named(name).lease_folder), stage_state(name)
+    def _find_building_shards(self, name: str) -> str:
+        owner, last = look(find_stage_item(name).lease_folder), stage_state(name)
         if owner is not None and owner.is_alive:
             return f"{BUILDING} by {owner}"
         if last is not None and last.state in ("failed", "cancelled"):
@@ -192,10 +198,10 @@ class Snapshot:
 
 
 def _is_built(name: str) -> bool:
-    return (stage_folder() / name / "stage.json").is_file()
+    return (get_stage_folder() / name / "stage.json").is_file()
 
 
-def _why_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
+def _explain_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
     if last.state != "running":
         return f"{last.reason}; {says}"
     if owner is not None and owner.outcome is not None:
@@ -203,19 +209,19 @@ def _why_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
     return f"its process died without a word ({owner}); {says}"
 
 
-def stage_item_named(name: str) -> WorkItem:
+def find_stage_item(name: str) -> WorkItem:
     """Return the item of a stage by kind/key."""
-    return WorkItem("stage", name, stage_folder() / f"{name}.building")
+    return WorkItem("stage", name, get_stage_folder() / f"{name}.building")
 
 
 def stage_state(name: str) -> JobState | None:
     """Return the last state of the job of a stage (kind/key)."""
-    return stage_item_named(name).read()
+    return find_stage_item(name).read()
 
 
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return how far a run is; None before its first step."""
-    whole = [line for line in _end_of(run_folder(training_id(run)) / "metrics.jsonl") if line.endswith("}")]
+    whole = [line for line in _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl") if line.endswith("}")]
     if not whole:
         return None
     last = json.loads(whole[-1])
@@ -228,7 +234,7 @@ def read_progress(run: Run) -> TrainingProgress | None:
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
     """Return the status of each run, all of one moment."""
-    return Snapshot().statuses_of(dict.fromkeys(runs))
+    return Snapshot().get_statuses(dict.fromkeys(runs))
 
 
 def summary(found: Iterable[RunStatus]) -> str:
@@ -241,28 +247,30 @@ def why(run: Run) -> dict[str, Any]:
     """Return all that is known of a run: what it is, state, reason, traceback, log, script, owners, the scheduler."""
     item = item_of_run(run)
     last = item.read()
-    status = Snapshot().status_of(run)
+    status = Snapshot().get_status(run)
+    is_published = has_record(get_published_records(), run) and not has_record(get_local_records(), run)
     return {
-        "run": f"scale={run.scale}, {difference_in_words(run)}",
+        "published": "its record is published; it was not run here" if is_published else "",
+        "run": f"scale={run.scale}, {format_overrides(run)}",
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
-        "last_lines": _end_of(Path(status.log))[-15:] if status.log else [],
+        "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fate(status.job_id) if status.job_id else None,
         "stages": [f"{name}: {says}" for name, says in Snapshot().unbuilt_stages([run]).items()],
-        "owners": [f"{owner.number}: {owner}, {_ended(owner)}" for owner in owners(item.lease_folder)],
+        "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in owners(item.lease_folder)],
         "sweeps": sorted({entry.sweep for entry in read_submissions() if item.name in entry.jobs}),
         "folder": str(item.folder),
     }
 
 
-def _ended(owner: Owner) -> str:
+def _describe_end(owner: Owner) -> str:
     if owner.is_alive:
         return "alive"
     return "died" if owner.outcome is None else owner.outcome or "ended"
 
 
-def _end_of(path: Path) -> list[str]:
+def _read_tail(path: Path) -> list[str]:
     """Return the lines at the end of a file, none of which begins before that; nothing where there is no file.
 
     Logs of a million steps have hundreds of megabytes, and --watch looks every two seconds.

@@ -12,21 +12,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro.records.provenance import code_identity, source_digest, why_git_is_silent
+from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json
-from repro.storage.paths import CHECKOUT, sweeps_folder
-from repro.storage.shards import shards_of
+from repro.storage.paths import CHECKOUT, get_sweeps_folder
+from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
-from repro.train.sharing import why_not
+from repro.train.sharing import explain_indivisible
 from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
 from slurm.shards import shards_of_stages
 from slurm.states import WorkItem, item_of_run, item_of_stage
-from slurm.trainings import makers_of
+from slurm.trainings import map_training_owners
 
 ON_ONE_PROCESS = "steps"
 """The measure of a model along its training."""
@@ -49,16 +49,16 @@ class Task:
 
 def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
     """Return which code this is, with a digest; ValueError where no commit names that of runs at a careful scale."""
-    code = code_identity()
+    code = get_code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    if scales and not allow_dirty and (what := _why_not_named(code)):
+    if scales and not allow_dirty and (what := _explain_not_named(code)):
         raise ValueError(f"{what}, or say --allow-dirty: scale {scales} must name its code")
-    return code | {"source": source_digest()}
+    return code | {"source": compute_source_digest()}
 
 
-def _why_not_named(code: Mapping[str, Any]) -> str:
+def _explain_not_named(code: Mapping[str, Any]) -> str:
     """Return why a commit does not name what would run, and what to do; empty where it does."""
-    if silence := why_git_is_silent():
+    if silence := explain_git_is_silent():
         return f"git does not tell which code this is ({silence}): let it answer in {CHECKOUT}"
     if code["commit"] is None:
         return "the code has no commit to name: use a checkout, or an archive or a build of one"
@@ -66,7 +66,7 @@ def _why_not_named(code: Mapping[str, Any]) -> str:
     return f"the code has uncommitted changes ({changes}): commit first" if changes else ""
 
 
-def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
+def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
     """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs.
 
     A stage that the profile cuts into shards waits for those of its shards that are not built, each a job.
@@ -78,24 +78,24 @@ def tasks_of(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], 
         job = _job(run, profile, code, hooks)
         missing = [stage for stage in stages_of(run) if not stage.is_built]
         for stage in missing:
-            for task in _tasks_of_stage(stage, job, shards[stage.title]):
+            for task in _build_stage_tasks(stage, job, shards[stage.title]):
                 stages.setdefault(task.name, task)
         tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
     return [*stages.values(), *tasks]
 
 
 def after_makers(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:
-    """Return tasks of which those that share a training come after the run that makes it; `at_work`: see `makers_of`.
+    """Return tasks of which those that share a training come after the run that makes it; `at_work`: see `map_training_owners`.
 
     However that one ends: where it has failed, the next makes the training.
     """
-    makers = makers_of((run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"), at_work)
+    makers = map_training_owners((run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"), at_work)
     return [replace(task, after=makers.get(task.name, ())) for task in tasks]
 
 
-def _tasks_of_stage(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
+def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
     """Return the jobs of a stage, its unbuilt shards first; `job` is that of the run."""
-    shards, needs = shards_of(stage, num_shards), _unbuilt(stage.needs)
+    shards, needs = list_shards(stage, num_shards), _unbuilt(stage.needs)
     alone = replace(job, num_processes=1, num_nodes=1)
     for shard in shards:
         if not shard.is_built:
@@ -110,7 +110,7 @@ def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
 
 def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
     number = profile.num_processes * profile.num_nodes
-    if run.architecture in TRAINED and (why := why_not(run, number)):
+    if run.architecture in TRAINED and (why := explain_indivisible(run, number)):
         raise ValueError(
             f"run {run_id(run)}: {why} (profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on "
             "each); choose another profile"
@@ -147,13 +147,13 @@ class Submission:
     def write(self) -> None:
         """Add it to its sweep's folder; it never changes afterwards."""
         name = f"{self.at:.3f}-{uuid.uuid4().hex[:6]}.json"
-        with whole_file(sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
+        with whole_file(get_sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
             part.write_text(json.dumps(asdict(self), indent=1, sort_keys=True))
 
 
 def read_submissions() -> list[Submission]:
     """Return every submission of every sweep, oldest first."""
-    found = [_read_submission(path) for path in sweeps_folder().glob("*/submissions/*.json")]
+    found = [_read_submission(path) for path in get_sweeps_folder().glob("*/submissions/*.json")]
     return sorted(found, key=lambda submission: submission.at)
 
 
@@ -178,7 +178,7 @@ def run_in(submission: Submission, name: str) -> Run | None:
     return None
 
 
-def submission_of(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
+def find_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
     """Return the submission that says where these tasks went."""
     runs = {task.name: dict(task.job.run) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
@@ -186,8 +186,8 @@ def submission_of(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], 
     return Submission(jobs=jobs, runs=runs, needs=needs, code=code, **about)
 
 
-def sweep_folder(name: str) -> Path:
+def get_sweep_folder(name: str) -> Path:
     """Return the one folder of a sweep: its submissions, scripts, pickles and logs."""
-    folder = sweeps_folder() / name
+    folder = get_sweeps_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder

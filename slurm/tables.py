@@ -10,7 +10,7 @@ from rich.text import Text
 from repro.report.formats import MOST_FOLDED_ROWS, console_here, render, render_line
 from repro.report.view import View, format_seconds
 from repro.spec import Run
-from repro.spec.identity import difference_in_words
+from repro.spec.identity import format_overrides
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
@@ -22,8 +22,8 @@ COLOURS |= {"cancelled": "red", "interrupted": "yellow"}
 def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
     """Return where the runs and their stages stand at this moment, and whether anything still runs or waits."""
     snapshot, unique = Snapshot(), list(dict.fromkeys(runs))
-    found = snapshot.statuses_of(unique)
-    table = _with_notes(table_of(unique, found), _notes(snapshot, unique, found))
+    found = snapshot.get_statuses(unique)
+    table = _with_notes(make_status_table(unique, found), _notes(snapshot, unique, found))
     return table, any(status.state == "running" or status.live_on for status in found)
 
 
@@ -31,7 +31,7 @@ def show_status(runs: Sequence[Run]) -> None:
     """Print the table once; as plain lines one of thousands of runs, and what is to be said without a row."""
     unique = list(dict.fromkeys(runs))
     snapshot = Snapshot()
-    found = snapshot.statuses_of(unique)
+    found = snapshot.get_statuses(unique)
     rows = tuple(_cells(run, status) for run, status in _told(unique, found))
     notes = _notes(snapshot, unique, found)
     if not rows:
@@ -40,7 +40,7 @@ def show_status(runs: Sequence[Run]) -> None:
     elif len(unique) > MOST_FOLDED_ROWS:
         render(View(summary(found), COLUMNS, rows, tuple(notes), align="lllrrrl"))
     else:
-        console_here().print(_with_notes(table_of(unique, found), notes))
+        console_here().print(_with_notes(make_status_table(unique, found), notes))
 
 
 def _with_notes(table: Table, notes: Sequence[str]) -> Table:
@@ -64,7 +64,7 @@ def _notes(snapshot: Snapshot, runs: Sequence[Run], found: Sequence[RunStatus]) 
     return notes + [f"{num_untouched} never launched: `repro plan` lists them"] * bool(num_untouched)
 
 
-def table_of(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
+def make_status_table(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
     """Return the table: a line a launched run, with progress for the running and the reason for the rest.
 
     A column that nobody fills is left out: what a run is takes its room.
@@ -80,7 +80,7 @@ def table_of(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
 
 
 def _cells(run: Run, status: RunStatus) -> tuple[str, ...]:
-    return status.id, difference_in_words(run), status.state, *_progress(status), status.reason
+    return status.id, format_overrides(run), status.state, *_progress(status), status.reason
 
 
 def _progress(status: RunStatus) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.records.golden import golden_metrics, golden_path, last_word, write_golden
+from repro.records.golden import compute_golden_metrics, get_golden_path, last_word, write_golden
 from repro.records.store import read_records
 
 TOLERANCE = {"loss": 0.02, "accuracy": 0.07, "ndcg_at_10": 0.05, "score": 0.05}
@@ -20,8 +20,8 @@ def assert_golden(name: str, folder: Path, ids: Collection[str]) -> None:
     records = [record for record in read_records(folder) if record.id in ids]
     if os.environ.get("GOLDEN_WRITE"):
         write_golden(name, records)
-    expected = json.loads(golden_path(name).read_text())
-    found = {record.id: golden_metrics(record.metrics) for record in records}
+    expected = json.loads(get_golden_path(name).read_text())
+    found = {record.id: compute_golden_metrics(record.metrics) for record in records}
     assert found.keys() == expected.keys()
     for identifier, metrics in expected.items():
         assert found[identifier].keys() == metrics.keys(), identifier

@@ -16,7 +16,8 @@ NDCG = "{suite}/mean/ndcg_at_10"
 def above(id: str, better: int, worse: int = 64, delta: float | None = None) -> Claim:
     """Claim that one batch size scores above another."""
     pairs = [(term(NDCG, batch_size=better), term(NDCG, batch_size=worse))]
-    return Claim.order(id, f"{better} above {worse}", pairs=pairs, delta=delta, source="here", because="a test")
+    said = {"source": "here", "because": "a test"}
+    return Claim.order(id, f"{better} above {worse}", pairs=pairs, delta=delta, seeds=(0, 1, 2), **said)
 
 
 def write_scores(folder: Path, run: Run, scores_Q: np.ndarray) -> None:

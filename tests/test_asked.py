@@ -12,60 +12,60 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.planning.plan import make_plan
 from repro.records import lookup
-from repro.records.lookup import run_of_id, runs_asked, split_words, sweep_name
+from repro.records.lookup import get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.records.store import write_record
 from repro.spec import base, is_random
 from repro.spec.identity import difference, run_id
-from repro.spec.registry import artefacts, experiment_of
-from repro.storage.paths import corpora_folder, local_records, sweeps_folder
+from repro.spec.registry import artefacts, find_experiment
+from repro.storage.paths import get_corpora_folder, get_local_records, get_sweeps_folder
 
 LAUNCHED = base("smoke", num_steps=102, num_warmup_steps=1)
 
 
 def test_an_artefact_means_its_runs_with_the_readers_seeds() -> None:
-    experiment = experiment_of("table1")
-    asked = runs_asked(["table1"], "smoke")
+    experiment = find_experiment("table1")
+    asked = resolve_runs(["table1"], "smoke")
     assert {run.seed for run in asked} == set(experiment.local_seeds)
-    assert set(runs_asked(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
-    assert {run.seed for run in runs_asked(["table1"], "smoke", seeds=[1]) if is_random(run)} == {1}
-    assert runs_asked(["table1", "table1"], "smoke") == asked
+    assert set(resolve_runs(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
+    assert {run.seed for run in resolve_runs(["table1"], "smoke", seeds=[1]) if is_random(run)} == {1}
+    assert resolve_runs(["table1", "table1"], "smoke") == asked
 
 
 def test_a_seed_of_an_artefact_comes_with_the_rows_that_no_seed_changes() -> None:
-    rows = {run.architecture for run in runs_asked(["table1"], "smoke", seeds=[1])}
-    assert "bm25" in rows and rows == {run.architecture for run in experiment_of("table1").runs("smoke")}
+    rows = {run.architecture for run in resolve_runs(["table1"], "smoke", seeds=[1])}
+    assert "bm25" in rows and rows == {run.architecture for run in find_experiment("table1").runs("smoke")}
 
 
 def test_a_seed_that_only_a_file_beside_the_artefacts_has_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
     with pytest.raises(ValueError, match=r"table1 has no run at scale 'smoke' with seed \[77\]; it has \[0, 1, 2\]"):
-        runs_asked([str(path), "table1"], "smoke", seeds=[77])
-    found = runs_asked([str(path), "table1"], "smoke", seeds=[1])
-    assert found == [base("smoke", seed=77), *runs_asked(["table1"], "smoke", seeds=[1])]
+        resolve_runs([str(path), "table1"], "smoke", seeds=[77])
+    found = resolve_runs([str(path), "table1"], "smoke", seeds=[1])
+    assert found == [base("smoke", seed=77), *resolve_runs(["table1"], "smoke", seeds=[1])]
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
 def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_called(scale: str) -> None:
-    for name in (one for one in artefacts() if scale in experiment_of(one).scales):
-        every, asked = runs_asked([name], scale, all_seeds=True), runs_asked([name], scale)
+    for name in (one for one in artefacts() if scale in find_experiment(one).scales):
+        every, asked = resolve_runs([name], scale, all_seeds=True), resolve_runs([name], scale)
         assert asked and set(asked) <= set(every)
         seeds = {run.seed for run in asked if is_random(run)}
-        assert len(seeds) <= len(experiment_of(name).local_seeds)
-    assert {run.seed for run in runs_asked(["context_emergence"], "lab")} == {1}
-    assert {run.seed for run in runs_asked(["table1"], "lab")} == {0, 1}  # what no seed changes has seed 0
+        assert len(seeds) <= len(find_experiment(name).local_seeds)
+    assert {run.seed for run in resolve_runs(["context_emergence"], "lab")} == {1}
+    assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # what no seed changes has seed 0
 
 
 def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("repro.records.lookup.published_records", lambda: tmp_path)
-    every = runs_asked(["figure14"], "smoke", all_seeds=True)
-    assert runs_asked(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
+    every = resolve_runs(["figure14"], "smoke", all_seeds=True)
+    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
     for run in every[1:]:
         write_record(tmp_path, run, metrics={}, arrays={}, provenance={})
-    assert runs_asked(["figure14"], "smoke", is_unpublished=True) == every[:1]
-    assert runs_asked(["figure14"], "smoke", seeds=[every[0].seed + 1], is_unpublished=True) == []
+    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == every[:1]
+    assert resolve_runs(["figure14"], "smoke", seeds=[every[0].seed + 1], is_unpublished=True) == []
     write_record(tmp_path, every[0], metrics={}, arrays={}, provenance={})
     ended = CliRunner().invoke(app, ["plan", "figure14", "--scale", "smoke", "--unpublished"])
     assert (ended.exit_code, ended.output) == (0, "nothing is missing: every record is published\n")
@@ -74,37 +74,37 @@ def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
 def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 90}]))
-    assert runs_asked([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=90)]
+    assert resolve_runs([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=90)]
 
 
 def test_a_file_whose_run_cannot_be_trained_is_refused_before_its_stages_are_built(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "desk"}, {"scale": "desk", "num_steps": 24}]))
     with pytest.raises(ValueError, match=r"grid.json, run 2: num_warmup_steps=24: must be below num_steps=24; set bot"):
-        runs_asked([str(path)], "desk")
+        resolve_runs([str(path)], "desk")
     path.write_text(json.dumps([{"scale": "desk", "num_steps": 24, "architecture": "bm25"}]))
-    assert len(runs_asked([str(path)], "desk")) == 1, "what is not trained has no steps"
+    assert len(resolve_runs([str(path)], "desk")) == 1, "what is not trained has no steps"
 
 
 def test_a_sweep_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
+    assert get_sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
     files = [tmp_path / folder / "grid.json" for folder in ("monday", "tuesday")]
-    names = [sweep_name([str(path)], "desk") for path in files]
+    names = [get_sweep_name([str(path)], "desk") for path in files]
     assert names[0] != names[1], "two files of one name are two sweeps"
     assert all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names), "the scale is told by the file"
     monkeypatch.chdir(tmp_path)
-    assert sweep_name(["monday/grid.json"], "smoke") == names[0], "wherever it is named from"
+    assert get_sweep_name(["monday/grid.json"], "smoke") == names[0], "wherever it is named from"
     many = [f"figure{number}" for number in range(40)]
-    assert sweep_name(many, "smoke") != sweep_name([*many[:-1], "table1"], "smoke")
-    assert len(sweep_name(many, "smoke")) < 120
+    assert get_sweep_name(many, "smoke") != get_sweep_name([*many[:-1], "table1"], "smoke")
+    assert len(get_sweep_name(many, "smoke")) < 120
 
 
 def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> None:
-    wanted = runs_asked(["table1"], "smoke", seeds=[2])[-1]
-    assert runs_asked([run_id(wanted)[:8]], "desk") == [wanted]
-    assert runs_asked(["table1", run_id(wanted)], "smoke") == [wanted, *runs_asked(["table1"], "smoke")]
+    wanted = resolve_runs(["table1"], "smoke", seeds=[2])[-1]
+    assert resolve_runs([run_id(wanted)[:8]], "desk") == [wanted]
+    assert resolve_runs(["table1", run_id(wanted)], "smoke") == [wanted, *resolve_runs(["table1"], "smoke")]
     with pytest.raises(ValueError, match="run '000000000000': no run is known by it"):
-        runs_asked(["000000000000"], "smoke")
+        resolve_runs(["000000000000"], "smoke")
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_no_word_is_ignored(what: list[str], words: dict[str, Any], message: str
     file = tmp_path / "a.json"
     file.write_text(json.dumps([{"scale": "smoke"}]))
     with pytest.raises(ValueError, match=message):
-        runs_asked([str(file) if word == file.name else word for word in what], "smoke", **words)
+        resolve_runs([str(file) if word == file.name else word for word in what], "smoke", **words)
 
 
 def test_a_file_without_runs_says_so(tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("[]")
     with pytest.raises(ValueError, match=r"empty\.json lists no runs"):
-        runs_asked([str(tmp_path / "empty.json")], "smoke")
+        resolve_runs([str(tmp_path / "empty.json")], "smoke")
 
 
 def test_no_artefact_could_be_taken_for_an_id() -> None:
@@ -138,10 +138,10 @@ def test_no_artefact_could_be_taken_for_an_id() -> None:
 
 
 def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
-    runs = runs_asked(["table1"], "smoke")
+    runs = resolve_runs(["table1"], "smoke")
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(make_plan(runs, [tmp_path]).as_dict()))
-    assert runs_asked([str(path)], "smoke") == runs
+    assert resolve_runs([str(path)], "smoke") == runs
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, mes
     path = tmp_path / "grid.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
-        runs_asked([str(path)], "smoke")
+        resolve_runs([str(path)], "smoke")
 
 
 def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_for_a_recorded_run(
@@ -168,7 +168,7 @@ def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_f
 ) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     recorded, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 103))
-    write_record(local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
+    write_record(get_local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
     written = json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}])
     stray = {
         "mine/mine-smoke-edited.json": "[]",
@@ -180,8 +180,8 @@ def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_f
         "b/b-desk.json": "3",
     }
     for name, text in (stray | {"mine/mine-smoke.json": written}).items():
-        (corpora_folder() / name).parent.mkdir(parents=True, exist_ok=True)
-        (corpora_folder() / name).write_text(text)
+        (get_corpora_folder() / name).parent.mkdir(parents=True, exist_ok=True)
+        (get_corpora_folder() / name).write_text(text)
     assert run_of_id(run_id(planned)) == planned
     read: list[Path] = []
     monkeypatch.setattr(lookup, "read_runs", read.append)
@@ -191,13 +191,13 @@ def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_f
 def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     recorded, launched, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
-    declared = experiment_of("table1").runs("smoke")[0]
-    write_record(local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
-    submission = sweeps_folder() / "any" / "submissions" / "1.json"
+    declared = find_experiment("table1").runs("smoke")[0]
+    write_record(get_local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
+    submission = get_sweeps_folder() / "any" / "submissions" / "1.json"
     submission.parent.mkdir(parents=True)
     submission.write_text(json.dumps({"runs": {run_id(launched): asdict(launched)}}))
-    (corpora_folder() / "mine").mkdir(parents=True)
-    file = corpora_folder() / "mine" / "mine-smoke.json"
+    (get_corpora_folder() / "mine").mkdir(parents=True)
+    file = get_corpora_folder() / "mine" / "mine-smoke.json"
     file.write_text(json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}]))
     for run in (recorded, launched, planned, declared):
         assert run_of_id(run_id(run)) == run_of_id(run_id(run)[:10]) == run
@@ -211,8 +211,8 @@ def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatc
 def test_a_submission_of_another_shape_is_named_and_breaks_no_look_up(
     text: str, own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    declared = experiment_of("table1").runs("smoke")[0]
-    path = sweeps_folder() / "any" / "submissions" / "1.json"
+    declared = find_experiment("table1").runs("smoke")[0]
+    path = get_sweeps_folder() / "any" / "submissions" / "1.json"
     path.parent.mkdir(parents=True)
     path.write_text(text.replace("ID", run_id(declared)))
     assert run_of_id(run_id(declared)) == declared
@@ -223,7 +223,7 @@ def test_a_submission_of_another_shape_is_named_and_breaks_no_look_up(
 
 
 def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    published = next(run for run in experiment_of("table1").runs("desk") if run.architecture == "bm25")
+    published = next(run for run in find_experiment("table1").runs("desk") if run.architecture == "bm25")
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([difference(published), {"scale": "smoke", "seed": 77}]))
     app(["show", str(path), "--json"], standalone_mode=False)
@@ -233,23 +233,25 @@ def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_printed_plan_with_other_seeds_asks_for_runs_of_these(tmp_path: Path) -> None:
-    plan = make_plan(runs_asked(["table1"], "smoke"), [tmp_path]).as_dict()
+    plan = make_plan(resolve_runs(["table1"], "smoke"), [tmp_path]).as_dict()
     path = tmp_path / "runs.json"
     path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
-    found = runs_asked([str(path)], "smoke")
-    assert {run.seed for run in found if is_random(run)} == {20} and len(found) == len(runs_asked(["table1"], "smoke"))
+    found = resolve_runs([str(path)], "smoke")
+    assert {run.seed for run in found if is_random(run)} == {20} and len(found) == len(
+        resolve_runs(["table1"], "smoke")
+    )
 
 
 def test_no_run_is_an_error_and_so_is_an_unknown_word() -> None:
     with pytest.raises(ValueError, match="has no run at scale 'smoke' with seed"):
-        runs_asked(["table1"], "smoke", seeds=[99])
+        resolve_runs(["table1"], "smoke", seeds=[99])
     with pytest.raises(ValueError, match="unknown artefact"):
-        runs_asked(["table99"], "smoke")
+        resolve_runs(["table99"], "smoke")
 
 
 def test_what_a_branch_launched_hides_no_run_that_is_known_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    declared, other = experiment_of("table1").runs("smoke")[0], "0" * 12
-    submission = sweeps_folder() / "of-a-branch" / "submissions" / "1.json"
+    declared, other = find_experiment("table1").runs("smoke")[0], "0" * 12
+    submission = get_sweeps_folder() / "of-a-branch" / "submissions" / "1.json"
     submission.parent.mkdir(parents=True)
     runs = {id: asdict(declared) | {"activation": value} for id, value in ((run_id(declared), None), (other, "gelu"))}
     submission.write_text(json.dumps({"runs": runs}))

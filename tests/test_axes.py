@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.cli.fields import fields
-from repro.records.lookup import read_runs, runs_asked, sweep_name
+from repro.records.lookup import get_sweep_name, read_runs, resolve_runs
 from repro.spec import FIELDS, TRAINED, base, grid
 from repro.spec.axes import expand, is_axis, parse_axes
 
@@ -59,19 +59,19 @@ def test_grid_is_the_product_over_trained_rows() -> None:
 
 def test_words_of_a_command_line_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows of an artefact times the axes, each run once, with the numbers in one line."""
-    rows = runs_asked(["table1"], "smoke")
-    found = runs_asked(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
+    rows = resolve_runs(["table1"], "smoke")
+    found = resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
     settings = {run for run in expand(rows, {"seed": (0,)}) if run.architecture in TRAINED}
     assert {(run.learning_rate, run.seed) for run in found if run.architecture in TRAINED} == set(
         product((1e-4, 3e-5), (1, 2))
     )
     assert sum(run.architecture in TRAINED for run in found) == 4 * len(settings)
     assert f"= {len(found)} runs" in capsys.readouterr().err
-    assert sweep_name(["table1", "seed=1,2"], "smoke") != sweep_name(["table1", "seed=1-2"], "smoke")
+    assert get_sweep_name(["table1", "seed=1,2"], "smoke") != get_sweep_name(["table1", "seed=1-2"], "smoke")
     with pytest.raises(ValueError, match="name the runs"):
-        runs_asked(["seed=1"], "smoke")
+        resolve_runs(["seed=1"], "smoke")
     with pytest.raises(ValueError, match="do not go together"):
-        runs_asked(["table1", "seed=1"], "smoke", seeds=[2])
+        resolve_runs(["table1", "seed=1"], "smoke", seeds=[2])
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
@@ -81,7 +81,7 @@ def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
     content = {"runs": "table1", "scale": "smoke", "axes": axes}
     path = tmp_path / f"grid.{ending}"
     path.write_text(json.dumps(content))  # which is YAML, too
-    assert read_runs(path) == runs_asked(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
+    assert read_runs(path) == resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
     path.write_text(json.dumps(content | {"sale": "smoke"}))
     with pytest.raises(ValueError, match="sale"):
         read_runs(path)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from repro.analyses.mteb import CONTEXTS as TASK_CONTEXTS
 from repro.batches.pack import PACKINGS
 from repro.batches.sampler import KINDS as SAMPLERS
 from repro.data.prompts import PROMPTS
 from repro.evaluate.contexts import KINDS as CONTEXT_KINDS
-from repro.inputs.kinds import LOOKS_AT_PAIRS, READS_PAIRS
-from repro.measures.mteb import CONTEXTS as TASK_CONTEXTS
 from repro.model.config import ARCHITECTURES, BACKBONES, POOLINGS
 from repro.model.start import HEADS
 from repro.model.start import KINDS as PRETRAINED_KINDS
+from repro.pipeline.kinds import LOOKS_AT_PAIRS, READS_PAIRS
 from repro.spec import TRAINED
 from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES
 from repro.spec.run import CHOICES, CONTEXTS
@@ -41,7 +41,7 @@ DECLARED = {**CHOICES, "trained architecture": TRAINED, "test_contexts": CONTEXT
 
 
 def modules_that_measure() -> list[str]:
-    """The modules of `repro.measures` that have the function of a measure."""
+    """The modules of `repro.analyses` that have the function of a measure."""
     paths = (ROOT / "measures").glob("*.py")
     return [path.stem for path in paths if "\ndef measure(inputs: Inputs, model:" in path.read_text()]
 
@@ -61,10 +61,10 @@ CARRIED_OUT: list[tuple[str, str, Iterable[str]]] = [
     ("test_contexts", "repro.evaluate.contexts.KINDS", CONTEXT_KINDS),
     (
         "test_contexts",
-        "repro.measures.mteb.CONTEXTS",
+        "repro.analyses.mteb.CONTEXTS",
         ["random", *(context.asked_as for context in TASK_CONTEXTS.values())],
     ),
-    ("measure", "the modules of repro/measures with a function `measure`", modules_that_measure()),
+    ("measure", "the modules of repro/analyses with a function `measure`", modules_that_measure()),
 ]
 
 

@@ -12,7 +12,7 @@ from repro.cli.main import app, list_artefacts
 from repro.cli.options import EXIT_NOT_RUN
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.spec.registry import artefacts, experiment_of
+from repro.spec.registry import artefacts, find_experiment
 from tests.golden_metrics import assert_golden
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +119,7 @@ def test_a_module_that_is_no_artefact_is_not_found(tmp_path: Path) -> None:
 def test_every_artefact_has_a_door_and_plans_at_every_scale(tmp_path: Path) -> None:
     for name in artefacts():
         for scale in ("smoke", "desk", "lab", "small", "large"):
-            assert experiment_of(name).runs(scale)
+            assert find_experiment(name).runs(scale)
     listed = json.loads(repro("list", "--json", home=tmp_path).stdout)
     assert {row["artefact"] for row in listed} == set(artefacts())
 

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from repro.batches.mask import content_keys
+from repro.batches.mask import compute_content_keys
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_tokenizer
-from repro.inputs.inputs import Inputs
-from repro.inputs.stages import stages_of
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.stages import list_stages
 from repro.spec import base
 from repro.train.trainer import build_filter
 
-KEYS = content_keys([f"document {row}" for row in range(12)])
+KEYS = compute_content_keys([f"document {row}" for row in range(12)])
 
 
 def test_the_filter_compares_queries_with_documents() -> None:
@@ -60,7 +60,7 @@ def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_sur
 
 def test_a_training_document_carries_its_prompt_once() -> None:
     run = base("smoke", prompts="task")
-    for stage in stages_of(run):
+    for stage in list_stages(run):
         stage.build()
     inputs, tokenizer = Inputs(run), load_tokenizer("minilm")
     tokenizer.no_padding()

@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 import torch
 
+from repro.analyses import Measured
+from repro.analyses.keeping import keep_in
+from repro.analyses.retrieval import WithNulls
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
-from repro.inputs.stages import stages_of
-from repro.measures import Measured
-from repro.measures.keeping import keep_in
-from repro.measures.retrieval import WithNulls
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
+from repro.pipeline.stages import list_stages
 from repro.records.store import has_record
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
-from repro.storage.paths import home, local_records, run_folder
+from repro.storage.paths import get_local_records, home, run_folder
 from repro.train.checkpoint import TrainState
 from repro.train.metrics import read_metrics
-from repro.train.trainer import config_of, trained_model
+from repro.train.trainer import make_model_config, trained_model
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 
@@ -56,7 +56,7 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
     for calls in (2, 0, 4):
         with pytest.raises(Interrupted, match="the checkpoint is written"):
             execute(run, should_stop=stop_after(calls), progress=quiet)
-        assert not has_record(local_records(), run)
+        assert not has_record(get_local_records(), run)
     told: list[str] = []
     resumed = execute(run, progress=told.append)
     [done] = [re.fullmatch(r"  goes on after step (\d+) of (\d+)", line) for line in told if "goes on" in line]
@@ -130,7 +130,7 @@ def test_the_checkpoint_of_another_run_is_refused() -> None:
 def test_settings_that_cannot_work_are_one_clear_error(changes: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         execute(base("smoke", **changes), progress=quiet)
-    assert not list(local_records().glob("*"))
+    assert not list(get_local_records().glob("*"))
 
 
 @pytest.mark.parametrize("architecture", ["contextual", "surrogate"])
@@ -141,7 +141,7 @@ def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the
     whole, searched, real = execute(run, progress=quiet), [], ModelSystem.search
     folder = run_folder(run_id(run))
     assert not (folder / "kept").exists(), "nothing is kept of a run that has a record"
-    for path in local_records().glob(f"{run_id(run)}*"):
+    for path in get_local_records().glob(f"{run_id(run)}*"):
         path.unlink()
     for path in (folder / "trec").rglob("*.gz"):
         path.unlink()
@@ -165,7 +165,7 @@ def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the
 
 
 def test_results_are_kept_by_the_weights_that_they_are_of(tmp_path: Path) -> None:
-    model = build_model(config_of(CONTEXTUAL), start=CONTEXTUAL.start, seed=0)
+    model = build_model(make_model_config(CONTEXTUAL), start=CONTEXTUAL.start, seed=0)
     before, other_run = (keep_in(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
     assert before == keep_in(tmp_path, CONTEXTUAL, model) != other_run
     with torch.no_grad():
@@ -188,7 +188,7 @@ def test_runs_that_differ_in_evaluation_only_train_once() -> None:
 
 def test_places_that_no_context_document_fills_hold_the_null_vector() -> None:
     run = base("smoke", architecture="contextual")
-    model = build_model(config_of(run), start=run.start, seed=0)
+    model = build_model(make_model_config(run), start=run.start, seed=0)
     assert isinstance(model, ContextualModel)
     texts = ["a red apple", "the sky", "a tall tree", "rain"] * 2
     model.set_context(texts)
@@ -291,7 +291,7 @@ def test_a_record_keeps_every_stage_of_both_phases_and_who_trained_the_first() -
     run = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
     run = replace(run, corpus="planted", num_pairs=400, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
     told = execute(run, progress=quiet).provenance
-    stages = stages_of(run)
+    stages = list_stages(run)
     assert len({stage.name for stage in stages}) < len(stages), "stages of both phases share a kind"
     assert {(title, stage["id"]) for title, stage in told["stages"].items()} == {(s.title, s.path.name) for s in stages}
     assert [one["from_step"] for one in told["training"]["first_phase_sittings"]] == [0]

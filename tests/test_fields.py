@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.spec import FIELDS, first_phase_of, nested_widths
+from repro.spec import FIELDS, get_first_phase, nested_widths
 
 ROOT = Path(__file__).resolve().parent.parent / "repro"
 ROOMS_THAT_CARRY_OUT = ("batches", "evaluate", "inputs", "measures", "model", "train")
@@ -31,7 +31,7 @@ def names_read(source: str) -> set[str]:
 READ = set[str]().union(
     *(names_read(path.read_text()) for room in ROOMS_THAT_CARRY_OUT for path in sorted((ROOT / room).rglob("*.py"))),
     *(
-        names_read(inspect.getsource(one)) for one in (first_phase_of, nested_widths)
+        names_read(inspect.getsource(one)) for one in (get_first_phase, nested_widths)
     ),  # called where runs are carried out
 )
 

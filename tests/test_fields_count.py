@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from repro.inputs.inputs import Inputs
-from repro.inputs.stages import stages_of
-from repro.measures import retrieval
+from repro.analyses import retrieval
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.model.texts import Texts
-from repro.spec import FIELDS, Run, base, first_phase_of
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.stages import list_stages
+from repro.spec import FIELDS, Run, base, get_first_phase
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import feeds_of_steps
 from repro.train.loop import optimizer_for, stages_for, take_step
-from repro.train.trainer import build_sampler, settings_of, sizes_of
+from repro.train.trainer import build_sampler, make_base_config, make_train_settings
 from tests.model.samples import small_model
 from tests.train.fixtures import small_data
 
@@ -31,7 +31,7 @@ TEXTS = Texts(torch.arange(1, 19).view(3, 6), torch.ones(3, 6, dtype=torch.long)
 
 def stages(run: Run) -> Any:
     """What is built for the run: names of stages, each a hash of all that decides it."""
-    return {stage.title for stage in stages_of(run)}
+    return {stage.title for stage in list_stages(run)}
 
 
 def batches(run: Run) -> Any:
@@ -50,7 +50,7 @@ def masked(run: Run) -> Any:
 
 def vectors(run: Run) -> Any:
     """Vectors of the untrained model in training mode, behind its documents, and the shapes of its weights."""
-    model = build_model(replace(sizes_of(run), vocab_size=200), start=run.start, seed=run.seed, heads=run.heads)
+    model = build_model(replace(make_base_config(run), vocab_size=200), start=run.start, seed=run.seed, heads=run.heads)
     contextual = isinstance(model, ContextualModel)
     rows = torch.arange(2, 2 + 4 * model.config.num_contexts).view(-1, 4) % 190
     torch.manual_seed(0)
@@ -61,7 +61,7 @@ def vectors(run: Run) -> Any:
 
 def trained(run: Run) -> Any:
     """Weights of a small model after the steps of the run's settings, which take at most four."""
-    settings = settings_of(run, 8)
+    settings = make_train_settings(run, 8)
     model = small_model(sequence_dropout=0.0).train()
     optimizer = optimizer_for(model, settings)
     feeds = feeds_of_steps(
@@ -81,7 +81,7 @@ def scored(run: Run) -> Any:
     """How the model is scored."""
     inputs = Inputs(run)
     inputs.build(lambda line: None)
-    setting = retrieval.setting_of(inputs)
+    setting = retrieval.make_setting(inputs)
     encoder = type(retrieval.contextual_encoder(run, None)).__name__
     return inputs.suite.name, setting.contexts, setting.num_contexts, setting.seed, encoder
 
@@ -147,7 +147,7 @@ ROWS: dict[str, tuple[Observe, dict[str, Any], dict[str, Any]]] = {
 """Of each field: what it changes, the run, and the change."""
 ELSEWHERE = {
     "scale": "gives the others their values",
-    "measure": "names the module of repro.measures that is called",
+    "measure": "names the module of repro.analyses that is called",
     "num_pretraining_steps": "of the first phase: test_phases",
     "num_pretraining_epochs": "of the first phase: test_phases",
     "pretraining_batch_size": "of the first phase: test_phases",
@@ -182,4 +182,4 @@ def test_two_values_differ(name: str) -> None:
 def test_phases(change: dict[str, Any]) -> None:
     """A field of the first phase is a field of the training that it is, which the rows above follow."""
     run = base("smoke", **PHASES)
-    assert first_phase_of(run) != first_phase_of(replace(run, **change))
+    assert get_first_phase(run) != get_first_phase(replace(run, **change))

@@ -12,14 +12,15 @@ import pytest
 
 from figures.draw import Picture, draw
 from repro.cli.pictures import AtOnce
-from repro.records.spent import seconds_of
+from repro.records.spent import sum_seconds
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.html import write_report
-from repro.report.known import bar_of, known_sentence
-from repro.report.sections import Painter, Rows, Section, artefact_of, deviations, sections_of
+from repro.report.known import format_known_sentence, thresholds_of
+from repro.report.names import artefact_of
+from repro.report.sections import Painter, Rows, Section, deviations, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
-from repro.spec.scales import scale_named
+from repro.spec.scales import get_scale
 from tests.browser import CHROMIUM, Browser, browser
 
 EVIL = '<script>alert("x")</script> & $5'
@@ -49,7 +50,7 @@ TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), of=pick(
 
 def order(id: str, better: str, worse: str) -> Claim:
     pairs = [(term(NDCG, sampler=better), term(NDCG, sampler=worse))]
-    return Claim.order(id, f"{better} above {worse}", pairs=pairs, source="here", because="a test")
+    return Claim.order(id, f"{better} above {worse}", pairs=pairs, seeds=(0, 1), source="here", because="a test")
 
 
 EXPERIMENT = Experiment(
@@ -93,7 +94,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
 
 def painter(folder: Path) -> Painter:
     def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path] | None:
-        assert rows or not views.records_of(RUNS, whose)
+        assert rows or not views.load_records(RUNS, whose)
         words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
         return AtOnce().submit(draw, rows, folder / f"{figure.name}-{whose}", Picture(**words)) if rows else None
 
@@ -172,9 +173,9 @@ def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
         never.set_exception(ValueError("no pen"))
         return never
 
-    sections = sections_of(EXPERIMENT, "desk", broken)
+    sections = make_sections(EXPERIMENT, "desk", broken)
     assert sections[0].view.rows[1][1:] == ("published", "3/4", "–")
-    assert [line.judged.verdict for line in sections[0].lines] == ["NOT RUN", "NOT RUN"]
+    assert [line.judged.verdict for line in sections[0].lines] == ["tentative", "tentative"]
     text = write_report("desk", tmp_path / "r.html", broken, [EXPERIMENT]).read_text()
     assert "Not drawn: published records: no pen; yours records: no pen" in text and "plan table1" in text
 
@@ -194,12 +195,12 @@ def test_claims_belong_to_the_artefact_they_are_named_after() -> None:
 
 
 def test_a_training_that_runs_share_counts_once(records: list[Record]) -> None:
-    assert seconds_of(records) == (240.0, 16.0)
+    assert sum_seconds(records) == (240.0, 16.0)
 
 
 def test_deviations_are_the_values_that_differ_from_the_papers() -> None:
     rows = deviations("desk").rows
-    assert ("num_layers", str(scale_named("desk").fields["num_layers"]), "6") in rows
+    assert ("num_layers", str(get_scale("desk").fields["num_layers"]), "6") in rows
     assert "temperature" not in [row[0] for row in rows] and deviations("small").rows == ()
 
 
@@ -218,7 +219,7 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
     known = main.split("</section>")[0]
     assert "Of 3 claims that are measured, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
     assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
-    shown = [line for line in sections_of(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.low]
+    shown = [line for line in make_sections(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.effect]
     assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]
     assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in drawn)
     without = write_report("desk", tmp_path / "w.html", painter(tmp_path / "drawn"), [EXPERIMENT]).read_text()
@@ -228,11 +229,11 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
 def test_each_kind_of_claim_has_its_bar_in_the_forest() -> None:
     two = (term(NDCG, sampler="domain"), term(NDCG, sampler="random"))
     said = {"source": "here", "because": "a test"}
-    assert bar_of(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
-    assert bar_of(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
-    assert bar_of(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
-    assert bar_of(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
-    assert known_sentence([]) == ""
+    assert thresholds_of(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
+    assert thresholds_of(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
+    assert thresholds_of(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
+    assert thresholds_of(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
+    assert format_known_sentence([]) == ""
 
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")

@@ -11,8 +11,8 @@ from experiments.e01_table1 import runs as table1
 from experiments.e05_epochs import runs as epochs
 from experiments.e06_hard_negatives import runs as hard_negatives
 from experiments.e20_two_phases import runs as two_phases
-from repro.spec import FIELDS, Run, base, batches_of, by_scale, first_phase_of, grid, identity, pick, scales
-from repro.spec.identity import difference, run_from_record, run_id, training_id
+from repro.spec import FIELDS, Run, base, by_scale, get_batch_key, get_first_phase, grid, identity, pick, scales
+from repro.spec.identity import difference, get_training_id, run_from_record, run_id
 
 SIZES = ("pretraining_batch_size", "pretraining_cluster_size")
 
@@ -23,7 +23,7 @@ def recorded(run: Run) -> dict:
 
 def move_default(monkeypatch: pytest.MonkeyPatch, scale: str, **values: object) -> None:
     moved = replace(scales.SCALES[scale], fields={**scales.SCALES[scale].fields, **values})
-    monkeypatch.setattr(identity, "scale_named", lambda name: {**scales.SCALES, scale: moved}[name])
+    monkeypatch.setattr(identity, "get_scale", lambda name: {**scales.SCALES, scale: moved}[name])
 
 
 OF_EVALUATION = ("suite", "context_seed", "num_test_contexts", "test_contexts", "measure")
@@ -57,7 +57,7 @@ def test_every_field_moves_the_id() -> None:
             continue
         moved = replace(run, **{name: value})
         assert run_id(moved) != run_id(run), name
-        assert (training_id(moved) == training_id(run)) == (name in OF_EVALUATION), name
+        assert (get_training_id(moved) == get_training_id(run)) == (name in OF_EVALUATION), name
     second = replace(run, pretraining_corpus="desk", num_pretraining_steps=9)
     assert len({run_id(one) for one in (run, second, *(replace(second, **{name: 8}) for name in SIZES))}) == 4
     by_domain = replace(run, sampler="domain", cluster_size=None)
@@ -66,29 +66,29 @@ def test_every_field_moves_the_id() -> None:
     assert run_id(replace(contextual, pooling="frequency")) != run_id(contextual)
     reranked = [replace(run, protocol=how, rerank_depth=9) for how in ("rerank", "rerank-bm25")]
     assert len({run_id(one) for one in (run, *reranked, replace(reranked[0], rerank_depth=8))}) == 4
-    assert {training_id(one) for one in reranked} == {run_id(run)}
+    assert {get_training_id(one) for one in reranked} == {run_id(run)}
 
 
 def test_runs_that_differ_in_evaluation_only_share_their_training() -> None:
     run = base("desk", seed=1, architecture="contextual")
     scored_otherwise = replace(run, suite="desk-validation", context_seed=4, num_test_contexts=2)
-    assert training_id(scored_otherwise) == training_id(run) == run_id(run) != run_id(scored_otherwise)
-    assert training_id(replace(run, learning_rate=1.0)) != training_id(run)
+    assert get_training_id(scored_otherwise) == get_training_id(run) == run_id(run) != run_id(scored_otherwise)
+    assert get_training_id(replace(run, learning_rate=1.0)) != get_training_id(run)
 
 
 def test_the_first_phase_has_its_scales_own_values_whatever_the_second_has() -> None:
     own = {"sources": "services", "num_pairs": 4096, "num_hard_negatives": 3, "learning_rate": 1e-4}
     second = base("desk", **own, num_warmup_steps=0, pretraining_corpus="desk", num_pretraining_steps=50)
-    assert first_phase_of(second) == base("desk", num_steps=50)
+    assert get_first_phase(second) == base("desk", num_steps=50)
     by_epochs = replace(second, sampler="domain", num_steps=None, num_epochs=2)
-    assert first_phase_of(by_epochs) == base("desk", sampler="domain", num_steps=50)
-    assert first_phase_of(base("desk")) is None
+    assert get_first_phase(by_epochs) == base("desk", sampler="domain", num_steps=50)
+    assert get_first_phase(base("desk")) is None
 
 
 def test_second_phases_of_all_cluster_sizes_can_share_a_first_one() -> None:
     seconds = [run for run in hard_negatives("small") if run.pretraining_cluster_size]
     assert len({(run.cluster_size, run.batch_size) for run in seconds}) > 9
-    firsts = {first_phase_of(run) for run in seconds}
+    firsts = {get_first_phase(run) for run in seconds}
     assert {(run.sampler, run.cluster_size, run.batch_size) for run in firsts if run} == {("cluster", 512, 512)}
     assert len(firsts) == len({run.seed for run in seconds})
     with pytest.raises(ValueError, match="without a pretraining_corpus"):
@@ -98,9 +98,9 @@ def test_second_phases_of_all_cluster_sizes_can_share_a_first_one() -> None:
 @pytest.mark.parametrize("scale", [scale for scale in scales.ORDER if scale != "mini"])  # which has no such run
 def test_every_first_phase_is_a_training_of_table_1(scale: str) -> None:
     of_table_7 = [run for run in two_phases(scale) if run.pretraining_corpus is None]  # at desk two seeds of its own
-    known = {training_id(run) for run in (*table1(scale), *of_table_7)}
-    phases = [first_phase_of(run) for runs in (epochs, hard_negatives, two_phases) for run in runs(scale)]
-    assert {training_id(phase) for phase in phases if phase} <= known
+    known = {get_training_id(run) for run in (*table1(scale), *of_table_7)}
+    phases = [get_first_phase(run) for runs in (epochs, hard_negatives, two_phases) for run in runs(scale)]
+    assert {get_training_id(phase) for phase in phases if phase} <= known
     assert any(phases)
 
 
@@ -136,7 +136,7 @@ def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest
     runs = base("desk"), base("desk", seed=1, batch_size=64), base("lab")
     before = [run_id(run) for run in runs]
     raised = replace(scales.SCALES["desk"], version=scales.SCALES["desk"].version + 1)
-    monkeypatch.setattr(identity, "scale_named", lambda name: {**scales.SCALES, "desk": raised}[name])
+    monkeypatch.setattr(identity, "get_scale", lambda name: {**scales.SCALES, "desk": raised}[name])
     after = [run_id(run) for run in runs]
     assert after[0] != before[0] and after[1] != before[1] and after[2] == before[2]
 
@@ -197,7 +197,7 @@ def test_a_pick_may_mean_another_value_at_each_scale() -> None:
 def test_what_changes_no_batch_is_what_the_stages_of_batches_do_not_read() -> None:
     run = base("desk", sampler="cluster", cluster_size=64)
     for name, value in {"loss": "icl", "learning_rate": 1.0, "temperature": 0.1, "architecture": "contextual"}.items():
-        assert batches_of(replace(run, **{name: value})) == batches_of(run), name
+        assert get_batch_key(replace(run, **{name: value})) == get_batch_key(run), name
     moved = {"packing": "greedy", "filter": "surrogate", "num_hard_negatives": 1, "max_tokens": 9, "batches_a_step": 2}
     for name, value in moved.items():
-        assert batches_of(replace(run, **{name: value})) != batches_of(run), name
+        assert get_batch_key(replace(run, **{name: value})) != get_batch_key(run), name

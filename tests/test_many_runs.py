@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.claims.units import parts_of, stratified_mean
 from repro.records.store import read_record, write_record
-from repro.report.formats import MOST_FOLDED_ROWS, plain_lines, render
+from repro.report.formats import MOST_FOLDED_ROWS, format_plain_lines, render
 from repro.report.view import View
 from repro.spec import base
-from repro.spec.identity import run_id, setting_id
+from repro.spec.identity import get_setting_id, run_id
+from repro.statistics.units import parts_of, stratified_mean
 from repro.storage.paths import CHECKOUT, home
 
 SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 4}], "contexts": [{"seed": 0}]}
@@ -31,7 +31,7 @@ def test_a_mean_over_strata_is_the_one_by_hand_to_the_last_bit(strata: list[int]
 
 def test_a_setting_has_the_id_of_its_seed_0() -> None:
     for run in (base("smoke", seed=7), base("desk", seed=3, architecture="contextual", learning_rate=0.5)):
-        assert setting_id(run) == run_id(replace(run, seed=0)) != run_id(run)
+        assert get_setting_id(run) == run_id(replace(run, seed=0)) != run_id(run)
 
 
 def test_records_that_tell_the_same_of_their_suite_share_it(own_home: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_table_of_thousands_is_a_line_a_row_with_every_cell_whole(capsys: pyte
     view = View("many", ("run", "what", "reason"), rows, ("a note",), align="lrl")
     render(view)
     lines = capsys.readouterr().out.splitlines()
-    assert lines == list(plain_lines(view)) and lines[0] == "many" and lines[-1] == "a note"
+    assert lines == list(format_plain_lines(view)) and lines[0] == "many" and lines[-1] == "a note"
     body = lines[4:-1]
     assert [line.split("  ")[0].strip() for line in body] == [row[0] for row in rows]
     assert all(line.endswith(row[2]) for line, row in zip(body, rows, strict=True))

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from repro.cli.main import app
-from repro.cli.net import EXIT_BUG, EXIT_PIPE, guarded, wrapped
+from repro.cli.net import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
 
 
@@ -25,7 +25,7 @@ def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> 
     def act() -> int:
         raise error
 
-    return guarded(act)
+    return run_with_error_handling(act)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_file_that_ends_too_early_is_not_ctrl_c(
         raise EOFError("Compressed file ended before the end-of-stream marker was reached")
 
     monkeypatch.setattr(sys, "argv", ["repro"])
-    assert guarded(lambda: verb([], standalone_mode=False)) == EXIT_BUG
+    assert run_with_error_handling(lambda: verb([], standalone_mode=False)) == EXIT_BUG
     assert "stopped" not in capsys.readouterr().err
     assert ends(KeyboardInterrupt(), monkeypatch) == EXIT_STOPPED
 
@@ -111,7 +111,7 @@ def test_output_that_the_caller_has_closed_goes_nowhere(closed: str, own_home: P
 
 
 def verb(*words: str) -> int:
-    return guarded(lambda: app(list(words), prog_name="repro", standalone_mode=False))
+    return run_with_error_handling(lambda: app(list(words), prog_name="repro", standalone_mode=False))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan t
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_a_wrapped_message_fits_and_what_is_copied_stays_in_one_piece(width: int) -> None:
-    lines = wrapped(f"error: {MESSAGE}", width).split("\n")
+    lines = wrap_line(f"error: {MESSAGE}", width).split("\n")
     assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
     assert any(f"{LONG}," in line for line in lines)
     assert any("`repro plan table1 --scale desk`," in line for line in lines)

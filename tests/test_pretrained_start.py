@@ -19,8 +19,8 @@ from repro.cli.main import main
 from repro.execute import execute
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
-from repro.model.start import backbones_of
-from repro.planning.requirements import check_encoders, lacks_of, misfits_of
+from repro.model.start import get_backbones
+from repro.planning.requirements import check_encoders, list_missing_requirements, misfits_of
 from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.identity import run_id
@@ -68,7 +68,7 @@ def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
     assert 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
     assert record.provenance["encoder"]["files"]["model.safetensors"] == digest
     weights = AutoModel.from_pretrained(folder).state_dict()
-    for stage in backbones_of(trained_model(run, lambda line: None)):
+    for stage in get_backbones(trained_model(run, lambda line: None)):
         for name, value in stage.model.state_dict().items():
             torch.testing.assert_close(value.cpu(), weights[name], rtol=0, atol=0)
 
@@ -96,7 +96,7 @@ def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
     runs.write_text(json.dumps([vars(run)]))
     shutil.move(folder, tmp_path / "elsewhere")
     assert read_runs(runs) == [run]
-    (lack,) = (line for line in lacks_of([run]) if "letters" in line)
+    (lack,) = (line for line in list_missing_requirements([run]) if "letters" in line)
     assert str(folder) in lack
 
 
@@ -189,7 +189,7 @@ def test_changed_encoder_is_refused(tmp_path: Path) -> None:
         base("smoke", start=str(folder))
     with pytest.raises(ValueError, match=r"config\.json"):
         execute(run, progress=lambda line: None)
-    assert any("config.json" in line for line in lacks_of([run]))
+    assert any("config.json" in line for line in list_missing_requirements([run]))
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from repro.execute import execute
-from repro.records.checks import DIGESTS_FILE, listed_digests, means_of
-from repro.records.digests import renew_digests
+from repro.records.checks import DIGESTS_FILE, compute_listed_digests, recompute_means
+from repro.records.digests import write_digests
 from repro.records.store import all_are_readable, read_record, readable_record, records_in, split_recorded
 from repro.spec import base
-from repro.storage.paths import local_records, published_records
+from repro.storage.paths import get_local_records, get_published_records
 
 RUN = base("smoke", architecture="bm25")
 MEAN = "planted/mean/ndcg_at_10"
@@ -108,7 +108,7 @@ def test_means_are_those_of_numpy_over_datasets_and_families() -> None:
         {"name": "c", "family": "y", "num_queries": 3},
     ]
     values = np.array([0.0, 1.0, 0.25, 1.0, 1.0, 0.5], np.float32)
-    found = means_of({"train/loss": 2.0}, {"s": values, "train/loss": np.array([1.0, 3.0])}, rows)
+    found = recompute_means({"train/loss": 2.0}, {"s": values, "train/loss": np.array([1.0, 3.0])}, rows)
     per_dataset = [values[:2].mean(), values[2:3].mean(), values[3:].mean()]
     assert found == pytest.approx(
         {
@@ -148,26 +148,26 @@ def test_hundreds_of_unreadable_records_are_not_named_one_by_one(
 
 def test_the_list_of_digests_holds_what_has_no_digest_of_its_own(path: Path) -> None:
     change(path, lambda c: None, digest=False)
-    assert renew_digests(path.parent) == 1
-    assert set(listed_digests(path.parent)) == {path.name, f"{path.stem}.npz"}
+    assert write_digests(path.parent) == 1
+    assert set(compute_listed_digests(path.parent)) == {path.name, f"{path.stem}.npz"}
     change(path, lambda c: c["metrics"].__setitem__("planted/mean/recall_at_100", 0.5) or c.__setitem__("sha256", 0),
            digest=False)  # fmt: skip
     with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
         read_record(path)
     with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
-        renew_digests(path.parent)
+        write_digests(path.parent)
 
 
 def test_every_committed_record_is_listed_as_it_is() -> None:
-    names = {path.name for path in published_records().glob("*.json")}
-    listed = set(listed_digests(published_records()))
+    names = {path.name for path in get_published_records().glob("*.json")}
+    listed = set(compute_listed_digests(get_published_records()))
     assert listed >= names, "records were added: `python -m repro.records.digests` renews the list"
     assert not {name for name in listed if name.endswith(".json")} - names
 
 
 def test_a_damaged_record_is_not_overwritten_by_running_again(genuine: Path) -> None:
-    local_records().mkdir(parents=True)
-    damaged = local_records() / genuine.name
+    get_local_records().mkdir(parents=True)
+    damaged = get_local_records() / genuine.name
     damaged.write_text("{")
     with pytest.raises(ValueError, match="remove it or restore it"):
         execute(RUN, progress=quiet)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import typer
 
-from repro.claims.judge import Judgement
 from repro.cli.check import check
 from repro.cli.main import app
 from repro.records import lookup
@@ -24,6 +23,7 @@ from repro.report.tables import sort_judgements
 from repro.report.view import View
 from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
 from repro.spec.registry import artefacts, experiments
+from repro.statistics.judge import Judgement
 from tests.hand_made import NDCG, above, publish, write_scores
 
 GAINS = {64: 0.0, 128: 0.05, 256: 0.0005, 512: -0.05}
@@ -38,7 +38,7 @@ TABLE = Table(
 
 
 CLAIMS = (above("X.missing", 1024), above("X.holds", 128), above("X.undecided", 256), above("X.differs", 512))
-VERDICTS = {"X.missing": "NOT RUN", "X.holds": "HOLDS", "X.undecided": "UNDECIDED", "X.differs": "DIFFERS"}
+VERDICTS = {"X.missing": "not run", "X.holds": "HOLDS", "X.undecided": "OPEN", "X.differs": "DIFFERS"}
 EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(TABLE,), claims=CLAIMS)
 
 
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def state() -> tuple[View, dict[str, Judgement]]:
     judged = views.judgements(EXPERIMENT, "desk")
-    return views.artefact_views(EXPERIMENT, "desk")["tableX"], {one.claim.id: one for one in judged}
+    return views.make_artefact_views(EXPERIMENT, "desk")["tableX"], {one.claim.id: one for one in judged}
 
 
 def test_the_verdicts_of_records_made_by_hand_are_the_known_ones(folder: Path) -> None:
@@ -69,9 +69,9 @@ def test_what_a_scale_measured_has_its_records_and_is_not_told_of_another_scale(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markdown_pages, "experiments", lambda: (EXPERIMENT,))
-    found = {one.claim.id: one.verdict for one in markdown_pages.measured("desk")}
-    assert found == {name: verdict for name, verdict in VERDICTS.items() if verdict != "NOT RUN"}
-    assert markdown_pages.measured("lab") == [], "its runs at lab are those of desk"
+    found = {one.claim.id: one.verdict for one in markdown_pages.judge_measured("desk")}
+    assert found == {name: verdict for name, verdict in VERDICTS.items() if verdict != "not run"}
+    assert markdown_pages.judge_measured("lab") == [], "its runs at lab are those of desk"
 
 
 def test_any_record_that_goes_takes_exactly_its_cells_and_its_claims(folder: Path) -> None:
@@ -85,8 +85,9 @@ def test_any_record_that_goes_takes_exactly_its_cells_and_its_claims(folder: Pat
         assert changed == [(f"batch {record.run.batch_size}", "published", "2/3", "–")]
         touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for t in claim.terms)}
         for name, before in judged.items():
-            assert told[name].verdict == ("NOT RUN" if name in touched else before.verdict)
-            assert (told[name].effect is None) == (name in touched or before.effect is None)
+            is_tentative = name in touched and before.word != "not run"
+            assert told[name].verdict == ("tentative" if is_tentative else before.verdict)
+            assert len(told[name].seeds) == len(before.seeds) - is_tentative
 
 
 @pytest.mark.parametrize(
@@ -181,6 +182,7 @@ def test_the_report_is_written_from_the_committed_records(tmp_path: Path) -> Non
 def test_numbers_of_claims_as_json_are_in_the_unit_of_their_bar(capsys: pytest.CaptureFixture[str]) -> None:
     app(["check", "--json"], standalone_mode=False)
     told = json.loads(capsys.readouterr().out)
-    above = [one for one in told if one["verdict"] == "HOLDS" and re.fullmatch(r"> [-\d.]+", one["bar"]) and one["low"]]
-    assert len([one for one in above if float(one["bar"][2:])]) > 1
-    assert [one["claim"] for one in above if one["low"] < float(one["bar"][2:])] == []
+    above = [one for one in told if one["word"] == "HOLDS" and re.fullmatch(r"> [-\d.]+", one["threshold"])]
+    ends = [(one["claim"], float(one["threshold"][2:]), c["low"]) for one in above for c in one["comparisons"]]
+    assert len([id for id, threshold, _ in ends if threshold]) > 1
+    assert [id for id, threshold, low in ends if low < threshold] == []

@@ -9,23 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.claims.judge import Judgement
 from repro.records.store import Record, write_record
-from repro.report.figure_data import figure_view
+from repro.report.figure_data import make_figure_view
 from repro.report.formats import as_csv, as_markdown, render
 from repro.report.latex import as_latex
 from repro.report.markdown_pages import replace_block
 from repro.report.tables import (
     cell,
-    claims_view,
-    exhibit_view,
-    no_records_note,
+    format_no_records_note,
+    format_summary_line,
+    make_claims_view,
+    make_exhibit_view,
+    make_table_view,
     sort_judgements,
-    summary_line,
-    table_view,
 )
 from repro.report.view import NO_ROWS, SPREAD, View, format_mean, format_number, format_seconds
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.statistics.judge import Comparison, Judgement
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(
@@ -67,7 +67,7 @@ def test_thousands_stand_apart_but_not_where_a_program_reads_them() -> None:
 def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path) -> None:
     published = [record(tmp_path, run, 0.5 + run.seed / 100) for run in RUNS]
     yours = [record(tmp_path / "mine", RUNS[0], 0.25)]
-    view = table_view(TABLE, RUNS, published, yours)
+    view = make_table_view(TABLE, RUNS, published, yours)
     assert view.rows == (
         ("random", "paper", "", "–", "59.9"),
         ("", "published", "3/3", "128", "51.0 ± 1.0"),
@@ -77,7 +77,7 @@ def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path
         ("· wrong", "published", "3/3", "", "25.5 ± 0.5"),
         ("", "yours", "0/3", "", "–"),
     )
-    assert view.notes == (SPREAD,) and table_view(TABLE, RUNS, [], yours).notes == ()
+    assert view.notes == (SPREAD,) and make_table_view(TABLE, RUNS, [], yours).notes == ()
 
 
 def test_a_metric_that_one_record_lacks_leaves_the_average_absent(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_metric_that_one_record_lacks_leaves_the_average_absent(tmp_path: Path
 def test_a_published_row_is_whole_or_dashes_and_yours_shows_what_there_is(tmp_path: Path) -> None:
     published = [record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
     yours = [record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
-    rows = table_view(TABLE, RUNS, published, yours).rows
+    rows = make_table_view(TABLE, RUNS, published, yours).rows
     assert rows[1:3] == (("", "published", "2/3", "–", "–"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
 
@@ -99,7 +99,7 @@ def test_published_rows_older_than_all_that_a_table_shows_are_told_of_and_left_o
     newer = replace(TABLE, columns=(Column(label="moved", value="moved/mean"),))
     published = [record(tmp_path, run, 0.5) for run in RUNS]
     yours = [write_record(tmp_path / "mine", RUNS[0], metrics={"moved/mean": 2.0}, arrays={}, provenance={})]
-    view = table_view(newer, RUNS, published, yours)
+    view = make_table_view(newer, RUNS, published, yours)
     assert view.rows == (
         ("random", "paper", "", "–"),
         ("", "yours", "1/3", "2.0"),
@@ -122,10 +122,10 @@ def test_an_exhibit_shows_the_rows_of_a_record_and_dashes_without_one(tmp_path: 
     kept = [
         write_record(tmp_path, run, metrics={}, arrays={}, provenance={}, exhibits={"near": near}) for run in RUNS[:2]
     ]
-    view = exhibit_view(exhibit, RUNS, kept)
+    view = make_exhibit_view(exhibit, RUNS, kept)
     assert view.rows == (("<b>a</b>", "0.500", "–"),) and view.notes == (f"from record {kept[1].id}",)
-    without = exhibit_view(exhibit, RUNS, kept[:1])
-    assert without.rows == () and without.notes == (no_records_note("table3", "desk"),)
+    without = make_exhibit_view(exhibit, RUNS, kept[:1])
+    assert without.rows == () and without.notes == (format_no_records_note("table3", "desk"),)
 
 
 SPARSE = View("sparse", ("", "", "seeds", "score", "time"), (("a", "", "0/3", "–", ""), ("b", "", "1/3", "–", "–")))
@@ -149,7 +149,10 @@ def test_a_column_without_a_value_is_not_shown_and_a_note_names_it(
 def test_what_has_no_row_says_so_and_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
     figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **words)
-    for view in (figure_view(figure, RUNS, [], []), table_view(replace(TABLE, rows=TABLE.rows[1:]), RUNS, [], [])):
+    for view in (
+        make_figure_view(figure, RUNS, [], []),
+        make_table_view(replace(TABLE, rows=TABLE.rows[1:]), RUNS, [], []),
+    ):
         assert view.rows == ()
         render(view, format)
         text = capsys.readouterr().out
@@ -160,8 +163,8 @@ def test_what_has_no_row_says_so_and_has_no_header(format: str, capsys: pytest.C
 
 
 def test_a_table_of_printed_numbers_alone_says_that_no_record_is_there() -> None:
-    view = table_view(TABLE, RUNS, [], [])
-    assert [row[1] for row in view.rows] == ["paper"] and view.notes == (no_records_note("tableX", "desk"),)
+    view = make_table_view(TABLE, RUNS, [], [])
+    assert [row[1] for row in view.rows] == ["paper"] and view.notes == (format_no_records_note("tableX", "desk"),)
 
 
 NASTY = r"a|b & 50 % _x_ {y} #1 $2 ~ ^ \cmd < > ± – → <script>"
@@ -203,16 +206,16 @@ def judged(verdict: str) -> Judgement:
 
 
 def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() -> None:
-    ordered = sort_judgements(map(judged, ("NOT RUN", "HOLDS", "WRONG SCALE", "UNDECIDED", "DIFFERS", "HOLDS")))
+    ordered = sort_judgements(map(judged, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
     found = [one.verdict for one in ordered]
-    assert found == ["DIFFERS", "UNDECIDED", "HOLDS", "HOLDS", "WRONG SCALE", "NOT RUN"]
-    assert summary_line(ordered) == "6 claims: 1 DIFFERS, 1 UNDECIDED, 2 HOLDS, 1 WRONG SCALE, 1 NOT RUN"
+    assert found == ["DIFFERS", "OPEN", "HOLDS", "HOLDS", "not run", "other scale"]
+    assert format_summary_line(ordered) == "6 claims: 1 DIFFERS, 1 OPEN, 2 HOLDS, 1 not run, 1 other scale"
 
 
 def test_effects_carry_their_sign_and_next_to_nothing_is_never_minus_nothing() -> None:
-    tiny = replace(judged("UNDECIDED"), effect=-1e-5, low=-0.012, high=0.5, unit=Unit("points", 100.0))
-    (row,) = claims_view([tiny]).rows
-    assert row[2:4] == ("+0.00", "[-1.20, +50.00]")
+    tiny = replace(judged("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
+    (row,) = make_claims_view([tiny]).rows
+    assert row[2:4] == ("+0.00", "(-1.20 to +50.00)")
 
 
 def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
@@ -249,11 +252,12 @@ def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
     pairs = [(term("train/loss", seed=1), term("train/loss", seed=0))]
     claim = Claim.order("T1.b", "long words " * 12, pairs=pairs, margin=0.01, source="s", because="b")
-    judged = Judgement(claim, "HOLDS", "desk", 0.0146, 0.0073, 0.0219, unit=Unit("points", 100.0), num_seeds=5)
-    render(claims_view([judged], "Claims"))
+    found = (Comparison(0.0146, 0.0073, 0.0219),)
+    judged = Judgement(claim, "HOLDS", "desk", found, Unit("points", 100.0), (3, 4, 5, 6, 7))
+    render(make_claims_view([judged], "Claims"))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     (line,) = (line for line in text.splitlines() if "T1.b" in line)
-    assert re.findall(r"T1.b +HOLDS +\+1.46 +\[\+0.73, \+2.19\] +> 0.01 points +5", line)
+    assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 0.01 points +3–7", line)
     assert ("long words" in line) == (width == 200)
     assert " ".join(text.split()).count("long words") == 12

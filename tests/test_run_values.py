@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.records.lookup import MOST_RUNS, read_runs
-from repro.spec import FIELDS, MEASURES, Run, base, first_phase_of
+from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER, SCALES
-from repro.spec.values import RANGES, checked_value, counted
+from repro.spec.values import RANGES, checked_value, count_noun
 
 
 def written(path: Path, content: Any) -> Path:
@@ -94,9 +94,9 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
     [
         ("biencoder", "spread cross"),
         ("contextual", "adaptive cascade headroom"),
-        ("bm25", "spread cross adaptive cascade widths steps curve polarity"),
+        ("bm25", "spread cross adaptive cascade whitening widths steps curve polarity"),
         ("surrogate", "spread cross adaptive cascade widths steps curve"),
-        ("none", "spread cross adaptive cascade widths steps curve polarity mteb"),
+        ("none", "spread cross adaptive cascade whitening widths steps curve polarity mteb"),
     ],
 )
 def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_training(
@@ -112,7 +112,7 @@ def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_t
 
 def test_a_first_phase_of_clusters_is_not_mixed() -> None:
     first = {"pretraining_corpus": "desk", "num_pretraining_steps": 5}
-    assert first_phase_of(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None
+    assert get_first_phase(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None
     with pytest.raises(ValueError, match=r"pretraining_cluster_size=8 with mixing_alpha=0\.5: .*give one of the two"):
         base("smoke", sampler="domain", mixing_alpha=0.5, pretraining_cluster_size=8, **first)
 
@@ -163,8 +163,8 @@ def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
 
 
 def test_one_thing_is_not_told_as_many() -> None:
-    assert [counted(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert [counted(number, "query", "queries") for number in (1, 3)] == ["1 query", "3 queries"]
+    assert [count_noun(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert [count_noun(number, "query", "queries") for number in (1, 3)] == ["1 query", "3 queries"]
 
 
 def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,18 +15,18 @@ from transformers import BertConfig, BertModel
 from experiments.e01_table1 import EXPERIMENT
 from repro.batches import fixed_encoder, mask, negatives
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.batches.mask import content_keys
+from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.prompts import PROMPTS, Prompts
-from repro.data.tokens import minilm_folder
-from repro.inputs import encoders, prompting, stages
-from repro.inputs.encoders import commit_of, files_in_key
-from repro.inputs.inputs import Inputs
-from repro.inputs.prompting import PromptedTexts, texts_for
-from repro.inputs.stages import SIDES, StageGraph, stages_of
+from repro.data.tokens import get_minilm_folder
+from repro.pipeline import encoders, prompting, stages
+from repro.pipeline.encoders import find_commit, get_files_in_key
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.prompting import PromptedTexts, texts_for
+from repro.pipeline.stages import SIDES, StageGraph, list_stages
 from repro.spec import base
-from repro.storage.digests import sha256_of
+from repro.storage.digests import hash_file
 from repro.storage.stages import STAGE_FILE
 
 TODAY = {
@@ -52,7 +52,7 @@ def without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("scale", TODAY)
 def test_the_stages_of_table_1_keep_their_names(scale: str) -> None:
-    assert {stage.title for run in EXPERIMENT.runs(scale) for stage in stages_of(run)} == TODAY[scale]
+    assert {stage.title for run in EXPERIMENT.runs(scale) for stage in list_stages(run)} == TODAY[scale]
 
 
 def test_new_texts_of_a_prompt_make_new_tokens_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +68,13 @@ def test_new_texts_of_a_prompt_make_new_tokens_where_it_is_used(monkeypatch: pyt
 
 
 def test_new_prompts_of_a_domain_make_new_tokens_of_that_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = prompting.prompts_in_key("task", "nomic-supervised"), prompting.prompts_in_key("task", "desk")
+    before = prompting.get_prompts_in_key("task", "nomic-supervised"), prompting.get_prompts_in_key("task", "desk")
     source = prompting.SOURCES["nomic-supervised"]
     domains = {**source.domains, "reddit": replace(source.domains["reddit"], prompts=("topic: ", "topic: "))}
     sources = {**prompting.SOURCES, "nomic-supervised": replace(source, domains=domains)}
     monkeypatch.setattr(prompting, "SOURCES", sources)
-    assert prompting.prompts_in_key("task", "nomic-supervised") != before[0]
-    assert prompting.prompts_in_key("task", "desk") == before[1]
+    assert prompting.get_prompts_in_key("task", "nomic-supervised") != before[0]
+    assert prompting.get_prompts_in_key("task", "desk") == before[1]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def folder(tmp_path: Path) -> Path:
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
     BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(minilm_folder() / name, tmp_path / "bert" / name)
+        shutil.copy(get_minilm_folder() / name, tmp_path / "bert" / name)
     SentenceTransformer(str(tmp_path / "bert"), device="cpu").save(str(tmp_path / "encoder"))
     return tmp_path / "encoder"
 
@@ -97,9 +97,9 @@ def test_new_weights_in_a_local_folder_make_new_embeddings_and_the_same_are_read
 
     def counted(path: Path) -> str:
         read.append(path.name)
-        return sha256_of(path)
+        return hash_file(path)
 
-    monkeypatch.setattr("repro.inputs.encoders.sha256_of", counted)
+    monkeypatch.setattr("repro.pipeline.encoders.sha256_of", counted)
     before = StageGraph(run).embeddings.title
     num_read = len(read)
     assert StageGraph(run).embeddings.title == before and len(read) == num_read > 0
@@ -130,7 +130,7 @@ def test_a_start_from_a_local_folder_has_new_tokens_for_a_new_tokenizer_and_not_
 
 def test_names_that_are_no_folder_say_nothing_in_a_key() -> None:
     for name in ("minilm", "minilm-words", NOMIC, "/no/such/folder"):
-        assert files_in_key(name) == {}
+        assert get_files_in_key(name) == {}
 
 
 def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
@@ -144,7 +144,7 @@ def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
     (snapshot.parents[1] / "refs" / "main").write_text(commit)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     for name in ("someone/another", "/no/such/folder", "minilm", str(folder)):
-        assert commit_of(name) == {}
+        assert find_commit(name) == {}
     monkeypatch.setattr(stages, "load_surrogate", lambda name: load_surrogate(str(folder)))
     stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
     assert "commit" not in json.dumps(stage.key), "it is told, and fixed by nothing"
@@ -160,9 +160,9 @@ def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
     below |= {"keys": {"keys", "positives", "negatives"}, "positives": {"positives", "negatives"}}
     changes = {"protocol": "rerank-bm25", "rerank_depth": 3, "known_positives": "mask"}
     run = replace(RUN, architecture="contextual", **changes)
-    before = {stage.name: stage.title for stage in stages_of(run)}
+    before = {stage.name: stage.title for stage in list_stages(run)}
     monkeypatch.setitem(stages.RECIPE, kind, stages.RECIPE[kind] + 1)
-    after = {stage.name: stage.title for stage in stages_of(run)}
+    after = {stage.name: stage.title for stage in list_stages(run)}
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
 
 
@@ -208,7 +208,7 @@ def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.Mon
     graph = StageGraph(RUN)
     graph.keys.build()
     pairs = Inputs(RUN).pairs
-    expected = content_keys(pairs.texts("document", np.arange(len(pairs))))
+    expected = compute_content_keys(pairs.texts("document", np.arange(len(pairs))))
     seen: list[np.ndarray] = []
     mine = negatives.mine_negatives
 
@@ -217,7 +217,7 @@ def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.Mon
         return mine(*arrays, **more)
 
     monkeypatch.setattr(negatives, "mine_negatives", noted)
-    monkeypatch.setattr(mask, "content_keys", lambda texts: pytest.fail("they are read"))
+    monkeypatch.setattr(mask, "compute_content_keys", lambda texts: pytest.fail("they are read"))
     graph.negatives.build()
     np.testing.assert_array_equal(seen, [expected])
 
@@ -229,14 +229,16 @@ def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.Mon
 def test_the_first_stage_of_a_run_that_reranks_is_in_its_graph(protocol: str, title: str | None) -> None:
     """So that a plan shows it and a launch makes it, under the name that it had while measuring made it."""
     run = replace(RUN, protocol=protocol, rerank_depth=None if protocol == "full" else 5)
-    assert [stage.title for stage in stages_of(run) if stage.name == "candidates"] == ([title] if title else [])
+    assert [stage.title for stage in list_stages(run) if stage.name == "candidates"] == ([title] if title else [])
 
 
 def test_the_headroom_is_a_stage_of_contextual_runs_that_are_scored_under_both_contexts_and_of_no_other() -> None:
     told = base("smoke", architecture="contextual")
     others = [base("smoke"), replace(told, test_contexts="own+null"), replace(told, measure="spread")]
     phases = replace(told, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
-    titles = [[stage.title for stage in stages_of(run) if stage.name == "headroom"] for run in (told, phases, *others)]
+    titles = [
+        [stage.title for stage in list_stages(run) if stage.name == "headroom"] for run in (told, phases, *others)
+    ]
     assert titles == [[StageGraph(told).headroom.title], [StageGraph(phases).headroom.title], [], [], []]
     fewer = replace(told, num_test_contexts=2)
     assert len({StageGraph(run).headroom.title for run in (told, phases, fewer)}) == 3
@@ -244,4 +246,4 @@ def test_the_headroom_is_a_stage_of_contextual_runs_that_are_scored_under_both_c
 
 def test_a_first_phase_needs_what_it_is_trained_on_and_not_what_its_scale_is_measured_on() -> None:
     run = base("desk", corpus="functions", suite="functions", pretraining_corpus="wide", num_pretraining_steps=8)
-    assert {stage.key["corpus"] for stage in stages_of(run) if stage.name == "corpus"} == {"functions", "wide"}
+    assert {stage.key["corpus"] for stage in list_stages(run) if stage.name == "corpus"} == {"functions", "wide"}

@@ -15,17 +15,17 @@ import pytest
 from repro.data.own.imported import bring
 from repro.data.tokens import BOUNDS_FILE
 from repro.execute import execute
-from repro.inputs.inputs import Inputs
-from repro.inputs.stages import StageGraph
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.stages import StageGraph
 from repro.planning.deep import examine_deeply
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage import atomic
-from repro.storage.digests import check_digests, digests_of
-from repro.storage.paths import local_records, run_folder
-from repro.storage.shards import shards_of
+from repro.storage.digests import check_digests, hash_folder
+from repro.storage.paths import get_local_records, run_folder
+from repro.storage.shards import list_shards
 from repro.storage.stages import STAGE_FILE, Stage
-from repro.train.trainer import prepared
+from repro.train.trainer import prepare_training
 
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
 
@@ -83,7 +83,7 @@ def test_a_disk_too_small_is_told_before_a_stage_is_begun(
         need = stage.num_bytes() if stage.num_bytes else 0
         for have, parts in ((need - 1, 1), (2 * need - 1, 2)):
             monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder, have=have: SimpleNamespace(free=have))
-            for one in shards_of(stage, parts)[:1] if parts > 1 else (stage,):
+            for one in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
                 with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
                     one.build()
         monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
@@ -110,8 +110,8 @@ def test_a_flipped_bit_under_the_old_time_is_found_on_another_machine_and_by_a_d
 def test_the_deep_look_names_the_stage_and_the_record_that_do_not_hold(own_home: Path) -> None:
     stage = made()
     (stage.build() / "sub" / "a.txt").write_text("two")
-    local_records().mkdir(parents=True)
-    (local_records() / "0123456789ab.json").write_text("{")
+    get_local_records().mkdir(parents=True)
+    (get_local_records() / "0123456789ab.json").write_text("{")
     bad = {finding.what: finding.says for finding in examine_deeply() if not finding.good}
     assert set(bad) == {"stages", f"thing/{stage.path.name}", "your records", "0123456789ab.json"}
     assert "a.txt is not the file" in bad[f"thing/{stage.path.name}"]
@@ -184,14 +184,14 @@ def test_numbers_out_of_range_and_cut_files_are_named(
         np.save(path, DAMAGE[name](np.load(path)))
     with pytest.raises(ValueError, match=file.replace(".", r"\.")):
         execute(RUN, progress=quiet)
-    assert not (local_records() / f"{run_id(RUN)}.json").exists()
+    assert not (get_local_records() / f"{run_id(RUN)}.json").exists()
     assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="Linux tells what a process says of its maps")
 def test_what_a_training_reads_in_no_order_is_not_read_ahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(built))
-    _, data, _, _ = prepared(Inputs(RUN), lambda: False, quiet)
+    _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, quiet)
     assert data.filter is not None
     data.filter(data.batches.at(0))
     told = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
@@ -228,7 +228,7 @@ def test_the_right_file_is_believed_again_under_the_time_of_the_wrong_one(tmp_pa
     path = tmp_path / "stage" / "ids.npy"
     path.parent.mkdir()
     path.write_bytes(b"right")
-    made, time = digests_of(path.parent), path.stat().st_mtime_ns
+    made, time = hash_folder(path.parent), path.stat().st_mtime_ns
     for content in (b"wrong", b"right"):
         path.write_bytes(content)
         os.utime(path, ns=(time, time))

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
+from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
 from repro.seeds import derive, generator_for
-from repro.storage.arrays import blocks_of, load_array, rows_by_code, taken
+from repro.storage.arrays import iter_blocks, load_array, rows_by_code, taken
 from repro.storage.atomic import whole_file
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class _Vectors:
         """Return query ⊕ document of these rows, then document ⊕ query of them, float32 (2n, W)."""
         width = self.queries_ND.shape[1]
         points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
-        for part in blocks_of(len(rows), ROWS_PER_SEARCH):
+        for part in iter_blocks(len(rows), ROWS_PER_SEARCH):
             swapped = slice(len(rows) + part.start, len(rows) + part.stop)
             points_PW[part, :width] = points_PW[swapped, width:] = taken(self.queries_ND, rows[part])
             points_PW[part, width:] = points_PW[swapped, :width] = taken(self.documents_ND, rows[part])
@@ -161,13 +161,13 @@ def _cluster_domain(
     vectors: _Vectors, rows_n: np.ndarray, cluster_size: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the centroids of a domain (K, W), and the one of each of its pairs, int32 (n,)."""
-    num_clusters, on_gpus = clusters_of(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
+    num_clusters, on_gpus = count_clusters(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
     if num_clusters == 1:
         paired_nW = vectors.paired(rows_n)
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
         return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
-    fitted, num_fitted = rows_n, num_fitted_pairs(len(rows_n), cluster_size)
+    fitted, num_fitted = rows_n, count_fitted_pairs(len(rows_n), cluster_size)
     if num_fitted < len(rows_n):
         places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         fitted = rows_n[np.sort(places)]
@@ -180,7 +180,7 @@ def _cluster_domain(
 def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, index: faiss.Index) -> np.ndarray:
     """Return the nearest centroid of an index of them to each pair, int32 (n,); a block of pairs in memory."""
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
-    for part in blocks_of(len(rows_n), ROWS_PER_SEARCH):
+    for part in iter_blocks(len(rows_n), ROWS_PER_SEARCH):
         nearest_n[part] = index.search(vectors.paired(rows_n[part]), 1)[1][:, 0]
     return nearest_n
 

@@ -45,7 +45,8 @@ def mask_directions(
         queries_BD, documents_MD = seen
         scores_BM = queries_BD @ documents_MD.T
         # a zero vector is that of a text of which the surrogate knows no token: it masks nothing and is not masked
-        known_B, known_M = queries_BD.any(axis=1), documents_MD.any(axis=1)
+        known_B = np.asarray(queries_BD.any(axis=1))
+        known_M = np.asarray(documents_MD.any(axis=1))
         threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
         threshold_B1 = threshold_B[:, None]
         to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)

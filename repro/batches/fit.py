@@ -16,18 +16,18 @@ PAIRS_A_CENTROID = 64
 """Pairs of a sample a centroid, at least: 128 points; FAISS asks for 39 and samples 256."""
 
 
-def clusters_of(num_pairs: int, cluster_size: int) -> int:
+def count_clusters(num_pairs: int, cluster_size: int) -> int:
     """Return how many clusters a domain of so many pairs is cut into."""
     return -(-num_pairs // cluster_size)
 
 
-def num_fitted_pairs(num_pairs: int, cluster_size: int) -> int:
+def count_fitted_pairs(num_pairs: int, cluster_size: int) -> int:
     """Return on how many of a domain's pairs its centroids are fitted: on all, unless there are too many."""
-    return min(num_pairs, max(MOST_EXACT_PAIRS, PAIRS_A_CENTROID * clusters_of(num_pairs, cluster_size)))
+    return min(num_pairs, max(MOST_EXACT_PAIRS, PAIRS_A_CENTROID * count_clusters(num_pairs, cluster_size)))
 
 
-def sampled_domains(domain_codes_N: np.ndarray, cluster_size: int) -> dict[int, tuple[int, int]]:
+def list_sampled_domains(domain_codes_N: np.ndarray, cluster_size: int) -> dict[int, tuple[int, int]]:
     """Return the domains whose centroids are fitted on a sample: on how many pairs, of how many."""
     sizes = zip(*np.unique(domain_codes_N, return_counts=True), strict=True)
-    fits = {int(code): (num_fitted_pairs(int(count), cluster_size), int(count)) for code, count in sizes}
+    fits = {int(code): (count_fitted_pairs(int(count), cluster_size), int(count)) for code, count in sizes}
     return {code: fit for code, fit in fits.items() if fit[0] < fit[1]}

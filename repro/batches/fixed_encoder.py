@@ -48,7 +48,7 @@ class FixedEncoder:
         return self.loaded.embed(with_prompt(texts, self.prompts, prompt), self.max_tokens)
 
 
-def surrogate_of(run: Run) -> FixedEncoder:
+def get_surrogate(run: Run) -> FixedEncoder:
     """Return a run's surrogate."""
     return FixedEncoder(run.surrogate, run.max_tokens)
 

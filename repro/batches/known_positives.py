@@ -1,7 +1,7 @@
 """Known positives: what the training pairs themselves call relevant for a query, and no loss may push it away from.
 
 Two pairs of an equal query have each other's documents as known positives. Texts are compared by the keys of
-`repro.batches.mask.content_keys`, so documents of equal text count as one. The filter of eq. 4 is a heuristic that may
+`repro.batches.mask.compute_content_keys`, so documents of equal text count as one. The filter of eq. 4 is a heuristic that may
 miss such a document. The pairs are facts. Not in the paper.
 
 Shapes: N pairs of the data, L links of a query and a document, B pairs of a batch, M documents.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Array = TypeVar("Array", np.ndarray, "torch.Tensor")
 
 
-def content_keys(texts: Sequence[str]) -> np.ndarray:
+def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
     """Return an int64 key for each text; texts that differ only in case or white space have the same key."""
     normal = (" ".join(text.casefold().split()).encode() for text in texts)
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normal)
@@ -41,7 +41,7 @@ def write_content_keys(path: Path, blocks: Iterable[Sequence[str]]) -> None:
     """Write the keys of blocks of texts as one .npy file, int64 (N,); memory holds one block."""
     with ArrayWriter(path, "int64") as keys:
         for block in blocks:
-            keys.append(content_keys(block))
+            keys.append(compute_content_keys(block))
 
 
 def mask_false_negatives(
@@ -78,12 +78,12 @@ def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
 
     A text of which it knows no token has the zero vector, and every score of it is 0, which says nothing.
     """
-    is_known_M = scores_BM.any(axis=0)
+    is_known_M = np.asarray(scores_BM.any(axis=0))
     is_known_B = scores_BM.any(axis=1) & is_known_M[: len(scores_BM)]
     return is_known_B[:, None] & is_known_M
 
 
-def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
+def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
     """Return the share that is masked of all terms of the sum but the target, 0 … 1; 0 for a batch that has no others.
 
     `num_documents`: the columns are the four directions of the improved contrastive loss over so many documents, whose
@@ -97,7 +97,7 @@ def masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array
     return masked_QK.sum() / max(1, num_queries * num_others)
 
 
-def batch_difficulty(scores_BM: np.ndarray) -> float:
+def compute_batch_difficulty(scores_BM: np.ndarray) -> float:
     """Return the mean surrogate similarity of a query to the other documents of its batch (Figure 6)."""
     num_queries, num_documents = scores_BM.shape
     if num_documents < 2:

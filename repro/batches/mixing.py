@@ -24,7 +24,7 @@ from repro.storage.arrays import rows_by_code
 BLOCK = 4096  # draws that are made together
 
 
-def mixing_shares(counts_S: np.ndarray, alpha: float) -> np.ndarray:
+def compute_mixing_shares(counts_S: np.ndarray, alpha: float) -> np.ndarray:
     """Return the probability of each source, float64 (S,): its number of pairs to the power α, over their sum."""
     weights_S = np.asarray(counts_S, np.float64) ** alpha
     shares_S: np.ndarray = weights_S / weights_S.sum()
@@ -53,7 +53,7 @@ class MixedSampler:
         codes, self._rows = rows_by_code(codes_N)
         counts_S = np.array([len(rows) for rows in self._rows])
         _check_sizes(codes, counts_S, batch_size, names)
-        self.shares_S = mixing_shares(counts_S, alpha)
+        self.shares_S = compute_mixing_shares(counts_S, alpha)
         self.batch_size, self.seed = batch_size, seed
         self._sources = [
             BatchSampler(
@@ -65,7 +65,7 @@ class MixedSampler:
             )
             for code, rows in zip(codes, self._rows, strict=True)
         ]
-        self._block, self._drawn = -1, np.empty(0, np.int64)
+        self._block, self._draw_or_explain = -1, np.empty(0, np.int64)
         self._before_S = np.zeros(len(codes), np.int64)
 
     def __len__(self) -> int:
@@ -91,19 +91,19 @@ class MixedSampler:
         """Return a step's source, and how many batches of that source came before."""
         block, place = divmod(step, BLOCK)
         self._go_to(block)
-        source = int(self._drawn[place])
-        return source, int(self._before_S[source] + np.count_nonzero(self._drawn[:place] == source))
+        source = int(self._draw_or_explain[place])
+        return source, int(self._before_S[source] + np.count_nonzero(self._draw_or_explain[:place] == source))
 
     def _go_to(self, block: int) -> None:
         """Make the draws of a block current; earlier blocks are drawn again and counted."""
         if block < self._block:
             self._block, self._before_S = -1, np.zeros_like(self._before_S)
-            self._drawn = np.empty(0, np.int64)
+            self._draw_or_explain = np.empty(0, np.int64)
         while self._block < block:
-            self._before_S = self._before_S + np.bincount(self._drawn, minlength=len(self._rows))
+            self._before_S = self._before_S + np.bincount(self._draw_or_explain, minlength=len(self._rows))
             self._block += 1
             generator = generator_for(self.seed, "mixing", self._block)
-            self._drawn = generator.choice(len(self._rows), BLOCK, p=self.shares_S)
+            self._draw_or_explain = generator.choice(len(self._rows), BLOCK, p=self.shares_S)
 
 
 def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names: Sequence[str]) -> None:

@@ -14,11 +14,12 @@ import numpy as np
 
 from repro.batches.known_positives import KnownPositives
 from repro.seeds import generator_for
-from repro.storage.arrays import blocks_of, rows_by_code, taken
+from repro.storage.arrays import iter_blocks, rows_by_code, taken
 
 ROWS_AT_ONCE = 512
 ROUNDING = 1e-6
-"""By how much the score of one unit vector, as float32 sums it in one order or another, may lie below itself."""
+"""By how much the score of one vector, as float32 sums it in one order or another, may lie below itself: a share of the
+lengths of both vectors."""
 GROUPS = 16
 """Groups of columns for each hard negative: with more, fewer keys are sorted, and more of their minima."""
 
@@ -51,10 +52,13 @@ def mine_negatives(
                 "different documents; ask for fewer, or leave small domains out"
             )
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
-        for part in blocks_of(len(members_M), ROWS_AT_ONCE):
+        for part in iter_blocks(len(members_M), ROWS_AT_ONCE):
             rows = members_M[part]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
-            near_RM = None if with_near else as_near(scores_RM, _positive(queries_ND, documents_ND, rows)[:, None])
+            near_RM = None
+            if not with_near:
+                queries_RD, positives_RD = (np.asarray(each[rows], np.float32) for each in (queries_ND, documents_ND))
+                near_RM = as_near(scores_RM, queries_RD[:, None], positives_RD[:, None])
             never_RM = known.among(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
             never_RM[np.arange(len(rows)), own_M[part]] = True
             _check_enough(never_RM, num_hard_negatives)
@@ -62,15 +66,18 @@ def mine_negatives(
     return negatives_NH
 
 
-def as_near(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Return which scores f(q, d') are not below f(q, d), eq. 4; a document with the very vector of d never is."""
-    near: np.ndarray = scores >= positive - ROUNDING
+def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> np.ndarray:
+    """Return which scores f(q, d') are not below f(q, d), eq. 4; a document with the very vector of d never is.
+
+    Vectors lie along the last axis. The tolerance grows with their lengths: a common factor changes nothing.
+    """
+    positive = np.einsum("...d,...d->...", query_D, positive_D, dtype=np.float32)
+    lengths = np.linalg.norm(query_D, axis=-1) * np.linalg.norm(positive_D, axis=-1)
+    with np.errstate(divide="ignore"):
+        # of unit vectors, which may be rounded to float16, exactly 1
+        size = np.exp2(np.round(np.log2(lengths.astype(np.float64)))).astype(np.float32)
+    near: np.ndarray = scores >= positive - np.float32(ROUNDING) * size
     return near
-
-
-def _positive(queries_ND: np.ndarray, documents_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    found_R: np.ndarray = np.einsum("rd,rd->r", queries_ND[rows], documents_ND[rows], dtype=np.float32)
-    return found_R
 
 
 def _check_enough(never_RM: np.ndarray, num: int) -> None:
@@ -101,7 +108,10 @@ def _nearest(
     columns_RN[~has_few_R] = _first(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
     if has_few_R.any():
         lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
-        columns_RN[has_few_R] = _first(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_RM[has_few_R]), num)
+        keys_FM = keys_RM[has_few_R].astype(np.float64)
+        largest = float(np.abs(keys_FM, where=np.isfinite(keys_FM), out=np.zeros_like(keys_FM)).max())
+        keys_FM /= max(largest, np.finfo(np.float32).tiny)  # those too near come after all others: after 1
+        columns_RN[has_few_R] = _first(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_FM), num)
     return columns_RN
 
 
@@ -120,7 +130,7 @@ def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
     return found_RN
 
 
-def document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:
+def list_document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:
     """Return the rows of a batch's documents, int64 (M,): the positives, then the hard negatives of pair after pair."""
     if negatives_NH is None:
         return pairs_B

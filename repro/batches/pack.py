@@ -21,7 +21,7 @@ import numpy as np
 from repro.batches.cluster import Clusters
 from repro.batches.tour import greedy_tour
 from repro.seeds import generator_for
-from repro.storage.arrays import array_to_fill, blocks_of, give_back
+from repro.storage.arrays import array_to_fill, give_back, iter_blocks
 
 ROWS_AT_ONCE = 2**20
 PACKINGS = ("random", "greedy")
@@ -68,11 +68,11 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     shuffled_N = np.arange(num_rows, dtype=_narrowest(num_rows))
     generator_for(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
-    codes, number_N = _numbered(domain_codes_N)
+    codes, number_N = _renumber_codes(domain_codes_N)
     starts = np.concatenate([[0], np.cumsum(np.bincount(number_N))])
     next_place = starts[:-1].copy()
-    for part in blocks_of(num_rows, ROWS_AT_ONCE):  # a sort of all rows would hold several numbers for each
-        order = _stable_order(number_N[shuffled_N[part]])
+    for part in iter_blocks(num_rows, ROWS_AT_ONCE):  # a sort of all rows would hold several numbers for each
+        order = _compute_stable_order(number_N[shuffled_N[part]])
         rows, number = shuffled_N[part][order], number_N[shuffled_N[part][order]]
         counts = np.bincount(number, minlength=len(codes))
         rows_N[next_place[number] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[number]] = rows
@@ -122,15 +122,15 @@ def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, 
 
     def line_up(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         shuffled = rng.permutation(rows)
-        present, cluster_of_row = _numbered(clusters.assignment_N[shuffled])
+        present, cluster_of_row = _renumber_codes(clusters.assignment_N[shuffled])
         order = order_clusters(clusters.centroids_KD[present], packing=packing, rng=rng)
         position_of_cluster = np.argsort(order)
-        return shuffled[_stable_order(position_of_cluster[cluster_of_row])]
+        return shuffled[_compute_stable_order(position_of_cluster[cluster_of_row])]
 
     return line_up
 
 
-def _numbered(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what `np.unique` with its inverse does; without a sort where the codes lie close together."""
     least, most = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
     if most - least > 4 * len(codes_n) + 2**16:
@@ -140,7 +140,7 @@ def _numbered(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(counts) + least, number_of[codes_n - least]
 
 
-def _stable_order(numbers_n: np.ndarray) -> np.ndarray:
+def _compute_stable_order(numbers_n: np.ndarray) -> np.ndarray:
     """Return the stable order of small numbers from 0 on: numpy sorts 16 bits in one pass, more by comparing."""
     is_narrow = int(numbers_n.max(initial=0)) < 2**16
     return np.argsort(numbers_n.astype(np.uint16) if is_narrow else numbers_n, kind="stable")

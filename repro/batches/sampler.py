@@ -22,7 +22,7 @@ import numpy as np
 
 from repro.batches.cluster import Clusters
 from repro.batches.pack import ROWS_AT_ONCE, Epoch, group_by_domain, line_up_at_random, line_up_clusters, pack_epoch
-from repro.storage.arrays import blocks_of, give_back
+from repro.storage.arrays import give_back, iter_blocks
 
 KINDS = ("random", "domain", "cluster")
 
@@ -121,7 +121,7 @@ def _line_up(
         return line_up_at_random
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
-    for part in blocks_of(len(domain_codes_N), ROWS_AT_ONCE):
+    for part in iter_blocks(len(domain_codes_N), ROWS_AT_ONCE):
         if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N[part]], domain_codes_N[part]):
             raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
     give_back(clusters.assignment_N)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
-from repro.data.tokens import batches_of_tokens, load_tokenizer, minilm_folder, tokenize, unknown_tokens
-from repro.spec.values import counted
-from repro.storage.arrays import ArrayWriter, blocks_of, give_back, load_array, map_to_fill
+from repro.data.tokens import batches_of_tokens, get_minilm_folder, load_tokenizer, tokenize, unknown_tokens
+from repro.spec.values import count_noun
+from repro.storage.arrays import ArrayWriter, give_back, iter_blocks, load_array, map_to_fill
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 from repro.storage.stages import WHOLE, Part
@@ -101,7 +101,7 @@ def embed_texts(
     done = 0
     with whole_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
-        for rows, vectors in _embedded(surrogate, texts, max_tokens, WHOLE):
+        for rows, vectors in _iter_embedded(surrogate, texts, max_tokens, WHOLE):
             vectors_ND[rows] = vectors
             done += len(rows)
             give_back(vectors_ND)
@@ -117,7 +117,7 @@ def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_to
         ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
         ArrayWriter(folder / ROWS_FILE, "int64") as rows,
     ):
-        for of, embedded in _embedded(surrogate, texts, max_tokens, part):
+        for of, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
             vectors.append(embedded)
             rows.append(of)
 
@@ -133,7 +133,7 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
     vectors_ND, is_there_N = map_to_fill(path, (count, width), "float16"), np.zeros(count, dtype=bool)
     for part, rows_n in zip(parts, rows_of, strict=True):
         vectors_nD = load_array(part / VECTORS_FILE, kind="f", shape=(len(rows_n), width), mapped=True)
-        for block in blocks_of(len(rows_n), TEXTS_PER_SPAN):
+        for block in iter_blocks(len(rows_n), TEXTS_PER_SPAN):
             vectors_ND[rows_n[block]] = vectors_nD[block]
             is_there_N[rows_n[block]] = True
             give_back(vectors_ND, vectors_nD)
@@ -142,7 +142,7 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
     vectors_ND.flush()
 
 
-def _embedded(
+def _iter_embedded(
     surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Return the rows of each block of a part, and their vectors."""
@@ -161,13 +161,13 @@ def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str]) -> None:
     if not is_finite_N.all():
         text = texts[int(np.argmin(is_finite_N))]
         raise ValueError(
-            f"the surrogate gives NaN or infinite numbers for {counted(int((~is_finite_N).sum()), 'text')}, "
+            f"the surrogate gives NaN or infinite numbers for {count_noun(int((~is_finite_N).sum()), 'text')}, "
             f"the first is {short(repr(text))}: remove or change the text, or choose another surrogate"
         )
 
 
 def _in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-    for block in blocks_of(span.stop - span.start, TEXTS_PER_SPAN):
+    for block in iter_blocks(span.stop - span.start, TEXTS_PER_SPAN):
         rows = np.arange(span.start + block.start, span.start + block.stop)
         yield rows, texts.texts(rows)
         texts.give_back()
@@ -193,7 +193,7 @@ def _longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
         rows_left = np.concatenate([rows_left, rows[order]])
         texts_left += [here[n] for n in order]
         whole = len(rows_left) if stop >= span.stop else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
-        for block in blocks_of(whole, TEXTS_PER_BLOCK):
+        for block in iter_blocks(whole, TEXTS_PER_BLOCK):
             yield rows_left[block], texts_left[block]
         rows_left, texts_left = rows_left[whole:], texts_left[whole:]
 
@@ -256,7 +256,7 @@ class MiniLMWords:
     def __init__(self) -> None:
         from safetensors.numpy import load_file
 
-        words_VD = load_file(minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+        words_VD = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
         ids_V = np.arange(len(words_VD))
         share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
         weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
@@ -283,9 +283,9 @@ def _load_minilm() -> torch.nn.Module:
     from safetensors.torch import load_file
     from transformers import BertConfig, BertModel
 
-    config = BertConfig.from_pretrained(minilm_folder(), attn_implementation="sdpa")
+    config = BertConfig.from_pretrained(get_minilm_folder(), attn_implementation="sdpa")
     model = BertModel(config, add_pooling_layer=False)
-    missing, unexpected = model.load_state_dict(load_file(minilm_folder() / "model.safetensors"), strict=False)
+    missing, unexpected = model.load_state_dict(load_file(get_minilm_folder() / "model.safetensors"), strict=False)
     assert not missing, f"weights missing for {missing}"
     assert all(name.startswith("pooler.") or name.endswith("position_ids") for name in unexpected), unexpected
     return model.eval()

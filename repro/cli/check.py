@@ -9,17 +9,17 @@ import typer
 
 from repro.cli.options import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json
 from repro.cli.patience import in_turn, tell
-from repro.records.lookup import experiments_asked, run_of_id
+from repro.records.lookup import resolve_experiments, run_of_id
 from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import PAPERS
 from repro.spec.identity import run_id
-from repro.spec.registry import check_every_experiment, experiment_of, paper_of
-from repro.spec.scales import scale_named
+from repro.spec.registry import check_every_experiment, find_experiment, find_paper
+from repro.spec.scales import get_scale
 from repro.spec.values import suggestion
 from repro.storage.json_files import short
 
 if TYPE_CHECKING:
-    from repro.claims.judge import Judgement
+    from repro.statistics.judge import Judgement
 
 
 def check(
@@ -36,74 +36,58 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids; what fails comes first."""
-    from repro.report.formats import render, render_line
-    from repro.report.tables import by_paper, claims_view, summary_line
+    from repro.report.formats import console_here, render, render_line
+    from repro.report.tables import by_paper, format_summary_line, make_claims_view
 
-    scale_named(scale)
+    get_scale(scale)
     if dry_run and not write:
         raise ValueError("--dry-run says what --write would change; say both")
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     judged = judged_claims(what, scale)
     if as_json:
-        print_json([{"paper": paper_of(one.claim.id), **one.as_dict()} for one in judged])
+        print_json([{"paper": find_paper(one.claim.id), **one.as_dict()} for one in judged])
     elif format == "csv":  # one table
-        render(claims_view(judged, f"claims at scale {scale}"), format)
+        render(make_claims_view(judged, f"claims at scale {scale}"), format)
     for paper, those in {} if as_json or format == "csv" else by_paper(judged).items():
         if those or len(judged) == 0:
             if not write:  # then the ledger is in the page
-                render(claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}"), format)
-            render_line(f"{PAPERS[paper]}: {summary_line(those)}" if write else summary_line(those))
+                width = console_here().width if format == "text" else None
+                render(make_claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
+            render_line(f"{PAPERS[paper]}: {format_summary_line(those)}" if write else format_summary_line(those))
     if write:
         from repro.cli.renew import renew
 
         if renew(judged, scale, dry_run=dry_run) and dry_run:
             raise typer.Exit(EXIT_DIFFERS)
-    verdicts = {one.verdict for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
-    if strict and verdicts & {"DIFFERS", "NOT RUN"}:
-        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
+    words = {one.word for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
+    if strict and words & {"DIFFERS", "not run"}:
+        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in words else EXIT_NOT_RUN)
 
 
 def judged_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
     """Return the claims that are asked for, judged; what does not hold first."""
     from repro.report.artefacts import judgements
     from repro.report.tables import sort_judgements
-    from repro.report.verdicts import looking_once
 
-    chosen = in_turn(claims_asked(what), lambda one: f"judging {one[0].artefacts[0]}")
-    with looking_once():
-        return sort_judgements(
-            one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
-        )
+    chosen = in_turn(select_claims(what), lambda one: f"judging {one[0].artefacts[0]}")
+    return sort_judgements(
+        one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
+    )
 
 
-def claims_asked(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]]]:
+def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]]]:
     """Return experiments, each with the ids of its claims to judge: all of an artefact, or those named by their id."""
-    from repro.planning.claim_text import CLAIM_ID, claim_named
+    from repro.planning.claim_text import CLAIM_ID, find_claim
 
     check_every_experiment()
-    named = [claim_named(word) for word in what or () if CLAIM_ID.fullmatch(word)]
+    named = [find_claim(word) for word in what or () if CLAIM_ID.fullmatch(word)]
     others = [word for word in what or () if not CLAIM_ID.fullmatch(word)]
-    whole = experiments_asked(others) if others or not what else []
+    whole = resolve_experiments(others) if others or not what else []
     found = {one.number: (one, {claim.id for claim in one.claims}) for one in whole}
     for experiment, claim in named:
         found.setdefault(experiment.number, (experiment, set()))[1].add(claim.id)
     return list(found.values())
-
-
-def plan_power(what: Sequence[str] | None, scale: str, as_json: bool) -> None:
-    """Print how many seeds and hours each undecided claim still needs, judged from the published records."""
-    from repro.planning.power import needs_as_dict, power_view, undecided
-    from repro.report.artefacts import judgements
-    from repro.report.formats import render
-
-    scale_named(scale)
-    needs = []
-    for experiment in in_turn(experiments_asked(what), lambda one: f"judging {one.artefacts[0]}"):
-        needs += undecided(judgements(experiment, scale))
-    if as_json:
-        return print_json([needs_as_dict(need) for need in needs])
-    render(power_view(needs, scale))
 
 
 def explain_batch(
@@ -119,14 +103,14 @@ def explain_batch(
     """Look into one batch: its texts and clusters, the hardest negatives, what the filter removed and why."""
     found = _find_run(run, what, where or [], scale)
     tell(f"looking into batch {batch} of run {run_id(found)}")
-    from repro.measures.microscope import explain
-    from repro.report.batch import explanation_views
+    from repro.analyses.microscope import explain
+    from repro.report.batch import make_explanation_views
     from repro.report.formats import render
 
     told = explain(found, batch, num_negatives=negatives, progress=tell)
     if as_json:
         return print_json(told.as_dict())
-    for view in explanation_views(told, num_pairs=pairs):
+    for view in make_explanation_views(told, num_pairs=pairs):
         render(view)
 
 
@@ -139,7 +123,7 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
     if artefact is None:
         raise ValueError("which run? give --run ID, or an artefact and --where field=value")
     wanted = dict(_condition(text) for text in where)
-    every = experiment_of(artefact).runs(scale_named(scale).name)
+    every = find_experiment(artefact).runs(get_scale(scale).name)
     runs = [run for run in every if run.architecture in TRAINED or run.measure == "batches"]
     for run in runs:
         if all(str(getattr(run, name)) == value for name, value in wanted.items()):

@@ -51,12 +51,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus if it is missing, print its counts, and show samples."""
-    from repro.data.own.imported import imported_named, is_imported
-    from repro.inputs.corpora import describe_corpus
+    from repro.data.own.imported import find_imported, is_imported
+    from repro.pipeline.corpora import describe_corpus
 
     if write_manifests:
         return _renew_manifests(corpus)
-    name = imported_named(corpus).corpus if is_imported(corpus) else corpus
+    name = find_imported(corpus).corpus if is_imported(corpus) else corpus
     described = describe_corpus(name, samples, progress=tell)
     if as_json:
         return print_json(described)
@@ -123,17 +123,17 @@ def import_(
     """Import a corpus of pairs: audit it, hold some of it out for evaluation, and write a file of runs."""
     from repro.data.columns import Columns
     from repro.data.own.imported import bring
-    from repro.data.paper.local_copies import declared
-    from repro.inputs.corpora import CORPORA
+    from repro.data.paper.local_copies import list_declared
+    from repro.pipeline.corpora import CORPORA
     from repro.spec import MTEB_SUITES
-    from repro.spec.scales import scale_named
+    from repro.spec.scales import get_scale
     from repro.storage.paths import check_home
 
-    scale_named(scale)
+    get_scale(scale)
     check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
     columns = Columns({part: column for part, column in named.items() if column is not None}, threshold, no_labels)
-    own = {*CORPORA, *declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
+    own = {*CORPORA, *list_declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
     options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
     corpus = bring(path, name=name, columns=columns, reserved=own, **options)
     _show(_unless_undone(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
@@ -143,14 +143,14 @@ def _unless_undone(
     corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool = False
 ) -> Planned | list[str]:
     """Return what was planned, or the lines on an evaluation set; what cannot be planned keeps no name."""
-    from repro.planning.imported import evaluation_lines, plan_imported
+    from repro.planning.imported import format_evaluation_lines, plan_imported
 
     progress = (lambda line: None) if as_json else say
     with ExitStack() as undo:
         undo.callback(rmtree, corpus.folder)
         try:
             if corpus.only_evaluates:
-                lines = evaluation_lines(corpus.name, progress)
+                lines = format_evaluation_lines(corpus.name, progress)
                 found: Planned | list[str] = (
                     [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
                 )

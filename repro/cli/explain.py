@@ -56,13 +56,13 @@ def explain_context(
 def _explain(num_words: int, as_json: bool, **asked: Any) -> None:
     """Print the explanation that was asked for."""
     from repro.interop.explaining import AskedQuery, explain_anything
-    from repro.report.context import context_views
+    from repro.report.context import make_context_views
     from repro.report.formats import render
 
     told = explain_anything(AskedQuery(**asked), progress=tell)
     if as_json:
         return print_json(told.as_dict())
-    for view in context_views(told, num_words=num_words):
+    for view in make_context_views(told, num_words=num_words):
         render(view)
 
 

@@ -69,7 +69,7 @@ def fields(
         [row] = rows
         defaults = tuple((scale, str(value)) for scale, value in row["defaults"].items())
         return render(View(f"{row['name']}: {row['takes']}", ("scale", "default"), defaults, (row["meaning"],)))
-    lines = [(row["name"], row["takes"], _defaults_in_words(row["defaults"]), row["meaning"]) for row in rows]
+    lines = [(row["name"], row["takes"], _format_defaults(row["defaults"]), row["meaning"]) for row in rows]
     header = ("field", "takes", "default per scale", "meaning")
     render(View("Fields of a run", header, tuple(lines), align="llll"))
 
@@ -80,7 +80,7 @@ def describe_field(name: str) -> dict[str, Any]:
     return {"name": name, "takes": describe_type(name), "defaults": defaults, "meaning": _meanings().get(name, "")}
 
 
-def _defaults_in_words(defaults: dict[str, Any]) -> str:
+def _format_defaults(defaults: dict[str, Any]) -> str:
     """Return the defaults, those of several scales that agree together; one value alone if all agree."""
     alike: dict[str, list[str]] = {}
     for scale, value in defaults.items():

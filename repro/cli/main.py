@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from repro.cli.check import VERBS_THAT_READ, plan_power
+from repro.cli.check import VERBS_THAT_READ
 from repro.cli.data import data
 from repro.cli.explain import VERBS as VERBS_THAT_EXPLAIN
 from repro.cli.fields import VERBS as VERBS_OF_FIELDS
 from repro.cli.models import VERBS as VERBS_IN_AND_OUT
-from repro.cli.net import DEBUG, guarded
+from repro.cli.net import DEBUG, run_with_error_handling
 from repro.cli.options import (
     ALL_PUBLISHED,
     EXIT_NOT_RUN,
@@ -37,17 +37,17 @@ from repro.cli.patience import in_turn, tell
 from repro.cli.search import VERBS as VERBS_THAT_SEARCH
 from repro.cli.sound import sound
 from repro.cli.sweeps import VERBS as VERBS_OF_SWEEPS
-from repro.records.lookup import experiments_asked, runs_asked, split_words
+from repro.records.lookup import resolve_experiments, resolve_runs, split_words
 from repro.report.formats import console_here
-from repro.report.names import title_of
+from repro.report.names import format_title
 from repro.spec import Figure, Run
 from repro.spec.axes import is_axis
-from repro.spec.identity import difference_in_words, run_id
-from repro.spec.registry import artefacts, experiment_of, experiments, num_experiment_files
-from repro.spec.scales import ORDER, scale_named
-from repro.spec.values import counted
+from repro.spec.identity import format_overrides, run_id
+from repro.spec.registry import artefacts, count_experiment_files, experiments, find_experiment
+from repro.spec.scales import ORDER, get_scale
+from repro.spec.values import count_noun
 from repro.storage.json_files import json_object
-from repro.storage.paths import check_home, corpora_folder, local_records
+from repro.storage.paths import check_home, get_corpora_folder, get_local_records
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
@@ -87,7 +87,7 @@ def prepare_process() -> None:
 def main() -> None:
     """Run the command line; the reader's mistakes end in one line and exit code 2, bugs in one line and 70."""
     prepare_process()
-    sys.exit(guarded(lambda: app(prog_name="repro", standalone_mode=False)))
+    sys.exit(run_with_error_handling(lambda: app(prog_name="repro", standalone_mode=False)))
 
 
 def open_door(name: str) -> int:
@@ -96,10 +96,10 @@ def open_door(name: str) -> int:
     prepare_process()
 
     def act() -> Any:
-        experiment_of(name)  # a name that is none is said before the options are read
+        find_experiment(name)  # a name that is none is said before the options are read
         return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
 
-    return guarded(act)
+    return run_with_error_handling(act)
 
 
 @app.command("list")
@@ -110,7 +110,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
         {
             "artefact": name,
             "experiment": experiment.number,
-            "title": title_of(experiment, shown),
+            "title": format_title(experiment, shown),
             "claims": [claim.id for claim in experiment.claims],
             "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
@@ -118,7 +118,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
         if experiment.number in kept
     ]
     print_json(rows) if as_json else _print_artefacts(rows)
-    if len(kept) < num_experiment_files():
+    if len(kept) < count_experiment_files():
         raise typer.Exit(EXIT_NOT_RUN)
 
 
@@ -144,32 +144,24 @@ def plan(
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
     profile: Annotated[str, typer.Option(help="the shape of job to reckon with; see slurm/README.md")] = "here",
-    power: Annotated[bool, typer.Option("--power", help="say instead what would decide each undecided claim")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which runs are asked for, shared, recorded and missing, and what the missing would cost; starts nothing."""
-    if power:
-        if seed or all_seeds or unpublished or profile != "here":
-            raise ValueError(
-                "--power judges the published records, of all their seeds, and reckons with this machine: leave out "
-                "--seed, --all-seeds, --unpublished and --profile"
-            )
-        return plan_power(what, scale, as_json)
     from repro.planning.plan import make_plan
     from slurm.limits import beyond
-    from slurm.profiles import profile_named
-    from slurm.shards import num_shards
+    from slurm.profiles import load_profile
+    from slurm.shards import count_shards
 
-    shape = profile_named(profile)
-    wanted = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    shape = load_profile(profile)
+    wanted = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not wanted:
         return say(ALL_PUBLISHED)
     made = make_plan(
         wanted,
-        [local_records()],
+        [get_local_records()],
         num_gpus=shape.gpus_per_run * shape.num_nodes,
         num_at_once=shape.num_at_once or 1,
-        num_shards=lambda run: num_shards(run, shape),
+        num_shards=lambda run: count_shards(run, shape),
     )
     if as_json:
         return print_json(made.as_dict() | {"beyond_profile": list(beyond(made, shape))})
@@ -185,29 +177,29 @@ def run(
     dry_run: DryRun = False,
 ) -> None:
     """Run what is missing, here and now, and show the artefacts. Exit code 2: something could not run."""
-    from repro.records.store import split_recorded, why_unreadable
+    from repro.records.store import explain_unreadable, split_recorded
 
-    wanted = runs_asked(what, scale, seeds=seed)
-    recorded, missing = split_recorded(wanted, [local_records()])
+    wanted = resolve_runs(what, scale, seeds=seed)
+    recorded, missing = split_recorded(wanted, [get_local_records()])
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
-    asked = counted(len(set(wanted)), "run")
+    asked = count_noun(len(set(wanted)), "run")
     say(f"{asked} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
     if missing:
-        from repro.inputs.corpora import check_available
+        from repro.pipeline.corpora import check_available
         from repro.planning.clusters import check_clusters
         from repro.planning.requirements import check_encoders
         from slurm.here import run_here
 
         check_home()
-        if unreadable := list(filter(None, (why_unreadable(local_records(), one) for one in missing))):
+        if unreadable := list(filter(None, (explain_unreadable(get_local_records(), one) for one in missing))):
             raise ValueError("\n".join(unreadable))
         check_available(missing)
         check_encoders(missing)
         check_clusters(missing)
         for number, one in enumerate(missing, 1):
-            say(f"run {number} of {len(missing)}: {run_id(one)} ({difference_in_words(one)})")
+            say(f"run {number} of {len(missing)}: {run_id(one)} ({format_overrides(one)})")
             run_here(one, progress=say)
     show(what, scale)
     _summarise_own_corpora(wanted)
@@ -216,17 +208,17 @@ def run(
 def _summarise_own_corpora(runs: Sequence[Run]) -> None:
     """Print how the models trained on an imported corpus compare with BM25 and with an encoder that was not trained."""
     names = dict.fromkeys(run.corpus for run in runs if run.suite == run.corpus.partition("@")[0])
-    if not any((corpora_folder() / name.partition("@")[0]).is_dir() for name in names):
+    if not any((get_corpora_folder() / name.partition("@")[0]).is_dir() for name in names):
         return  # without loading numpy
     from repro.data.own.imported import is_imported
-    from repro.inputs.corpora import corpus_stage
-    from repro.report.own_corpus import own_corpus_lines, sizes_of_suite
+    from repro.pipeline.corpora import make_corpus_stage
+    from repro.report.own_corpus import format_own_corpus_lines, sizes_of_suite
 
     for name in filter(is_imported, names):
-        report = corpus_stage(name).path / "report.json"
+        report = make_corpus_stage(name).path / "report.json"
         sizes = sizes_of_suite(json_object(report)) if report.is_file() else {}
         those = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
-        for line in own_corpus_lines(those, sizes):
+        for line in format_own_corpus_lines(those, sizes):
             say(line)
 
 
@@ -245,34 +237,33 @@ def show(
     Of runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
     """
     if pivot or any(map(is_axis, what or ())):
-        return _show_grid(runs_asked(what, scale), pivot, format, as_json)
-    from repro.cli.pictures import painted
-    from repro.report.artefacts import RECORD_WORDS, RECORDS, artefact_views, judgements, records_of
+        return _show_grid(resolve_runs(what, scale), pivot, format, as_json)
+    from repro.cli.pictures import draw_and_report
+    from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render
-    from repro.report.scores import scores_of, scores_view
-    from repro.report.tables import claims_view
+    from repro.report.scores import make_scores_view, tabulate_scores
+    from repro.report.tables import make_claims_view
 
     single, names = split_words(what)
     one_table = format == "csv" and not as_json
     if one_table and (len(names) + bool(single) != 1 or names == ["all"]):
         raise ValueError("a csv holds one table: name one artefact, or runs; `check --format csv` gives claims")
-    as_values: list[Any] = scores_of(runs_asked(single, scale)) if single and as_json else []
+    as_values: list[Any] = tabulate_scores(resolve_runs(single, scale)) if single and as_json else []
     if single and not as_json:
-        render(scores_view(runs_asked(single, scale)), format)
-    for experiment in sound(experiments_asked(names), (scale_named(scale).name,)) if names or not single else ():
-        judged = {whose: judgements(experiment, scale, whose) for whose in RECORDS}
-        views = artefact_views(experiment, scale).items()
+        render(make_scores_view(resolve_runs(single, scale)), format)
+    for experiment in sound(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else ():
+        judged = judgements(experiment, scale)
+        views = make_artefact_views(experiment, scale).items()
         shown = {name: view for name, view in views if (name in names if one_table else _is_asked(name, what))}
         if as_json:
-            plain = {whose: [one.as_dict() for one in those] for whose, those in judged.items()}
-            as_values.append({**plain, "shown": {name: asdict(view) for name, view in shown.items()}})
+            claims = [one.as_dict() for one in judged]
+            as_values.append({"claims": claims, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
-        there = [whose for whose in judged if records_of(experiment.runs(scale), whose)] or ["published"]
-        ledgers = [claims_view(judged[whose], f"Claims at scale {scale}, {RECORD_WORDS[whose]}") for whose in there]
-        for view in [*shown.values(), *(ledgers if experiment.claims and not one_table else [])]:
+        ledger = [make_claims_view(judged, f"Claims at scale {scale}")] if experiment.claims and not one_table else []
+        for view in [*shown.values(), *ledger]:
             render(view, format)
         drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
-        for line in painted(drawable, scale):
+        for line in draw_and_report(drawable, scale):
             tell(line)
     if as_json:
         print_json(as_values[0] if len(as_values) == 1 else as_values)
@@ -280,12 +271,12 @@ def show(
 
 def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
     from repro.report.formats import render
-    from repro.report.scores import pivot_rows, pivot_view, scores_of, scores_view
+    from repro.report.scores import list_pivot_rows, make_pivot_view, make_scores_view, tabulate_scores
 
     if as_json:
-        return print_json(scores_of(runs))
-    render(pivot_view(runs, *pivot) if pivot else scores_view(runs), format)
-    if pivot and (rows := pivot_rows(runs, *pivot)):
+        return print_json(tabulate_scores(runs))
+    render(make_pivot_view(runs, *pivot) if pivot else make_scores_view(runs), format)
+    if pivot and (rows := list_pivot_rows(runs, *pivot)):
         from repro.cli.pictures import paint_pivot
 
         tell(f"drawn: {paint_pivot(rows, *pivot)}, its data next to it as .csv")
@@ -307,7 +298,7 @@ def report(
 
     shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
     with painting_beside() as (paint, paint_forest):
-        page = write_report(scale_named(scale).name, out, paint, shown, paint_forest=paint_forest)
+        page = write_report(get_scale(scale).name, out, paint, shown, paint_forest=paint_forest)
     say(f"written: {page}")
 
 

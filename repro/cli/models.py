@@ -46,6 +46,11 @@ def evaluate(
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="BM25 beside it (default: up to 200 000 documents)")
     ] = None,
+    whiten: Annotated[
+        list[str] | None,
+        typer.Option(help="also with vectors whitened by this corpus: own, wrong, random; may be given again"),
+    ] = None,
+    shrinkage: Annotated[float | None, typer.Option(help="of the whitening, 0 to 1 (default: 0.95)")] = None,
     width: Annotated[str | None, typer.Option(help="prefixes of the vectors beside the whole: 16,32,full")] = None,
     revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
@@ -63,7 +68,8 @@ def evaluate(
     from repro.interop.evaluating import Asked, evaluate_anything
     from repro.report.formats import render
 
-    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from)
+    whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
+    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened)
     asked = Asked(first, suite, tuple(context or ("own",)), *how)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:
@@ -98,6 +104,40 @@ def export(
         say(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
 
 
+def adapt(
+    model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
+    corpus: Annotated[
+        str,
+        typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or a corpus by its name"),
+    ],
+    to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
+    shrinkage: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="of the covariance, 0 to 1 (default: 0.95)"),
+    ] = None,
+    average: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the weights, e.g. 0.5")
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="the encoder that the model was fine-tuned from")] = None,
+) -> None:
+    """Whiten an encoder by a corpus, without training: writes a folder that sentence-transformers opens."""
+    if (average is None) != (base is None):
+        raise ValueError(f"--average {average} with --base {base}: give both or neither")
+    check_model(model)
+    if base is not None:
+        check_model(base)
+    check_export(model, to, "sentence-transformers")
+    from repro.interop.corpus_documents import check_corpus
+
+    check_corpus(corpus)
+    tell(f"opening {model}")
+    from repro.interop.adapting import adapt_model
+
+    lines = adapt_model(model, corpus, to, shrinkage=shrinkage, average=average, base_model=base, progress=say)
+    for line in lines:
+        say(line)
+
+
 def score(
     run: Annotated[Path, typer.Argument(help="a TREC run file, gzipped or not")],
     judgements: Annotated[Path, typer.Argument(help="TREC qrels, or a .tsv of a BEIR folder")],
@@ -113,4 +153,4 @@ def score(
         say(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
 
 
-VERBS = (evaluate, export, score)
+VERBS = (evaluate, export, adapt, score)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from repro.cli.options import EXIT_NOT_RUN, EXIT_STOPPED
-from repro.stopping import Stopped, undisguised
+from repro.stopping import Stopped, unwrap_stop
 from repro.storage.atomic import MAKE_ROOM
 from repro.storage.json_files import short, visible
 from repro.storage.paths import home
@@ -39,15 +39,15 @@ NO_BREAK = "\x1f"
 """Stands for a space that is no place to break; no message has one, since control characters are replaced."""
 
 
-def guarded(action: Callable[[], int | None]) -> int:
+def run_with_error_handling(action: Callable[[], int | None]) -> int:
     """Return the exit code of an action, or that of what it raised, which is told in a line on stderr."""
     import click
 
-    from slurm.signals import Stop, listening
+    from slurm.signals import Stop, handle_stop_signals
 
     show_traceback = _wants_debug()
     try:
-        with listening(Stop()), undisguised():
+        with handle_stop_signals(Stop()), unwrap_stop():
             status = action() or 0
             print(end="", flush=True)  # here, where it can still be told that nobody reads it
             return status
@@ -111,11 +111,11 @@ def _print_line(line: str) -> None:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or UNKNOWN_WIDTH
         except OSError:
             width = UNKNOWN_WIDTH
-        line = wrapped(line, width)
+        line = wrap_line(line, width)
     print(visible(line), file=sys.stderr)
 
 
-def wrapped(line: str, width: int) -> str:
+def wrap_line(line: str, width: int) -> str:
     """Return a line as lines of at most `width` letters, broken at spaces only, and none inside `a command`.
 
     What has to be copied stays in one piece, if need be on a line that is longer.
@@ -127,10 +127,16 @@ def wrapped(line: str, width: int) -> str:
 
 def _report(error: BaseException) -> str:
     """Write what a maintainer needs; return where it is, or that it could not be written."""
-    from repro.records.provenance import code_identity, versions
+    from repro.records.provenance import get_code_identity, versions
 
     path = home() / "bugs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    lines = [f"command: {sys.argv!r}", f"code: {code_identity()}", f"versions: {versions()}", f"cwd: {Path.cwd()}", ""]
+    lines = [
+        f"command: {sys.argv!r}",
+        f"code: {get_code_identity()}",
+        f"versions: {versions()}",
+        f"cwd: {Path.cwd()}",
+        "",
+    ]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([*lines, "".join(traceback.format_exception(error))]), encoding="utf-8")

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from repro.spec.axes import is_axis
-from repro.spec.registry import folded
+from repro.spec.registry import normalise_artefact_name
 from repro.spec.scales import ORDER
 from repro.storage.json_files import visible
 
 ASKED = "artefacts (table1, figure3, …), all, run ids, or a file of runs; then axes (seed=1..5 batch_size=64,128)"
 
 
-def _folded(words: list[str] | None) -> list[str] | None:
+def _fold_artefact_names(words: list[str] | None) -> list[str] | None:
     """Return the words with "Table 1" as table1."""
-    return words and [word if is_axis(word) else folded(word) for word in words]
+    return words and [word if is_axis(word) else normalise_artefact_name(word) for word in words]
 
 
-What = Annotated[list[str] | None, typer.Argument(help=f"{ASKED} (default: all)", callback=_folded)]
-Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=ASKED, callback=_folded)]
+What = Annotated[list[str] | None, typer.Argument(help=f"{ASKED} (default: all)", callback=_fold_artefact_names)]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=ASKED, callback=_fold_artefact_names)]
 """Of verbs that start, stop or remove: they do nothing to everything unless `all` is said."""
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="these seeds (default: the artefact's own)")]

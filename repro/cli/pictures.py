@@ -18,13 +18,13 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from repro.report.artefacts import RECORD_WORDS, records_of
-from repro.report.figure_data import column_label, figure_rows, number_of, subtitle_of
+from repro.report.artefacts import RECORD_WORDS, load_records
+from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
 from repro.report.kept_pictures import KeptPicture, kept_picture
 from repro.spec import Figure
-from repro.spec.registry import experiment_of
+from repro.spec.registry import find_experiment
 from repro.storage.machine import cores_here
-from repro.storage.paths import figures_folder
+from repro.storage.paths import get_figures_folder
 
 if TYPE_CHECKING:  # what a section is made of loads the data and the measures
     from repro.report.sections import ForestPainter, Painter, Rows
@@ -96,12 +96,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def painted(figures: Iterable[Figure], scale: str) -> Iterator[str]:
+def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
     """Draw figures from the published records and from yours; give a line for each: where it is, or why it is not."""
     for figure in figures:
         for whose in RECORD_WORDS:
             try:
-                path = paint_from_records(figure, scale, whose)
+                path = draw_from_records(figure, scale, whose)
             except OSError as error:  # as in somebody else's REPRO_HOME: what was shown has been shown
                 yield f"{figure.name} is not drawn: {error}"
             else:
@@ -109,10 +109,10 @@ def painted(figures: Iterable[Figure], scale: str) -> Iterator[str]:
                     yield f"drawn: {path}, its data beside it as .csv"
 
 
-def paint_from_records(figure: Figure, scale: str, whose: str) -> Path | None:
+def draw_from_records(figure: Figure, scale: str, whose: str) -> Path | None:
     """Draw a figure from the published records or yours; return the vector file, None when there is nothing to draw."""
-    runs = experiment_of(figure.name).runs(scale)
-    begun = paint(figure, scale, whose, figure_rows(figure, runs, records_of(runs, whose)), AtOnce())
+    runs = find_experiment(figure.name).runs(scale)
+    begun = paint(figure, scale, whose, list_figure_rows(figure, runs, load_records(runs, whose)), AtOnce())
     return None if begun is None else begun.result()
 
 
@@ -126,8 +126,8 @@ def paint(
     picture = {
         **{name: getattr(figure, name) for name in COPIED},
         "title": figure.title,
-        "subtitle": subtitle_of(figure, scale, "" if needs_no_record else RECORD_WORDS[whose], rows),
-        "cell_label": column_label(figure, number_of(figure)) if figure.cell else "",
+        "subtitle": format_subtitle(figure, scale, "" if needs_no_record else RECORD_WORDS[whose], rows),
+        "cell_label": format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         "own": figure.draw,
     }
     return drawn_once(rows, f"{figure.name}-{scale}-{whose}", picture, executor, with_png=with_png)
@@ -135,7 +135,7 @@ def paint(
 
 def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> Begun:
     """Begin to draw the forest plot of all claims from its rows, as vectors for a page."""
-    title = "What was found, and the bar each claim is held against"
+    title = "What was found, and the threshold of each claim"
     picture = {"kind": "forest", "x": "effect", "y": "name", "x_label": "", "y_label": "", "title": title}
     picture |= {"subtitle": f"scale {scale}, {RECORD_WORDS['published']}"}
     return drawn_once(rows, f"claims-{scale}-published", picture, executor, with_png=False)
@@ -156,7 +156,7 @@ def drawn_once(
     rows: Sequence[Mapping[str, Any]], name: str, picture: Mapping[str, Any], executor: Executor, *, with_png: bool
 ) -> Begun:
     """Return the vector file of a picture to come, drawn by `executor` unless the same one lies there."""
-    path = figures_folder() / name
+    path = get_figures_folder() / name
     kept, endings = kept_picture(path, rows, picture), ("svg", "csv", *(["png"] if with_png else []))
     if kept.is_there(endings):
         return Begun(AtOnce().submit(path.with_suffix, ".svg"), here=lambda: path.with_suffix(".svg"))

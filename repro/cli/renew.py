@@ -9,13 +9,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.claims.judge import Judgement
-from repro.records.golden import SCALE, golden_path, golden_runs, without_golden, write_golden
+from repro.records.golden import SCALE, get_golden_path, list_golden_runs, without_golden, write_golden
 from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
-from repro.spec.values import counted
+from repro.spec.values import count_noun
+from repro.statistics.judge import Judgement
 from repro.storage.atomic import whole_file
 from repro.storage.paths import CHECKOUT
 
@@ -29,19 +29,21 @@ def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
     Golden metrics are made for an experiment that has none, by its runs at smoke; those that are there stay as they
     are. ValueError when a page lacks a marker, or a smoke run fails.
     """
+    from repro.report.gallery import make_gallery_pictures
     from repro.report.markdown_pages import renewed_pages
 
-    texts = {**renewed_pages(judged, scale), **front_pictures()}
+    texts = {**renewed_pages(judged, scale), **front_pictures(), **make_gallery_pictures()}
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
         if not dry_run:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as part:
                 part.write_text(text)
     missing = without_golden()
     for experiment in missing:
-        name = golden_path(experiment.artefacts[0]).name
-        how = f"{counted(len(golden_runs(experiment)), 'run')} at {SCALE}"
+        name = get_golden_path(experiment.artefacts[0]).name
+        how = f"{count_noun(len(list_golden_runs(experiment)), 'run')} at {SCALE}"
         print(f"{name} {'would be' if dry_run else 'is being'} made by {how}", file=sys.stderr, flush=True)
         if not dry_run:
             make_golden(experiment)
@@ -54,17 +56,20 @@ def front_pictures() -> dict[Path, str]:
 
     draw_to_files()
     from figures.gains import THEMES, gains_svg
-    from repro.report.artefacts import records_of
-    from repro.report.gains import gain_rows
+    from repro.report.artefacts import load_records
+    from repro.report.gains import list_gain_rows
+    from repro.report.names import format_spans
 
     experiment, table = artefacts()[PICTURED]
     assert isinstance(table, Table), f"{PICTURED} is a table"
     runs = experiment.runs(PICTURED_SCALE)
-    first, rows = gain_rows(table, PICTURED_COLUMN, runs, records_of(runs, "published"))
+    judging = next(claim for claim in experiment.claims if PICTURED_SCALE in claim.headlines)
+    seeds = judging.declared_seeds(PICTURED_SCALE)
+    first, rows = list_gain_rows(table, PICTURED_COLUMN, runs, load_records(runs, "published"), seeds)
     if not rows:
         return {}
     folder, title = CHECKOUT / "experiments" / "pictures", f"Table 1 at scale {PICTURED_SCALE}: what each row gains"
-    words = f"points of {PICTURED_COLUMN} gained over “{first}”"
+    words = f"points of {PICTURED_COLUMN} gained over “{first}”, seeds {format_spans(seeds)}"
     return {
         folder / f"{PICTURED}-{theme}.svg": gains_svg(rows, title=title, x_label=words, theme=theme) for theme in THEMES
     }
@@ -85,4 +90,4 @@ def make_golden(experiment: Experiment) -> Path:
             print(done.stderr, file=sys.stderr, end="")
             raise ValueError(f"`repro run {name} --scale {SCALE}` failed, see above; mend it, then write again")
         folder = Path(home) / "records"
-        return write_golden(name, [read_record(folder / f"{run_id(run)}.json") for run in golden_runs(experiment)])
+        return write_golden(name, [read_record(folder / f"{run_id(run)}.json") for run in list_golden_runs(experiment)])

@@ -31,11 +31,11 @@ from repro.cli.options import (
     say,
 )
 from repro.cli.patience import tell
-from repro.records.lookup import BEGINS_AN_ID, run_of_id, runs_asked, split_words, sweep_name
+from repro.records.lookup import BEGINS_AN_ID, get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.spec.registry import artefacts
-from repro.spec.scales import scale_named
-from repro.spec.values import counted, suggestion
-from repro.storage.atomic import size_in_words
+from repro.spec.scales import get_scale
+from repro.spec.values import count_noun, suggestion
+from repro.storage.atomic import format_bytes
 from repro.storage.json_files import short
 from repro.storage.paths import check_home, who_else_may_write
 
@@ -69,8 +69,8 @@ def launch(
     from slurm.profiles import choose
     from slurm.start import LaunchOptions
 
-    chosen, sweep = choose(profile, on), sweep_name(what, scale)
-    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    chosen, sweep = choose(profile, on), get_sweep_name(what, scale)
+    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
         return say(ALL_PUBLISHED)
     options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
@@ -108,7 +108,7 @@ def _print_verdicts(verdicts: dict[str, Any]) -> None:
     for name, verdict in verdicts.items():  # scripts of one shape differ in numbers of jobs and times alone
         alike.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
     for (is_accepted, _), names in alike.items():
-        more = f" (and {counted(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
+        more = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
         say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{more}: {verdicts[names[0]].says}")
     if not verdicts:
         say("nothing is missing, so there is no script to check; name runs that are not recorded here")
@@ -130,7 +130,7 @@ def status(
 
     if watch and as_json:
         raise ValueError("--watch draws a table again and again, --json prints once; say one of them")
-    runs = runs_asked(what, scale, seeds=seed, all_seeds=all_seeds)
+    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
         return print_json([asdict(status) for status in statuses(runs)])
     if not watch:
@@ -152,7 +152,7 @@ def why(
 ) -> None:
     """Say all that is known of one run (state, reason, log, script, owners, the scheduler's word), or of one claim."""
     if not BEGINS_AN_ID.fullmatch(run):  # lest a misspelt claim is looked for among the runs
-        return _why_claim(run, scale, as_json)
+        return _explain_claim(run, scale, as_json)
     from slurm.status import why as all_known
 
     told = all_known(run_of_id(run))
@@ -163,11 +163,11 @@ def why(
             say(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
 
 
-def _why_claim(id: str, scale: str, as_json: bool) -> None:
+def _explain_claim(id: str, scale: str, as_json: bool) -> None:
     from repro.planning.claim_text import explain_claim
     from repro.report.formats import render_line
 
-    chosen = scale_named(scale).name
+    chosen = get_scale(scale).name
     try:
         lines = explain_claim(id, chosen)
     except ValueError as error:
@@ -182,10 +182,10 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
     """Stop what runs or waits; a training writes its checkpoint first. `launch --retry` resumes it."""
     from slurm.start import cancel as stop
 
-    stopped = stop(runs_asked(what, scale, seeds=seed, all_seeds=all_seeds))
+    stopped = stop(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds))
     for status in stopped:
         say(f"{status.id}: was {status.state}, is asked to stop")
-    say(counted(len(stopped), "run") if stopped else "nothing to cancel: none of them runs or waits")
+    say(count_noun(len(stopped), "run") if stopped else "nothing to cancel: none of them runs or waits")
 
 
 def prune(
@@ -201,7 +201,7 @@ def prune(
     """Remove half-written files and what recorded runs no longer need; with --weights their trained weights, too."""
     from slurm.prune import is_trained, leftovers, remove
 
-    found = list(leftovers(runs_asked(what, scale, all_seeds=all_seeds)))
+    found = list(leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
     trained = [(path, size) for path, size in found if is_trained(path)]
     chosen = found if weights else [one for one in found if one not in trained]
     if weights and trained and not dry_run and not yes:
@@ -215,16 +215,18 @@ def prune(
     finally:
         _say_removed(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
-        freed = size_in_words(sum(size for _, size in trained))
+        freed = format_bytes(sum(size for _, size in trained))
         models = len({path.parent for path, _ in trained})
-        say(f"kept the trained weights of {counted(models, 'run')} ({freed}), the only copies: --weights removes them")
+        say(
+            f"kept the trained weights of {count_noun(models, 'run')} ({freed}), the only copies: --weights removes them"
+        )
 
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
     """Ask before trained weights go. ValueError if nobody can answer."""
-    models, size = len({path.parent for path, _ in trained}), size_in_words(sum(size for _, size in trained))
+    models, size = len({path.parent for path, _ in trained}), format_bytes(sum(size for _, size in trained))
     question = (
-        f"the trained weights of {counted(models, 'run')} ({size}) are the only copies, and must be trained again"
+        f"the trained weights of {count_noun(models, 'run')} ({size}) are the only copies, and must be trained again"
     )
     if not sys.stdin.isatty():
         raise ValueError(f"{question}: give --yes with --weights to remove them; nothing was removed")
@@ -238,7 +240,7 @@ def _say_removed(removed: Sequence[tuple[Path, int]], verb: str) -> None:
     for path, size in removed:
         kinds.setdefault(kind_of(path), []).append(size)
     for kind, sizes in kinds.items():
-        say(f"{verb} {counted(len(sizes), kind)} ({size_in_words(sum(sizes))})")
+        say(f"{verb} {count_noun(len(sizes), kind)} ({format_bytes(sum(sizes))})")
     if not removed:
         say(f"{verb} nothing")
 
@@ -285,22 +287,24 @@ def verify(
 
 def _needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
     """Return what is asked for: declared data by name, and what the runs of the other words need."""
-    from repro.data.paper.local_copies import declared
-    from repro.planning.requirements import needs_of, source_needs
+    from repro.data.paper.local_copies import list_declared
+    from repro.planning.requirements import list_requirements, source_needs
 
     if data_dir is not None:
         os.environ["REPRO_DATA"] = str(data_dir)
-    sources = [word for word in what or () if word in declared()]
+    sources = [word for word in what or () if word in list_declared()]
     others = [word for word in what or () if word not in sources]
     for word in split_words(others)[1]:
         if word not in artefacts() and others != ["all"]:
-            near = suggestion(word, [*artefacts(), *declared()])
+            near = suggestion(word, [*artefacts(), *list_declared()])
             raise ValueError(
                 f"{short(repr(word))} is neither an artefact (`repro list` shows them) nor data{near}; data are "
-                f"{', '.join(declared())}"
+                f"{', '.join(list_declared())}"
             )
     found = [need for name in sources for need in source_needs(name)]
-    return found if sources and not others else found + needs_of(runs_asked(others, scale, all_seeds=all_seeds))
+    return (
+        found if sources and not others else found + list_requirements(resolve_runs(others, scale, all_seeds=all_seeds))
+    )
 
 
 VERBS = (launch, status, why, cancel, prune, fetch, verify)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from repro.data.folders import entries, is_beir, splits_of
-from repro.data.lines import json_rows, lines_of
-from repro.data.paper.quirks import Quirks, quirks_of
-from repro.spec.values import counted
+from repro.data.folders import entries, is_beir, list_splits
+from repro.data.lines import iter_lines, list_json_rows
+from repro.data.paper.quirks import Quirks, find_quirks
+from repro.spec.values import count_noun
 from repro.storage.json_files import read_json, short
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
@@ -36,7 +36,7 @@ def check_name(name: object, where: str) -> None:
         )
 
 
-def legal_name(name: str) -> str:
+def get_legal_name(name: str) -> str:
     """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
     letters = NO_LETTERS_OF_A_NAME.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
     return letters[:LONGEST_NAME].rstrip("-.") or "collection"
@@ -138,23 +138,67 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
         query_ids=tuple(queries),
         queries=tuple(queries.values()),
         judgements=judgements,
-        num_unjudged=_num_unjudged(folder, split, all_queries, judgements),
+        num_unjudged=_count_unjudged(folder, split, all_queries, judgements),
     )
 
 
-def told_of_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
+def note_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
     """Return what is odd about a collection, and says so, with the queries of its folder that were left out."""
     if not (num := found.num_unjudged):
         return quirks
-    left = f"{counted(num, 'query', 'queries')} without a judgement in any split {'is' if num == 1 else 'are'} left out"
+    left = (
+        f"{count_noun(num, 'query', 'queries')} without a judgement in any split {'is' if num == 1 else 'are'} left out"
+    )
     return replace(quirks, says="; ".join(filter(None, (quirks.says, f"{left}, as BEIR's own loader does"))))
 
 
 def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
-    """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`."""
-    quirks = quirks_of(dataset.name) if dataset.quirks is None else dataset.quirks
-    found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-    return replace(found, name=dataset.name), told_of_unjudged(quirks, found)
+    """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`.
+
+    Quirks that its name is known for hold only if the content fits them.
+    """
+    if dataset.quirks is None:
+        found, quirks = load_named(dataset.path, dataset.name, find_quirks(dataset.name))
+    else:
+        quirks = dataset.quirks
+        found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
+    return replace(found, name=dataset.name), note_unjudged(quirks, found)
+
+
+def load_named(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
+    """Read a folder that is called like a known collection, and those of its quirks that fit the content."""
+    found = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
+    fitting = fitting_quirks(quirks, replace(found, name=name))
+    if quirks.lacks_documents and not fitting.lacks_documents:
+        found = load_beir(folder, fitting.split)
+    return found, fitting
+
+
+def fitting_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
+    """Return the quirks of a known collection if the content shows them, else those of any collection, with a note.
+
+    The sign of a collection whose queries are documents: most queries with the id of a document have its text, and no
+    query judges the document of its own id.
+    """
+    if not quirks.removes_self_hits:
+        return quirks
+    texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    asked = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
+    alike = [query for query in asked if query in texts]
+    judged = sum(query in retrieval.judgements.get(query, ()) for query in alike)
+    same = sum(_plain(asked[query]) in _plain(texts[query]) for query in alike)
+    if alike and not judged and 2 * same > len(alike):
+        return quirks
+    why = (
+        f"{judged} queries judge the document of their own id"
+        if judged
+        else f"of {len(alike)} queries with the id of a document, {same} have its text"
+    )
+    return Quirks(says=f"called {retrieval.name}, but {why}: read as any other collection, nothing is taken out")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def beir_folders(folder: Path) -> list[tuple[str, Path]]:
@@ -174,7 +218,7 @@ def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
     ValueError when two would have one name.
     """
     if is_beir(folder):
-        return [SuiteDataset(legal_name(folder.resolve().name), family, folder)]
+        return [SuiteDataset(get_legal_name(folder.resolve().name), family, folder)]
     found = [_as_dataset(path.relative_to(folder), path, family) for path in _beir_below(folder, MOST_LEVELS)]
     names = [one.name for one in found]
     if len(set(names)) < len(names):
@@ -198,7 +242,7 @@ def say_skipped(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
         return []
     named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
     return [
-        f"{short(folder)}: {counted(len(read), 'collection')} read, {counted(len(skipped), 'entry', 'entries')} "
+        f"{short(folder)}: {count_noun(len(read), 'collection')} read, {count_noun(len(skipped), 'entry', 'entries')} "
         f"skipped without a corpus.jsonl: {named}"
     ]
 
@@ -215,10 +259,10 @@ def _beir_below(folder: Path, num_levels: int) -> Iterator[Path]:
 
 
 def _as_dataset(inside: Path, path: Path, family: str) -> SuiteDataset:
-    name = legal_name("-".join(inside.parts))
+    name = get_legal_name("-".join(inside.parts))
     if len(inside.parts) == 1:
         return SuiteDataset(name, family, path)
-    parent = legal_name(inside.parts[0])
+    parent = get_legal_name(inside.parts[0])
     return SuiteDataset(name, parent, path, part_of=parent)
 
 
@@ -280,7 +324,7 @@ MEAN, HEADLINE = "mean", "ndcg_at_10"
 """The name of the mean over all datasets, and the measure of which the value of every query is kept."""
 
 
-def groups_of(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+def group_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Return the places of the datasets behind each name: their own, their family's, and `mean` for all of them.
 
     The parts of one dataset count once in the mean: the place of every other dataset is repeated.
@@ -322,7 +366,7 @@ def read_texts(path: Path, fields: tuple[str, ...], wanted: Container[str] | Non
     if not path.is_file():
         raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     texts: dict[str, str] = {}
-    for number, row in json_rows(path):
+    for number, row in list_json_rows(path):
         key, text = _parse_text(row, fields, f"{path}, line {number}")
         if wanted is not None and key not in wanted:
             continue
@@ -373,8 +417,8 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     The first line may be a header, as BEIR writes one: it begins with "query-id" and ends with no grade.
     """
     if not path.is_file():
-        raise ValueError(f"{path} is missing: the splits there are {splits_of(path.parent.parent) or 'none'}")
-    for place, (number, line) in enumerate(lines_of(path)):
+        raise ValueError(f"{path} is missing: the splits there are {list_splits(path.parent.parent) or 'none'}")
+    for place, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
         if place == 0 and is_header(parts):
             continue
@@ -387,10 +431,10 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
             ) from error
 
 
-def _num_unjudged(folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]) -> int:
+def _count_unjudged(folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]) -> int:
     """Return how many queries no split judges: BEIR keeps those of all splits in one file."""
     unjudged = queries.keys() - judgements.keys()
-    others = [other for other in splits_of(folder) if other != split] if unjudged else []
+    others = [other for other in list_splits(folder) if other != split] if unjudged else []
     for other in others:
         unjudged -= {row[0] for _, row in read_qrels(folder / "qrels" / f"{other}.tsv")}
     return len(unjudged)

@@ -139,7 +139,7 @@ def layout_of_row(columns: Columns, names: tuple[str, ...], nested: Sequence[str
     return Layout(chosen, tuple(name for name in names if _is_numbered(name)))
 
 
-def layout_of(columns: Columns, names: Sequence[str], where: str, nested: Sequence[str] = ()) -> Layout:
+def detect_layout(columns: Columns, names: Sequence[str], where: str, nested: Sequence[str] = ()) -> Layout:
     """Return the layout of a file with these columns; ValueError for one that lacks a part or has a column twice."""
     layout = Layout(
         columns.resolve(list(names), where, nested), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
@@ -149,7 +149,7 @@ def layout_of(columns: Columns, names: Sequence[str], where: str, nested: Sequen
     return layout
 
 
-def taken_words(columns: Columns, names: Sequence[str], layout: Layout) -> str:
+def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> str:
     """Say where each part is taken from, and what else could be meant: "document <- answer (also there: text)"."""
     used = {part: [name] for part, name in layout.chosen.items()}
     if layout.numbered:
@@ -162,8 +162,8 @@ def taken_words(columns: Columns, names: Sequence[str], layout: Layout) -> str:
     return ", ".join(words)
 
 
-def swapped(words: str) -> str:
-    """Return the options that take query and document the other way round than these words of `taken_words` say."""
+def suggest_swapped_columns(words: str) -> str:
+    """Return the options that take query and document the other way round than these words of `describe_columns` say."""
     also = r"(?: \(also there: .*?\))?"
     found = re.search(rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?$", words)
     return f"--query {shlex.quote(found[2])} --document {shlex.quote(found[1])}" if found else ""

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.own.imported import content_files, imported_corpora, imported_named, is_imported, maker_of
+from repro.data.own.imported import find_imported, imported_corpora, is_imported, list_content_files, make_builder
 from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
-from repro.data.paper.hub import SOURCES, load_source, local_copy, pair_files
-from repro.data.paper.local_copies import origin_of, parts_of
+from repro.data.paper.hub import SOURCES, list_pair_files, load_source, local_copy
+from repro.data.paper.local_copies import compute_version, resolve_sources
 from repro.data.readers import size_when_read
 from repro.spec import MTEB_SUITES
-from repro.storage.paths import data_folder
+from repro.storage.paths import get_data_folder
 
 
 @dataclass(frozen=True)
@@ -32,25 +32,30 @@ class ExternalCorpus:
 def external_corpus(name: str) -> ExternalCorpus | None:
     """Return a corpus by name; None when nobody knows it. ValueError when it is known and not here: how to get it."""
     if is_imported(name):
-        corpus = imported_named(name)
+        corpus = find_imported(name)
         return ExternalCorpus(
-            maker_of(corpus), corpus.origin, (corpus.name,), lambda: size_when_read(*content_files(corpus.folder))
+            make_builder(corpus),
+            corpus.origin,
+            (corpus.name,),
+            lambda: size_when_read(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
-        copy = local_copy(name, data_folder())
-        return ExternalCorpus(_pairs_of(name), _origin(name), (), lambda: size_when_read(*pair_files(copy)))
+        copy = local_copy(name, get_data_folder())
+        return ExternalCorpus(
+            _make_pairs_builder(name), _origin(name), (), lambda: size_when_read(*list_pair_files(copy))
+        )
     if name in SUITES:
-        check_suite(name, data_folder())
-        return ExternalCorpus(_suite_of(name), _origin(name), (name,), lambda: 0)
+        check_suite(name, get_data_folder())
+        return ExternalCorpus(_make_suite_builder(name), _origin(name), (name,), lambda: 0)
     return None
 
 
-def holder_of(suite: str) -> str | None:
+def find_corpus_of_suite(suite: str) -> str | None:
     """Return the corpus that holds a suite; None when nobody knows it. ValueError when it is known and not here."""
     if suite in SUITES:
-        check_suite(suite, data_folder())
+        check_suite(suite, get_data_folder())
         return suite
-    return imported_named(suite).corpus if is_imported(suite) else None
+    return find_imported(suite).corpus if is_imported(suite) else None
 
 
 def external_corpora() -> list[str]:
@@ -63,18 +68,18 @@ def external_suites() -> list[str]:
     return [*SUITES, *MTEB_SUITES, *imported_corpora()]
 
 
-def _pairs_of(name: str) -> Callable[[Path], None]:
+def _make_pairs_builder(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        num_pairs = write_pairs(folder / "train.arrow", load_source(name, data_folder()), with_negatives=True)
+        num_pairs = write_pairs(folder / "train.arrow", load_source(name, get_data_folder()), with_negatives=True)
         (folder / "report.json").write_text(json.dumps({"num_pairs": num_pairs}) + "\n", encoding="utf-8")
 
     return make
 
 
-def _suite_of(name: str) -> Callable[[Path], None]:
-    return lambda folder: make_suite(name, data_folder(), folder / "suites" / name)
+def _make_suite_builder(name: str) -> Callable[[Path], None]:
+    return lambda folder: make_suite(name, get_data_folder(), folder / "suites" / name)
 
 
 def _origin(name: str) -> str:
-    text = json.dumps([name, [origin_of(part) for part in parts_of(name)]])
+    text = json.dumps([name, [compute_version(part) for part in resolve_sources(name)]])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -41,7 +41,7 @@ class EvaluatedTexts:
         return normalised in self.documents or normalised in self.queries
 
 
-def without_evaluated(
+def drop_evaluated(
     rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str], *, cut: Callable[[Row], Row] | None = None
 ) -> Iterator[Row]:
     """Leave out, and count, the rows whose document or query is in an evaluation collection, as it is or once `cut`."""
@@ -82,19 +82,19 @@ def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator
             yield row
 
 
-def distinct_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
+def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
     """Leave out, and count, rows whose normalised (query, document) pair came before."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, every = SeenKeys(), iter(rows)
     while block := list(islice(every, ROWS_PER_LOOK)):
-        keys = pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
+        keys = compute_pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
         for row, first in zip(block, seen.tell(keys).tolist(), strict=True):
             removed["repeated_pair"] += not first
             if first:
                 yield row
 
 
-def pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
+def compute_pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
     """Return a 64-bit key of each normalised pair, uint64 (N,), the same in every process."""
     digests = [
         hashlib.blake2b(f"{query}\n{document}".encode(), digest_size=8).digest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
@@ -16,7 +16,7 @@ def is_hidden(path: Path) -> bool:
     return path.name.startswith(".") or path.name == "__MACOSX"
 
 
-def visible_files(folder: Path) -> Iterator[Path]:
+def list_visible_files(folder: Path) -> Iterator[Path]:
     """Return the files below a folder, in no order, without what is hidden and what lies in a hidden folder."""
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
@@ -24,7 +24,7 @@ def visible_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def ending_of(path: Path, among: Iterable[str] = ENDINGS) -> str:
+def match_ending(path: Path, among: Iterable[str] = ENDINGS) -> str:
     """Return which of some endings a name has, in capitals or not; "" for none."""
     return next((ending for ending in among if path.name.lower().endswith(ending)), "")
 
@@ -34,7 +34,7 @@ def is_beir(folder: Path) -> bool:
     return (folder / "corpus.jsonl").is_file()
 
 
-def splits_of(folder: Path) -> list[str]:
+def list_splits(folder: Path) -> list[str]:
     """Return the names of the splits that a BEIR folder judges."""
     return sorted(path.stem for path in (folder / "qrels").glob("*.tsv") if not is_hidden(path))
 
@@ -48,20 +48,20 @@ def files_read(source: Path) -> list[Path]:
         return [source]
     if is_beir(source):
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
-    return [path for entry in entries(source) if ending_of(entry) for path in files_read(entry)]
+    return [path for entry in entries(source) if match_ending(entry) for path in files_read(entry)]
 
 
 def passed_over(source: Path) -> list[Path]:
     """Return what lies in a folder and is not read as pairs, in the order of the names: files and whole folders."""
     if not source.is_dir() or is_beir(source):
         return []
-    return [path for entry in entries(source) for path in (passed_over(entry) if ending_of(entry) else [entry])]
+    return [path for entry in entries(source) for path in (passed_over(entry) if match_ending(entry) else [entry])]
 
 
 def say_passed_over(num: int, first: Sequence[str]) -> str:
     """Say how many files and folders of a folder were not read, the first of them, and which are."""
     named = ", ".join(first) + (f" and {num - len(first)} more" if num > len(first) else "")
-    were = counted(num, "file or folder was", "files or folders were")
+    were = count_noun(num, "file or folder was", "files or folders were")
     return f"{were} not read: {named}; read is what ends in {', '.join(ENDINGS)}, hidden files apart"
 
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from repro.data.columns import Columns
-from repro.data.folders import ending_of, is_beir
+from repro.data.folders import is_beir, match_ending
 from repro.data.readers import LOW_LABEL, Found, Taken, pair_paths, read_foreign
 
 USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
@@ -76,14 +76,14 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
         return None
     found = Labels(set(), given=columns.threshold)
     for path in pair_paths(source):
-        if ending_of(path) == ".jsonl" and not _may_have_labels(path, columns):
+        if match_ending(path) == ".jsonl" and not _may_have_labels(path, columns):
             continue
         taken: Taken = {}
         for pair in read_foreign(path, columns, taken, skip_bad=skip_bad):
             if pair.label == pair.label:
                 found.files.add(path)
                 found.note(pair.label)
-            elif ending_of(path) != ".jsonl" and not any("label <- " in words for words in taken):
+            elif match_ending(path) != ".jsonl" and not any("label <- " in words for words in taken):
                 break
     return found if found.files else None
 

@@ -24,7 +24,7 @@ def convert_hint(path: Path) -> str:
     return f"{called}: iconv -f {code} -t UTF-8 {name} > {made}"
 
 
-def lines_of(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]]:
+def iter_lines(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]]:
     """Return number and text of each line that is not blank.
 
     ValueError for a line that is too long or not UTF-8. With `skip` such a line is passed to it instead.
@@ -60,12 +60,12 @@ def _reason(error: ValueError, path: Path, number: int) -> str:
     return str(error).removeprefix(f"{path}, line {number}: ")
 
 
-def json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Return number and object of each line.
 
     ValueError names a line that is no JSON object. With `skip` such a line is passed to it instead.
     """
-    for number, line in lines_of(path, skip):
+    for number, line in iter_lines(path, skip):
         try:
             row = _parse_object(path, number, line)
         except ValueError as error:

@@ -94,24 +94,24 @@ class Pairs:
     @property
     def domain_names(self) -> tuple[str, ...]:
         """Name of the domains of the whole file, sorted; a view keeps the file's codes."""
-        return self._coded("domain")[1]
+        return self._encode_names("domain")[1]
 
     @property
     def domain_codes(self) -> np.ndarray:
         """The domain of each pair, int32 (N,), as an index into `domain_names`."""
-        return self._coded("domain")[0]
+        return self._encode_names("domain")[0]
 
     @property
     def source_names(self) -> tuple[str, ...]:
         """Name of the sources of the whole file, sorted."""
-        return self._coded("source")[1]
+        return self._encode_names("source")[1]
 
     @property
     def source_codes(self) -> np.ndarray:
         """The source of each pair, int32 (N,), as an index into `source_names`."""
-        return self._coded("source")[0]
+        return self._encode_names("source")[0]
 
-    def _coded(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    def _encode_names(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
         """Return the codes of these pairs, and the names of the whole file."""
         if column not in self._found:
             codes, names = _encode(self._table.column(column))
@@ -264,7 +264,7 @@ def _batches(
         lengths += own
         letters += sum(own)
         while len(lengths) >= rows_per_batch or letters > MOST_LETTERS:
-            size = _fitting(lengths[:rows_per_batch])
+            size = _count_fitting_rows(lengths[:rows_per_batch])
             letters -= sum(lengths[:size])
             yield first(size)
     if lengths:
@@ -279,7 +279,7 @@ def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
     return np.add(plain, more).tolist()
 
 
-def _fitting(lengths: Sequence[int]) -> int:
+def _count_fitting_rows(lengths: Sequence[int]) -> int:
     """Return how many of the first rows, of so many letters each, fit into a batch; one does in any case."""
     return max(1, int(np.searchsorted(np.cumsum(lengths), MOST_LETTERS, side="right")))
 

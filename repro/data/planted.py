@@ -15,7 +15,7 @@ import numpy as np
 
 from repro.data.beir import Retrieval, write_beir_folder, write_suite
 from repro.data.pairs import Row, write_pairs
-from repro.data.tokens import minilm_folder
+from repro.data.tokens import get_minilm_folder
 from repro.seeds import generator_for
 
 
@@ -82,7 +82,7 @@ def build_planted(
 
     Each held-out domain is one dataset of `pairs_per_domain` queries and as many documents.
     """
-    words = vocabulary_words(text.num_vocabulary_words, seed)
+    words = list_vocabulary_words(text.num_vocabulary_words, seed)
     write_pairs(folder / "train.arrow", _train_rows(words, text, num_domains, pairs_per_domain, seed))
     for suite in ("planted", "planted-validation"):
         names = [f"{suite}-{number:03d}" for number in range(num_heldout_domains)]
@@ -106,9 +106,9 @@ def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: i
     return PlantedDomain(name, frozenset(noise.tolist()), tuple(queries), tuple(documents))
 
 
-def vocabulary_words(num_words: int, seed: int) -> np.ndarray:
+def list_vocabulary_words(num_words: int, seed: int) -> np.ndarray:
     """Draw `num_words` lower-case words that are one token each for MiniLM's WordPiece; sorted."""
-    lines = (minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    lines = (get_minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
     candidates = sorted(
         word for word in lines if word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 9
     )

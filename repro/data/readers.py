@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
-from repro.data.columns import SIDES, Columns, Layout, layout_of, layout_of_row, taken_words
-from repro.data.folders import ARCHIVES, ENDINGS, ending_of, entries, files_read, is_beir, splits_of
-from repro.data.lines import MAX_LINE_BYTES, convert_hint, json_rows
+from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, layout_of_row
+from repro.data.folders import ARCHIVES, ENDINGS, entries, files_read, is_beir, list_splits, match_ending
+from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
 from repro.storage.json_files import short
 
 ROWS_PER_READ = 8_192
@@ -75,7 +75,7 @@ def read_foreign(
         yield from _read_beir(source)
         return
     for path in pair_paths(source):
-        yield from _READERS[ending_of(path)](path, columns, taken, skip_bad)
+        yield from _READERS[match_ending(path)](path, columns, taken, skip_bad)
 
 
 def pair_paths(source: Path) -> list[Path]:
@@ -86,7 +86,7 @@ def pair_paths(source: Path) -> list[Path]:
         if not path.is_file():
             kind = "a FIFO, socket or device, expected a file or a folder" if path.exists() else "not there"
             raise ValueError(f"{path} is {kind}")
-        if not ending_of(path):
+        if not match_ending(path):
             raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {list(ENDINGS)}, folders, {list(ARCHIVES)}")
     return files
 
@@ -97,7 +97,7 @@ def size_when_read(*sources: Path) -> int:
 
 
 def _size(source: Path) -> int:
-    if ending_of(source) != ".parquet":
+    if match_ending(source) != ".parquet":
         return source.stat().st_size if source.is_file() else 0
     try:
         found = pq.read_metadata(source)
@@ -155,7 +155,7 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
 
 def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: Layout, where: str) -> None:
     if not layout.flaw and len(taken) < MOST_LAYOUTS:
-        taken.setdefault(taken_words(columns, names, layout), where)
+        taken.setdefault(describe_columns(columns, names, layout), where)
 
 
 def _is_nested(value: Any) -> bool:
@@ -172,7 +172,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
     def skip(number: int, why: str) -> None:
         bad.append(Found("", "", (), "", f"{path}, line {number}", flaw=why))
 
-    for count, (number, row) in enumerate(json_rows(path, skip if skip_bad else None), 1):
+    for count, (number, row) in enumerate(list_json_rows(path, skip if skip_bad else None), 1):
         yield from bad
         bad.clear()
         where = f"{path}, line {number}"
@@ -226,7 +226,7 @@ class _Semicolons(csv.excel):
 
 def _dialect(path: Path, header: str) -> type[csv.Dialect]:
     """Return how a table is written, by its first line: a .csv without a comma there may have semicolons."""
-    if ending_of(path) == ".csv":
+    if match_ending(path) == ".csv":
         bare = re.sub(r'"[^"]*"', "", header)
         return _Semicolons if ";" in bare and "," not in bare else csv.excel
     # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
@@ -243,7 +243,7 @@ def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
             file.seek(0)
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
-            named = layout_of(columns, header, f"{path}, line 1")
+            named = detect_layout(columns, header, f"{path}, line 1")
             _note_taken(taken, columns, header, named, f"{path}, line 1")
             layout = named.by_place(header)
             while True:
@@ -263,7 +263,7 @@ def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+        raise ValueError(f"{path}, line {_format_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
 
 
 def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_bare: bool) -> None:
@@ -290,7 +290,7 @@ def _csv_reason(path: Path, error: csv.Error) -> str:
     )
 
 
-def _first_bad_line(path: Path) -> int:
+def _format_first_bad_line(path: Path) -> int:
     """Return the number of the first line that is not UTF-8; the reader itself decodes a block at a time."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -306,7 +306,7 @@ def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = F
         file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
         schema = file.schema_arrow
         nested = [one.name for one in schema if _holds_objects(one.type)]
-        layout = layout_of(columns, schema.names, str(path), nested)
+        layout = detect_layout(columns, schema.names, str(path), nested)
         _note_taken(taken, columns, schema.names, layout, str(path))
         wanted = [*layout.chosen.values(), *layout.numbered]
         num_before, words, flaws = 0, f"{path}, row ", Flaws(path, refuses=not skip_bad)
@@ -334,7 +334,7 @@ _READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".p
 
 
 def _read_beir(folder: Path) -> Iterator[Found]:
-    splits, path = splits_of(folder), folder / "qrels" / "train.tsv"
+    splits, path = list_splits(folder), folder / "qrels" / "train.tsv"
     if not splits:
         raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
     if "train" not in splits:
@@ -365,7 +365,7 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
         for key in numbered:
             negatives += _texts(row[key])
         query, document = _first(row[chosen["query"]]), _first(row[chosen["document"]])
-        domain = domain_name(row[chosen["domain"]]) if "domain" in chosen else ""
+        domain = get_domain_name(row[chosen["domain"]]) if "domain" in chosen else ""
         label = parse_label(row[chosen["label"]]) if "label" in chosen else math.nan
     except ValueError as error:
         return Found("", "", (), "", where, flaw=str(error))
@@ -374,7 +374,7 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
     return Found(query, document, tuple(negatives), domain, where, num_more, label=label)
 
 
-def domain_name(value: Any) -> str:
+def get_domain_name(value: Any) -> str:
     """Return the one name of a domain, which may be a number: 1, 1.0, "1" and "1.0" are one domain, "1".
 
     A column of whole numbers becomes one of floats in every table that has a gap, so the form of a number in one file

@@ -54,7 +54,7 @@ def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
     return quotas
 
 
-def rows_of_sources(pairs: Pairs, sources: str | None) -> np.ndarray:
+def select_source_rows(pairs: Pairs, sources: str | None) -> np.ndarray:
     """Return the rows of sources named as "a+b", int64, or all rows; ValueError lists the sources there are."""
     if sources is None:
         return np.arange(len(pairs))

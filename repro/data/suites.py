@@ -56,7 +56,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     words = chosen if form is normalise else [normalise(key) for key in chosen]
     near_duplicates = has_near_duplicate(words, rules.near_duplicate)
     copied = {key for key, is_near_duplicate in zip(chosen, near_duplicates, strict=True) if is_near_duplicate}
-    shared = _documents_of(ambiguous, documents, chosen, form) if rules.several_answers else {}
+    shared = _find_documents(ambiguous, documents, chosen, form) if rules.several_answers else {}
     golds: list[tuple[list[str], Row]] = []
     counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
@@ -70,13 +70,15 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         if is_kept:
             golds.append(([documents[one][0].id for one in right], row))
     if not golds:
-        raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows: {_why_none(counts, rules)}")
+        raise ValueError(
+            f"the collection {name!r} has no query left of {len(rows)} rows: {_explain_none(counts, rules)}"
+        )
     retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], golds[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
     return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})
 
 
-def _why_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
+def _explain_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
     words = {
         "num_ambiguous": "are asked of several documents",
         "num_near_duplicate": f"have a near-duplicate ({100 * rules.near_duplicate:.0f} % of their words)",
@@ -85,7 +87,7 @@ def _why_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
     return f"{'all ' * (len(found) == 1)}{', '.join(found)}: widen its domains"
 
 
-def _documents_of(
+def _find_documents(
     queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str], form: Callable[[str], str]
 ) -> dict[str, list[str]]:
     """Return the chosen documents that each of these queries is asked of."""

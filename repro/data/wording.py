@@ -112,7 +112,7 @@ def has_fair_length(query: str, document: str) -> bool:
     return MIN_QUERY_WORDS <= num_query_words <= MAX_QUERY_WORDS and len(document.split()) >= MIN_DOCUMENT_WORDS
 
 
-def package_folder(module: str) -> Path:
+def get_package_folder(module: str) -> Path:
     """Return the folder of an installed package without importing it; ValueError when it is not installed."""
     spec = find_spec(module)
     if spec is None or not spec.submodule_search_locations:

@@ -50,8 +50,8 @@ def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) 
     """
     ends = tokenizer.encode("").ids
     for block in _blocks(texts):
-        codes_W, bounds_N, words = _words_of(block)
-        ids_T, starts_V, lengths_V = _tokens_of(words, tokenizer)
+        codes_W, bounds_N, words = _split_words(block)
+        ids_T, starts_V, lengths_V = _tokenize_words(words, tokenizer)
         lengths_W = lengths_V[codes_W]
         taken_W = _as_far_as_there_is_room(lengths_W, bounds_N, max_tokens - len(ends))
         taken_before = np.concatenate([[0], np.cumsum(taken_W)])
@@ -71,7 +71,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
     yield list(texts[start:])
 
 
-def _words_of(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _split_words(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return the number of each word (W,), where each text's words begin and the last's end (N + 1), and the words."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -81,7 +81,7 @@ def _words_of(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return coded.indices.to_numpy(), lists.offsets.to_numpy(), coded.dictionary.to_pylist()
 
 
-def _tokens_of(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ids of all words (T,), and of each where they begin and how many they are (V,)."""
     found = [encoding.ids for encoding in tokenizer.encode_batch_fast(words, add_special_tokens=False)]
     lengths_V = np.fromiter(map(len, found), np.int64, len(found))

@@ -22,7 +22,7 @@ GRID = np.linspace(0, 1, 101)
 NEVER = 2.0
 
 
-def class_means(documents: Sequence[np.ndarray], width: int) -> np.ndarray:
+def compute_class_means(documents: Sequence[np.ndarray], width: int) -> np.ndarray:
     """Return the unit mean of each class's prefixes, float32 (C, width), from its documents, (N, W) each."""
     return prefix(np.stack([prefix(vectors_NW, width).mean(axis=0) for vectors_NW in documents]), width)
 

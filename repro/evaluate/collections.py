@@ -48,7 +48,7 @@ class Collection:
                 f"{alike} of {len(self.retrieval.query_ids)} queries have the id of a document, which counts here as "
                 "any other; BEIR's own tools take it out of that query's ranking"
             )
-        return [note for note in (self.quirks.told_of(len(grades)), *lacking) if note]
+        return [note for note in (self.quirks.describe_quirks(len(grades)), *lacking) if note]
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def read_collections(suite: Suite) -> dict[str, Collection]:
     return {dataset.name: Collection(*load_dataset(dataset)) for dataset in suite.datasets}
 
 
-def rows_of(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
+def describe_datasets(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
     """Return what a record keeps of each dataset of a suite, in their order."""
     return [
         {
@@ -89,4 +89,4 @@ def headline(run: Hits, collection: Collection) -> np.ndarray:
 
 def without_quirky_hits(run: Hits, collection: Collection, k: int) -> Hits:
     """Return the k best of every query, less what the collection's table takes out."""
-    return without_self_hits(run, k) if collection.quirks.removes_self_hits else run
+    return without_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run

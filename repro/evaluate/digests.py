@@ -14,13 +14,13 @@ from repro.data.tokens import whole_tokenizer
 from repro.model.contextual import Model
 
 
-def model_digest(model: Model) -> str:
+def compute_model_digest(model: Model) -> str:
     """Return twelve hex digits of a model's config, words and weights; where its words lie is no part of them."""
     words = whole_tokenizer(model.config.tokenizer).to_str()
-    return weights_digest(asdict(model.config) | {"tokenizer": words}, model.state_dict())
+    return compute_weights_digest(asdict(model.config) | {"tokenizer": words}, model.state_dict())
 
 
-def weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
+def compute_weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
     """Return twelve hex digits of plain values and tensors, which are read as float32."""
     found = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for name, value in sorted(weights.items()):

@@ -13,21 +13,27 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
+from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
+from repro.data.own.imported import imported_corpora
 from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
-from repro.evaluate.retrieval import Hits, bm25_search, write_run
+from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, bm25_search, write_run
 from repro.spec import Run
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
 
 
-def system_of(run: Run) -> str:
+def get_first_stage_name(run: Run) -> str:
     """Return the name of what finds the candidates of a run that reranks."""
     return "bm25" if run.protocol == "rerank-bm25" else run.surrogate
 
 
-def recall_of(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
+def tokenizer_of_run(run: Run) -> str:
+    """Return BM25's tokenizer for a run: "english", as published rows have it, unless its suite was imported."""
+    return UNICODE if run.suite in imported_corpora() else ENGLISH
+
+
+def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
     """Return the share of a query's relevant documents among its hits, the mean over judged queries."""
     shares = []
     for query, grades in judgements.items():
@@ -40,16 +46,20 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     """Write the `rerank_depth` best documents of every query and their recall."""
     depth, recall = run.rerank_depth, {}
     assert depth is not None, "a Run that reranks has a depth"
-    find = _bm25 if run.protocol == "rerank-bm25" else partial(_by_encoder, surrogate_of(run))
+    find = (
+        partial(_bm25, tokenizer_of_run(run))
+        if run.protocol == "rerank-bm25"
+        else partial(_by_encoder, get_surrogate(run))
+    )
     for name, collection in read_collections(suite).items():
         hits = find(collection, depth)
-        write_run(folder / f"{name}{RUN_ENDING}", hits, tag=system_of(run).replace(" ", "-"))
-        recall[name] = recall_of(hits, collection.retrieval.judgements)
+        write_run(folder / f"{name}{RUN_ENDING}", hits, tag=get_first_stage_name(run).replace(" ", "-"))
+        recall[name] = compute_recall(hits, collection.retrieval.judgements)
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
-def _bm25(collection: Collection, k: int) -> Hits:
-    hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits)
+def _bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
+    hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
     return without_quirky_hits(hits, collection, k)
 
 

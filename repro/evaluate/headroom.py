@@ -30,7 +30,7 @@ SIDES = ("own", "wrong")
 
 def write_word_scores(folder: Path, suite: Suite, pairs: Pairs, count: int, seed: int) -> None:
     """Write what `compute_word_scores` returns; nothing for a large suite, nor for one without a wrong corpus."""
-    if len(suite.datasets) < 2 or num_lines(suite) > MOST_DOCUMENTS:
+    if len(suite.datasets) < 2 or count_lines(suite) > MOST_DOCUMENTS:
         return
     found = compute_word_scores(suite, read_collections(suite), pairs, count, seed)
     for side, values_Q in zip(SIDES, found, strict=True):
@@ -46,7 +46,7 @@ def read_word_scores(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
     return own_Q, wrong_Q
 
 
-def num_lines(suite: Suite) -> int:
+def count_lines(suite: Suite) -> int:
     """Return how many lines the corpora of a suite have, about one a document; no document is held."""
     count = 0
     for dataset in suite.datasets:

@@ -21,10 +21,10 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
-from repro.storage.digests import sha256_of
-from repro.storage.memo import Memo, are_numbers, digest_key
+from repro.storage.digests import hash_file
+from repro.storage.memo import Memo, are_numbers, get_digest_key
 
-RECIPE = 1
+RECIPE = 2
 """Version of how a collection is searched and measured; raise it when the same vectors would get other scores."""
 FOLDER = "kept"
 """Where a run's results lie in its folder until it has a record."""
@@ -39,6 +39,7 @@ class Found:
 
     values: Mapping[str, np.ndarray]
     provenance: Mapping[str, Any]  # of the context or of the parameters; empty where there is neither
+    ties: str = ""  # a line on ties that decide scores
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Kept:
             "quirks": repr(collection.quirks),
             "source": None if source is None else self._digest(source),
         }
-        return self.folder / f"{collection.retrieval.name}-{kind}-{digest_key(decides, KEY_LENGTH)}.json"
+        return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(decides, KEY_LENGTH)}.json"
 
     def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
         """Return one number that was kept under a name and all that decides it, or else make and keep it."""
@@ -78,7 +79,7 @@ class Kept:
     def _kept(
         self, name: str, decides: Mapping[str, Any], read: Callable[[Any], Result], make: Callable[[], Any]
     ) -> Result:
-        key = digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
+        key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
         memo = Memo(self.folder / f"{name}-{key}.json", key)
         with suppress(KeyError, TypeError, ValueError, AttributeError):  # none that can be trusted
             return read(memo.read())
@@ -89,27 +90,28 @@ class Kept:
     def _digest(self, retrieval: Retrieval) -> str:
         place = (retrieval.name, id(retrieval))
         if place not in self._digests:
-            self._digests[place] = content_digest(retrieval)
+            self._digests[place] = compute_content_digest(retrieval)
         return self._digests[place]
 
     def read(self, path: Path, run: Path) -> Found | None:
         """Return what was kept; None if nothing is, or if the TREC run next to it is another one."""
         told = Memo(path, path.stem).read() if run.is_file() else None
         try:
-            if told is None or told["run_sha256"] != sha256_of(run):
+            if told is None or told["run_sha256"] != hash_file(run):
                 return None
             lengths = {len(one) for one in told["values"].values()}
             # every measure of a query lies between 0 and 1
             if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in told["values"].values()):
                 return None
             values = {name: np.array(one, dtype=np.float32) for name, one in told["values"].items()}
-            return Found(values, told["provenance"])
+            return Found(values, told["provenance"], told.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None
+            return None  # not ours or damaged: it is made again
 
     def write(self, path: Path, run: Path, found: Found) -> None:
         """Keep a result whose TREC run was just written."""
-        content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": sha256_of(run)}
+        content = {"values": _plain(found.values), "provenance": dict(found.provenance), "run_sha256": hash_file(run)}
+        content |= {"ties": found.ties} if found.ties else {}
         Memo(path, path.stem).write(content)
 
 
@@ -117,7 +119,7 @@ def _plain(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
     return {name: [float(value) for value in one] for name, one in values.items()}
 
 
-def content_digest(retrieval: Retrieval) -> str:
+def compute_content_digest(retrieval: Retrieval) -> str:
     """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
     found = hashlib.sha256(retrieval.name.encode())
     for words in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.data.beir import MEAN, groups_of
+from repro.data.beir import MEAN, group_datasets
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Gap:
 
 
 def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Mapping[str, Any]]) -> dict[str, Gap]:
-    """Return first − second by group (`groups_of`); `datasets` say `name`, `family` and `num_queries`.
+    """Return first − second by group (`group_datasets`); `datasets` say `name`, `family` and `num_queries`.
 
     The same shapes give the same draws: gaps of two calls can be compared resample by resample. ValueError when the
     queries do not pair up.
@@ -52,7 +52,7 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
     pairs = zip(np.split(first_Q, ends), np.split(second_Q, ends), strict=True)
     alone = [_of_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
     found = {}
-    for group, members in groups_of(datasets).items():
+    for group, members in group_datasets(datasets).items():
         difference = float(np.mean([alone[place].difference for place in members]))
         samples_R = alone[members[0]].samples_R
         if len(members) > 1:
@@ -63,7 +63,7 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
 
 def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the weight of each dataset in the suite's mean, on average 1; nothing if all weigh the same."""
-    places = groups_of(datasets)[MEAN]
+    places = group_datasets(datasets)[MEAN]
     if len(places) == len(datasets):
         return []
     found: list[float] = (np.bincount(places, minlength=len(datasets)) * len(datasets) / len(places)).tolist()

@@ -20,7 +20,7 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 """Of N texts returns unit vectors, float32 (N, D)."""
 
 
-def gensim_texts() -> Path:
+def list_gensim_texts() -> Path:
     """Return the folder of texts that gensim's wheel carries; ValueError when it is not installed."""
     spec = importlib.util.find_spec("gensim")
     if spec is None or spec.origin is None:
@@ -30,7 +30,7 @@ def gensim_texts() -> Path:
 
 def film_reviews() -> tuple[list[str], list[str]]:
     """Return sentences of film reviews and the label that each has in the file; ValueError when gensim is not here."""
-    lines = (gensim_texts() / "pang_lee_polarity.cor").read_text(encoding="latin-1").split("\n")
+    lines = (list_gensim_texts() / "pang_lee_polarity.cor").read_text(encoding="latin-1").split("\n")
     labels, texts = zip(*(line.split(" ", 1) for line in lines if line.strip()), strict=True)
     return list(texts), list(labels)
 

@@ -29,18 +29,18 @@ def prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -
     return unit_NM
 
 
-def views_of(contexts: Sequence[str], widths: Iterable[int]) -> list[str]:
+def list_views(contexts: Sequence[str], widths: Iterable[int]) -> list[str]:
     """Return every context, each followed by itself at each width."""
     known = sorted(set(widths))
-    return [view for kind in contexts for view in (kind, *(view_named(kind, width) for width in known))]
+    return [view for kind in contexts for view in (kind, *(format_view_name(kind, width) for width in known))]
 
 
-def turned_views_of(widths: Iterable[int]) -> list[str]:
+def list_rotated_views(widths: Iterable[int]) -> list[str]:
     """Return the views of turned vectors, which are those under their own context, at each width."""
     return [f"{TURNED}{width}" for width in sorted(set(widths))]
 
 
-def view_named(context: str, width: int) -> str:
+def format_view_name(context: str, width: int) -> str:
     """Return how a context at a width is called."""
     return f"width{width}" if context == OWN else f"{context}-width{width}"
 

@@ -1,8 +1,9 @@
 """Exact search, BM25 and reranking, their measures per query, and their TREC run files.
 
-A run maps query ids to document ids to scores. Our own scores are compared at six decimals, so that documents with
-equal vectors tie whatever kernel multiplied them; runs made elsewhere are compared as they stand. A tie goes to the
-smaller id, here and in every measure.
+A run maps query ids to document ids to scores. Scores are never rounded to a number of decimals: a common factor of all
+vectors changes no ranking. The best documents are scored again in float64, in one order of summation, and compared in
+float32, so documents with equal vectors tie whatever kernel found them. A tie goes to the smaller id. Runs made
+elsewhere are ranked as trec_eval ranks them: in float32, a tie goes to the larger id.
 
 Shapes: Q queries, D documents, H dimensions, C candidates of a query.
 """
@@ -11,10 +12,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import bm25s
 import ir_measures
@@ -23,7 +24,9 @@ import Stemmer
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
-from repro.storage.arrays import blocks_of
+from repro.evaluate.terms import tokenize_terms
+from repro.spec.values import count_noun
+from repro.storage.arrays import iter_blocks
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import check_regular, short
 
@@ -34,8 +37,13 @@ Judgements = Mapping[str, Mapping[str, int]]
 QUERIES_PER_BLOCK = 128
 DOCUMENTS_PER_BLOCK = 2**18
 """More are multiplied in parts: their scores would take gigabytes. Sums of one block do not depend on it."""
+ROWS_AT_ONCE = 4096
 LONGEST_LINE = 65_536  # characters of a line of a run
-DECIMALS = 6
+UNIT = 2.0**-24
+"""Relative error of one operation in float32."""
+SAME = 8 * UNIT
+"""Scores of one query that spread less than this, relative to the lengths of its vectors, tell no documents apart."""
+SAFE_EXPONENT = 20
 GZIP_LEVEL = 3  # a third larger than the best, in a fraction of its time
 MEASURES: dict[str, Any] = {
     "ndcg_at_10": ir_measures.nDCG @ 10,
@@ -50,6 +58,12 @@ BM25_PARAMETERS: dict[str, Any] = {
     "stop_words": "en",
 }
 """k1 and b are those of the BEIR paper's baseline."""
+UNICODE, ENGLISH = "unicode", "english"
+BM25_TOKENIZERS: dict[str, dict[str, Any]] = {
+    ENGLISH: {},
+    UNICODE: {"tokenizer": "words with marks, characters, symbols (NFC)", "stop_words": None},
+}
+"""What each tokenizer changes of the parameters: "english" drops words of one letter and everything but words."""
 
 
 def search(
@@ -60,59 +74,90 @@ def search(
     k: int,
     candidates: Mapping[str, Iterable[str]] | None = None,
 ) -> Hits:
-    """Return the k best documents of every query by inner product in float32; vectors may be sparse, both sides alike.
+    """Return the k best documents of every query by inner product; vectors may be sparse, both sides alike.
 
     With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage), by dense
-    vectors. ValueError for vectors without ids, an empty corpus, numbers that are not finite, a candidate that is no
-    document.
+    vectors. A query that scores all of several documents the same ranks nothing, and gets no hits. Vectors far from
+    length 1 are first multiplied by a power of two. ValueError for vectors without ids, an empty corpus, numbers that
+    are not finite, a candidate that is no document.
     """
     _check_vectors("queries", query_vectors_QH, query_ids)
     _check_vectors("documents", document_vectors_DH, document_ids)
-    queries_QH, documents_DH = _float32(query_vectors_QH), _float32(document_vectors_DH)
+    queries_QH, documents_DH = _in_range(_float32(query_vectors_QH)), _in_range(_float32(document_vectors_DH))
     if candidates is not None:
         assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
     ranks_D = np.empty(len(document_ids), dtype=np.int64)
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
+    lengths_D = _lengths(documents_DH)
     run: Hits = {}
-    for part in blocks_of(len(query_ids), QUERIES_PER_BLOCK):
-        found = _best(queries_QH[part], documents_DH, ranks_D, k)
+    for part in iter_blocks(len(query_ids), QUERIES_PER_BLOCK):
+        found = _best(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
         for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
-            run[query_id] = {document_ids[place]: float(one) for place, one in zip(places_K, scores_K, strict=True)}
+            run[query_id] = _named(scores_K, [document_ids[place] for place in places_K])
     return run
 
 
-def _best(queries_QH: Matrix, documents_DH: Matrix, ranks_D: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return rounded scores and places of the k best documents of each query, K of each, from one block after another.
+def _best(
+    queries_QH: Matrix, documents_DH: Matrix, lengths_D: np.ndarray, ranks_D: np.ndarray, k: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return scores and places of the k best documents of each query, K of each, from one block after another.
 
-    A document is looked at again only if it may be among the k best of those before it.
+    Fast products only exclude documents: those whose score, with the largest error that float32 allows, is below k
+    others. The rest is scored exactly.
     """
-    none = (np.zeros(0, np.float32), np.zeros(0, np.int64))
-    best, least_Q = [none] * queries_QH.shape[0], np.full(queries_QH.shape[0], -np.inf, np.float32)
-    for part in blocks_of(len(ranks_D), DOCUMENTS_PER_BLOCK):
+    num_queries = queries_QH.shape[0]
+    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _lengths(queries_QH)
+    left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
+        (np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in range(num_queries)
+    ]
+    least_Q = np.full(num_queries, -np.inf, np.float32)
+    low_Q, high_Q = np.full(num_queries, np.inf), np.full(num_queries, -np.inf)
+    for part in iter_blocks(len(ranks_D), DOCUMENTS_PER_BLOCK):
         for query, scores_B in enumerate(_dense(queries_QH @ documents_DH[part].T)):
-            places_S = np.flatnonzero(scores_B >= least_Q[query])
+            slack_B = np.float32(slack_Q[query]) * lengths_D[part]
+            at_most_B = scores_B + slack_B
+            low_Q[query] = min(low_Q[query], at_most_B.min())
+            high_Q[query] = max(high_Q[query], (scores_B - slack_B).max())
+            places_S = np.flatnonzero(at_most_B >= least_Q[query])
             if not len(places_S):
                 continue
-            scores_S = np.concatenate([best[query][0], scores_B[places_S]])
-            places_S = np.concatenate([best[query][1], places_S + part.start])
-            scores_K, inside_K = _top(scores_S, ranks_D[places_S], k)
-            best[query] = scores_K, places_S[inside_K]
-            if 0 < k == len(inside_K):
-                least_Q[query] = _below(scores_K[-1], np.float32)
-    return best
+            at_least_S = np.concatenate([left[query][0], scores_B[places_S] - slack_B[places_S]])
+            at_most_S = np.concatenate([left[query][1], at_most_B[places_S]])
+            places_S = np.concatenate([left[query][2], places_S + part.start])
+            if 0 < k < len(places_S):
+                least_Q[query] = np.partition(at_least_S, -k)[-k]
+                may_be_S = at_most_S >= least_Q[query]
+                at_least_S, at_most_S, places_S = at_least_S[may_be_S], at_most_S[may_be_S], places_S[may_be_S]
+            left[query] = at_least_S, at_most_S, places_S
+    found = []
+    for query, (_, _, places_S) in enumerate(left):
+        query_H = _row(queries_QH, query)
+        may_be_all_the_same = len(ranks_D) > 1 and high_Q[query] <= low_Q[query]
+        if may_be_all_the_same and _is_one_score(query_H, documents_DH, lengths_D):
+            places_S = places_S[:0]
+        scores_S = _exact(query_H, documents_DH, places_S)
+        first_K = _top(scores_S, ranks_D[places_S], k)
+        found.append((scores_S[first_K], places_S[first_K]))
+    return found
 
 
-def without_self_hits(run: Hits, k: int) -> Hits:
-    """Return the k best of every query without the document of the query's own id; search for k + 1 first."""
-    return {query_id: dict([hit for hit in ranked(hits) if hit[0] != query_id][:k]) for query_id, hits in run.items()}
+def without_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
+    """Return the k best of every query without the document of the query's own id; search for k + 1 first.
+
+    A document that the query judges is never taken out.
+    """
+    return {
+        query_id: dict(
+            [hit for hit in rank_by_score(hits) if hit[0] != query_id or hit[0] in judgements.get(query_id, ())][:k]
+        )
+        for query_id, hits in run.items()
+    }
 
 
-def ranked(hits: Mapping[str, float], decimals: int | None = DECIMALS) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, the smaller id first in a tie; `decimals=None` compares raw scores."""
+def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, the smaller id first in a tie."""
     values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits))
-    if decimals is not None:
-        values = np.round(values, decimals)
     ids = list(hits)
     ties = np.flatnonzero(values[:-1] == values[1:])
     if (values[:-1] >= values[1:]).all() and all(ids[place] < ids[place + 1] for place in ties):
@@ -121,13 +166,36 @@ def ranked(hits: Mapping[str, float], decimals: int | None = DECIMALS) -> list[t
     return [(ids[place], hits[ids[place]]) for place in order]
 
 
+def ranked_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, compared in float32, the larger id first in a tie."""
+    return ranked_in_float32(hits, larger_id_first=True)
+
+
+def ranked_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, compared in float32, the smaller or the larger id first in a tie."""
+    with np.errstate(over="ignore"):
+        values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits)).astype(np.float32)
+    by_id = sorted(zip(hits, values, strict=True), reverse=larger_id_first)
+    return [(one, hits[one]) for one, _ in sorted(by_id, key=lambda hit: -hit[1])]
+
+
+def ranked_against(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, the less relevant first in a tie: the worst that ties allow."""
+    return sorted(hits.items(), key=lambda hit: (-hit[1], grades.get(hit[0], 0), hit[0]))
+
+
 def score(
-    run: Hits, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES), *, decimals: int | None = DECIMALS
+    run: Hits,
+    judgements: Judgements,
+    measures: Sequence[str] = tuple(MEASURES),
+    *,
+    rank: Callable[[Mapping[str, float]], list[tuple[str, float]]] = rank_by_score,
 ) -> dict[str, np.ndarray]:
     """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
-    A judged query that the run lacks scores 0. `decimals=None` ranks by raw scores: for runs that were made elsewhere.
-    ValueError for an unknown measure, and for a query that nothing judges.
+    A judged query that the run lacks scores 0. Grades below 0, such as -2 for junk, count as 0, as in trec_eval. `rank`
+    orders the hits of a query: `ranked_as_trec_eval` for runs that were made elsewhere. ValueError for an unknown
+    measure, and for a query without judgements.
     """
     unknown = [name for name in measures if name not in MEASURES]
     if unknown:
@@ -137,39 +205,97 @@ def score(
         raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")
     # The evaluator has its own rule for ties, so it gets positions instead of scores.
     positions = {
-        query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(ranked(hits, decimals))}
+        query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(rank(hits))}
         for query_id, hits in run.items()
     }
     place_of = {query_id: place for place, query_id in enumerate(sorted(judgements))}
     values = {name: np.zeros(len(place_of), dtype=np.float32) for name in measures}
     name_of = {MEASURES[name]: name for name in measures}
-    for metric in ir_measures.iter_calc(list(name_of), judgements, positions):
+    for metric in ir_measures.iter_calc(list(name_of), without_negative_grades(judgements), positions):
         values[name_of[metric.measure]][place_of[metric.query_id]] = metric.value
     return values
 
 
-def bm25_search(
-    retrieval: Retrieval, k: int, candidates: Mapping[str, Iterable[str]] | None = None
-) -> tuple[Hits, dict[str, Any]]:
-    """Return the BM25 run of a collection, without documents that share no word with a query, and its parameters.
+def without_negative_grades(judgements: Judgements) -> dict[str, dict[str, int]]:
+    """Return the judgements with 0 for every grade below 0.
 
-    With `candidates`, only a query's own are ranked; word counts are those of the whole collection.
+    They mean the same in trec_eval, whose code reads outside its tables for a query with none but negative grades.
     """
-    stemmer = Stemmer.Stemmer("english")
+    return {query: {one: max(0, grade) for one, grade in grades.items()} for query, grades in judgements.items()}
+
+
+class Ties(NamedTuple):
+    """In how many queries ids decide a measure, and how many rank nothing because all their scores are the same."""
+
+    num_decided_by_ids: int
+    worst: float  # NDCG@10 if every tie went against the more relevant document
+    num_without_ranking: int
+
+    @property
+    def note(self) -> str:
+        """One line, empty if no query has a tie that matters."""
+        ids = f"ids decide ties with a relevant document in {count_noun(self.num_decided_by_ids, 'query', 'queries')}"
+        ids += f" (NDCG@10 {100 * self.worst:.1f} if all went against it)"
+        same = f"{count_noun(self.num_without_ranking, 'query scores', 'queries score')} all documents the same: no ranking"
+        shown = ((ids, self.num_decided_by_ids), (f"{same}, counted 0", self.num_without_ranking))
+        return "; ".join(line for line, num in shown if num)
+
+
+def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exhaustive: bool) -> Ties:
+    """Return what ties decide in a run with these NDCG@10.
+
+    `is_exhaustive`: every query is compared with every document, so a query without hits ranked nothing.
+    """
+    worst = {query: dict(_descending(ranked_against(run.get(query, {}), judgements[query]))) for query in judgements}
+    worst_Q = score(worst, judgements, ("ndcg_at_10",))["ndcg_at_10"]
+    num_without = sum(not run.get(query) for query in judgements) if is_exhaustive else 0
+    return Ties(int((worst_Q < values_Q - 1e-6).sum()), float(worst_Q.mean()), num_without)
+
+
+def _descending(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+    return ((one, -float(place)) for place, (one, _) in enumerate(hits))
+
+
+def bm25_parameters(tokenizer: str) -> dict[str, Any]:
+    """Return what decides the scores of BM25; ValueError for an unknown tokenizer."""
+    if tokenizer not in BM25_TOKENIZERS:
+        raise ValueError(f"tokenizer={tokenizer!r} is unknown; choose one of {list(BM25_TOKENIZERS)}")
+    return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer]
+
+
+def bm25_search(
+    retrieval: Retrieval,
+    k: int,
+    candidates: Mapping[str, Iterable[str]] | None = None,
+    *,
+    tokenizer: str = UNICODE,
+) -> tuple[Hits, dict[str, Any]]:
+    """Return the BM25 run of a collection, without documents that share no term with a query, and its parameters.
+
+    With `candidates`, only a query's own are ranked; term counts are those of the whole collection. `tokenizer`:
+    "unicode" for any script (`repro.evaluate.terms`), "english" as published rows were scored. The parameters hold a
+    note if texts have no term.
+    """
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
-    parameters = {**BM25_PARAMETERS, "bm25s": version("bm25s")}
-    options = {"stopwords": BM25_PARAMETERS["stop_words"], "stemmer": stemmer, "show_progress": False}
-    texts = bm25s.tokenize([retrieval.documents[place] for place in order], **options)
-    if not any(texts.ids):  # every word is a stop word: nothing can be found
+    parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
+    texts = _bm25_tokens([retrieval.documents[place] for place in order], tokenizer)
+    asked = _bm25_tokens(list(retrieval.queries), tokenizer)
+    without = {"query": sum(not row for row in asked.ids), "document": sum(not row for row in texts.ids)}
+    if any(without.values()):
+        counts = [
+            count_noun(num, one, more) for (one, num), more in zip(without.items(), ("queries", None), strict=True)
+        ]
+        parameters["note"] = f"BM25 reads no term in {' and '.join(counts)}: they find nothing and are not found"
+    if not any(texts.ids):
         return {query_id: {} for query_id in retrieval.query_ids}, parameters
     index.index(texts, show_progress=False)
     place_of = {document_id: place for place, document_id in enumerate(ids)}
-    queries = bm25s.tokenize(list(retrieval.queries), return_ids=False, **options)
+    word_of = {number: word for word, number in asked.vocab.items()}
     run: Hits = {}
-    for query_id, words in zip(retrieval.query_ids, queries, strict=True):
-        known = [word for word in words if word in index.vocab_dict]
+    for query_id, numbers in zip(retrieval.query_ids, asked.ids, strict=True):
+        known = [word_of[number] for number in numbers if word_of[number] in index.vocab_dict]
         scores_D, among = index.get_scores(known) if known else np.zeros(len(ids)), ids
         if candidates is not None:
             among = sorted(set(candidates.get(query_id, ())))
@@ -179,15 +305,22 @@ def bm25_search(
     return run, parameters
 
 
+def _bm25_tokens(texts: list[str], tokenizer: str) -> Any:
+    if tokenizer == UNICODE:
+        return tokenize_terms(texts)
+    stemmer = Stemmer.Stemmer("english")
+    return bm25s.tokenize(texts, stopwords=BM25_PARAMETERS["stop_words"], stemmer=stemmer, show_progress=False)
+
+
 def write_run(path: Path, run: Hits, *, tag: str) -> None:
     """Write a gzipped TREC run file by rename; the same run gives the same bytes."""
     words = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
     if unfit := sorted(word for word in words if len(word.split()) != 1):
         raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {unfit[0]!r}")
     lines = [
-        f"{query_id} Q0 {document_id} {rank} {value:.{DECIMALS}f} {tag}\n"
+        f"{query_id} Q0 {document_id} {rank} {float(value)!r} {tag}\n"
         for query_id, hits in run.items()
-        for rank, (document_id, value) in enumerate(ranked(hits), 1)
+        for rank, (document_id, value) in enumerate(rank_by_score(hits), 1)
     ]
     with whole_file(path) as part:
         part.write_bytes(gzip.compress("".join(lines).encode(), compresslevel=GZIP_LEVEL, mtime=0))
@@ -202,7 +335,7 @@ def read_run(path: Path) -> Hits:
     run: Hits = {}
     number = 0
     try:
-        with _opened(path) as lines:
+        with _open_text(path) as lines:
             while line := lines.readline(LONGEST_LINE):
                 number += 1
                 if not line.strip():
@@ -234,7 +367,7 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
     return parts[0], parts[2], value
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_text(path: Path) -> IO[str]:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzip else path.open(encoding="utf-8-sig")
@@ -257,7 +390,9 @@ def _check_vectors(what: str, vectors: Matrix, ids: Sequence[str]) -> None:
         if not np.isfinite(vectors.data).all():
             raise ValueError(f"{what}: vectors hold NaN or infinity")
         return
-    odd = sum(int((~np.isfinite(vectors[part])).any(axis=1).sum()) for part in blocks_of(len(ids), DOCUMENTS_PER_BLOCK))
+    odd = sum(
+        int((~np.isfinite(vectors[part])).any(axis=1).sum()) for part in iter_blocks(len(ids), DOCUMENTS_PER_BLOCK)
+    )
     if odd:
         raise ValueError(f"{what}: {odd} vectors hold NaN or infinity")
 
@@ -271,36 +406,91 @@ def _rerank(
     k: int,
 ) -> Hits:
     place_of = {document_id: place for place, document_id in enumerate(document_ids)}
+    lengths_D = _lengths(documents_DH)
     run: Hits = {}
-    for query_id, query_H in zip(query_ids, queries_QH, strict=True):
+    for query_id, query_H in zip(query_ids, queries_QH.astype(np.float64), strict=True):
         wanted = sorted(set(candidates.get(query_id, ())))
         unknown = [document_id for document_id in wanted if document_id not in place_of]
         if unknown:
             raise ValueError(f"query {query_id!r} has candidates that are no documents, first {unknown[0]!r}")
-        scores_C = documents_DH[[place_of[document_id] for document_id in wanted]] @ query_H
-        run[query_id] = _hits(scores_C, wanted, k)
+        places_C = np.array([place_of[document_id] for document_id in wanted], dtype=np.int64)
+        if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
+            run[query_id] = {}
+            continue
+        run[query_id] = _hits(_exact(query_H, documents_DH, places_C), wanted, k)
     return run
 
 
-def _top(scores_D: np.ndarray, ranks_D: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rounded scores and places of the k best, best first, of equal ones the smaller rank; K of each.
-
-    Only those are rounded that may be among them: all that tie with the k-th, and a little less.
-    """
-    places_S = np.arange(len(scores_D))
-    if 0 < k < len(scores_D):
-        places_S = np.flatnonzero(scores_D >= _below(np.partition(scores_D, -k)[-k], scores_D.dtype.type))
-    rounded_S = np.round(scores_D[places_S].astype(np.float64), DECIMALS)
-    first_K = np.lexsort((ranks_D[places_S], -rounded_S))[:k]
-    return rounded_S[first_K], places_S[first_K]
+def _in_range(vectors: Matrix) -> Matrix:
+    """Return vectors whose largest number is near 1 if it was far from it: products neither overflow nor vanish."""
+    numbers = vectors.data if isinstance(vectors, csr_array) else vectors
+    largest = max(float(np.max(numbers, initial=0)), -float(np.min(numbers, initial=0)))
+    exponent = int(np.frexp(largest)[1])
+    return vectors if abs(exponent) <= SAFE_EXPONENT else _float32(vectors * np.ldexp(1.0, -exponent))
 
 
-def _below(score: float, kind: type) -> Any:
-    """Return a number of this kind that is less than every score that a rounding can make equal to this one."""
-    return np.nextafter(kind(float(score) - 2 * 10**-DECIMALS), kind(-np.inf))
+def _lengths(vectors_NH: Matrix) -> np.ndarray:
+    """Return the length of each vector, float32 (N,)."""
+    if isinstance(vectors_NH, csr_array):
+        return np.sqrt((vectors_NH * vectors_NH).sum(axis=1)).astype(np.float32)
+    return np.sqrt(np.einsum("nh,nh->n", vectors_NH, vectors_NH))
+
+
+def _count_terms(queries_QH: Matrix) -> int:
+    """Return how many products are summed for a score, at most."""
+    if isinstance(queries_QH, csr_array):
+        return int(np.diff(queries_QH.indptr).max(initial=0))
+    return int(queries_QH.shape[1])
+
+
+def _row(vectors_NH: Matrix, place: int) -> np.ndarray:
+    """Return one vector, dense, float64 (H,)."""
+    row: np.ndarray = _dense(vectors_NH[[place]])[0].astype(np.float64)
+    return row
+
+
+def _exact(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
+    """Return inner products summed in float64 and rounded to float32, (S,); equal vectors give equal ones."""
+    parts = [_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)]
+    return np.concatenate([np.zeros(0), *parts]).astype(np.float32)
+
+
+def _products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
+    """Return inner products in float64, (S,), summed within each row: a matrix product sums rows in several orders."""
+    if isinstance(documents_SH, csr_array):
+        found_S: np.ndarray = documents_SH.astype(np.float64) @ query_H
+        return found_S
+    summed_S: np.ndarray = (documents_SH * query_H).sum(axis=1)
+    return summed_S
+
+
+def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarray) -> bool:
+    """Return whether one query scores all documents the same, but for what float32 leaves of equal texts."""
+    size = SAME * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
+    low, high = np.inf, -np.inf
+    for part in iter_blocks(len(lengths_D), ROWS_AT_ONCE):
+        scores_B = _products(query_H, documents_DH[part])
+        low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))
+        if high - low > size:
+            return False
+    return True
+
+
+def _top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
+    """Return the places of the k best, best first, of equal ones the smaller rank, (K,)."""
+    if 0 < k < len(scores_S):
+        among = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
+        return among[np.lexsort((ranks_S[among], -scores_S[among]))[:k]]
+    first_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]
+    return first_K
 
 
 def _hits(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
     """Return the k best of documents in the order of their ids."""
-    scores_K, places_K = _top(scores_D, np.arange(len(scores_D)), k)
-    return {sorted_ids[place]: float(one) for place, one in zip(places_K, scores_K, strict=True)}
+    first_K = _top(scores_D, np.arange(len(scores_D)), k)
+    return _named(scores_D[first_K], [sorted_ids[place] for place in first_K])
+
+
+def _named(scores_K: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
+    """Return float32 scores by id as the shortest decimals that mean them: a run file gives the same numbers back."""
+    return {one: float(str(value)) for one, value in zip(ids, scores_K.astype(np.float32), strict=True)}

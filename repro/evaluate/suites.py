@@ -3,6 +3,7 @@
 Metric paths: `desk/<dataset>/ndcg_at_10`; `desk/<family>/…` and `desk/mean/…` are means over datasets. Scores under
 another context than the corpus' own stand under `desk+wrong/…` and `desk+null/…`; scores of the vectors' first 16
 dimensions, normalised anew, under `desk+width16/…` and `desk+wrong-width16/…`; of turned vectors under `desk+svd16/…`.
+Scores of vectors whitened by a corpus stand under `desk+whitened/…`, `desk+whitened-wrong/…`, `desk+whitened-random/…`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from repro.data.beir import HEADLINE, Retrieval, Suite, groups_of
-from repro.evaluate.collections import Collection, read_collections, rows_of, without_quirky_hits
+from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
+from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.kept import Found, Kept
-from repro.evaluate.prefixes import parse_view, prefix, turned_views_of, views_of
-from repro.evaluate.retrieval import Hits, bm25_search, score, search, write_run
+from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, prefix
+from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:
     from repro.model.encoding import TextEncoder
@@ -54,19 +56,22 @@ class Setting:
     widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
     keeps_lengths: bool = False  # the encoder's vectors are no unit vectors, and prefixes are not normalised anew
     directions_WW: np.ndarray | None = None  # turns the vectors under "own", whose prefixes are scored then, too
+    whitened: Sequence[str] = ()  # the vectors under "own" are also whitened by documents of these: own, wrong, random
+    shrinkage: float | None = None  # of the whitening; None: the default
 
     @property
     def views(self) -> list[str]:
         """Every context, and behind it the same at each width: "own", "width16", "wrong", "wrong-width16"; "svd16"."""
-        turned = [] if self.directions_WW is None else turned_views_of(self.widths)
-        return views_of(self.contexts, self.widths) + turned
+        turned = [] if self.directions_WW is None else list_rotated_views(self.widths)
+        whitened = [make_whitened_view(source) for source in self.whitened]  # first, as they share the vectors of "own"
+        return whitened + list_views(self.contexts, self.widths) + turned
 
     def __post_init__(self) -> None:
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
             raise ValueError(
                 f"contexts {list(self.contexts)} with num_contexts=0: without documents there is only 'own'"
             )
-        if "random" in self.contexts and self.pool is None:
+        if "random" in (*self.contexts, *self.whitened) and self.pool is None:
             raise ValueError("the context 'random' is drawn from a pool of general text: give one")
 
 
@@ -81,11 +86,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ended:
-    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before."""
+    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before.
+
+    `ties`: a line for each context in which ties decide scores.
+    """
 
     dataset: str
     scores: Mapping[str, float]
     was_kept: bool
+    ties: Mapping[str, str] = field(default_factory=dict)
 
 
 def silent(ended: Ended) -> None:
@@ -124,7 +133,8 @@ def evaluate_setting(
 ) -> Evaluation:
     """Score an encoder on a suite under each context, at each width; `collections` are read when they are not given."""
     read = read_collections(suite) if collections is None else collections
-    others = wrong_corpora(suite.datasets) if "wrong" in setting.contexts and setting.wrong_from is None else {}
+    needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and setting.wrong_from is None
+    others = wrong_corpora(suite.datasets) if needs_wrong else {}
     system = ModelSystem(encoder, setting, read, others)
     evaluation, found = _score_all(suite, read, setting.views, system, keeping or Keeping())
     protocol = FULL if setting.candidates is None else RERANKED
@@ -141,10 +151,13 @@ def evaluate_bm25(
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
+    tokenizer: str = UNICODE,
 ) -> Evaluation:
     """Score BM25 on the same suite, or on a first stage's candidates; its parameters are in the provenance."""
     read = read_collections(suite) if collections is None else collections
-    evaluation, found = _score_all(suite, read, ("own",), Bm25System(candidates), keeping or Keeping(runs=folder))
+    evaluation, found = _score_all(
+        suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or Keeping(runs=folder)
+    )
     told = {"bm25": dict(next(iter(found.values())).provenance)} | (
         {} if candidates is None else {"protocol": RERANKED}
     )
@@ -171,19 +184,28 @@ class ModelSystem:
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the corpus that a context of this kind is drawn from."""
-        kind = parse_view(kind)[0]
-        if not self.setting.num_contexts or kind == "null":
+        whitened_by = self._whitened_by(kind)
+        kind = whitened_by or parse_view(kind)[0]
+        if (not self.setting.num_contexts and whitened_by is None) or kind == "null":
             return None
         if kind == "wrong":
             lent = self.setting.wrong_from
             return self.collections[self.others[collection.retrieval.name]].retrieval if lent is None else lent
         return self.setting.pool if kind == "random" else collection.retrieval
 
+    def _whitened_by(self, view: str) -> str | None:
+        """Return whose documents a view is whitened by; None if it is not whitened."""
+        return next((source for source in self.setting.whitened if make_whitened_view(source) == view), None)
+
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the run under one context, at one width, and how that context was drawn."""
         retrieval, setting = collection.retrieval, self.setting
-        context, width, is_turned = parse_view(kind)
+        source = self._whitened_by(kind)
+        context, width, is_turned = parse_view(kind) if source is None else (OWN, None, False)
         queries, documents, provenance = self._vectors(collection, context, is_turned=is_turned)
+        if source is not None:
+            fitted = self._fit(collection, source, documents)
+            queries, documents = fitted(queries), fitted(documents)
         if width is not None:
             how = {"keeps_lengths": setting.keeps_lengths}
             queries, documents = prefix(queries, width, **how), prefix(documents, width, **how)
@@ -191,12 +213,33 @@ class ModelSystem:
         k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
 
+    def _fit(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
+        """Return the whitening by all documents of a corpus, of training text by as many as the searched corpus has.
+
+        A contextual model embeds the other corpus under documents of that corpus.
+        """
+        if source != OWN:
+            lent = self.source(collection, make_whitened_view(source))
+            assert lent is not None, f"vectors are whitened by {source!r}: it is a corpus"
+            if self.setting.num_contexts:
+                drawn = draw_context("own", lent, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+                self.encoder.set_context(drawn.texts, self.setting.seed, "document")
+            count = len(documents) if source == "random" else len(lent.documents)
+            texts = draw_context("random", lent, num_contexts=count, seed=self.setting.seed).texts
+            documents = self.encoder.encode(texts or [], "document")
+        shrinkage = self.setting.shrinkage
+        used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
+        try:
+            return whitening(Moments.of(documents), used)
+        except ValueError as error:
+            raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
+
     def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
         """Embed a collection under several contexts together, if all these vectors may lie in memory."""
         from repro.model.contextual import ContextualModel
 
         self._together.clear()
-        contexts = list(dict.fromkeys(parse_view(kind)[0] for kind in kinds))
+        contexts = list(dict.fromkeys(OWN if self._whitened_by(kind) else parse_view(kind)[0] for kind in kinds))
         if len(contexts) < 2 or not isinstance(self.encoder, ContextualModel):
             return
         retrieval, width = collection.retrieval, self.encoder.config.hidden_size
@@ -281,6 +324,7 @@ class Bm25System:
     """BM25, which has no context; with candidates, by dataset, it ranks only those."""
 
     candidates: Mapping[str, Hits] | None = None
+    tokenizer: str = UNICODE
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return no corpus."""
@@ -291,7 +335,7 @@ class Bm25System:
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return BM25's run and its parameters."""
         own = None if self.candidates is None else self.candidates[collection.retrieval.name]
-        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own)
+        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own, tokenizer=self.tokenizer)
 
 
 def _score_all(
@@ -313,20 +357,24 @@ def _score_all(
         ]
         done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
         scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
-        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept)))
+        ties = {kind: note for kind in contexts if (note := done[kind, dataset.name].ties)}
+        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept), ties))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
-    rows = rows_of(suite, collections)
+    rows = describe_datasets(suite, collections)
     found = {(kind, dataset.name): done[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     for kind in contexts:
-        name = path_name(suite.name, kind)
+        name = get_path_name(suite.name, kind)
         values = [found[kind, dataset.name].values for dataset in suite.datasets]
-        for group, places in groups_of(rows).items():
+        for group, places in group_datasets(rows).items():
             for measure in values[places[0]]:
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
-    return Evaluation(metrics, per_query, {"name": suite.name, "datasets": rows, "top_k": TOP_K}), found
+    told: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
+    if tied := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
+        told["ties"] = tied
+    return Evaluation(metrics, per_query, told), found
 
 
 def _paths(
@@ -335,7 +383,7 @@ def _paths(
     """Return where a TREC run and its kept result lie; None for each that is not wanted."""
     if keeping.runs is None:
         return None, None
-    run = keeping.runs / path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
+    run = keeping.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
     kept = keeping.kept
     return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
 
@@ -354,13 +402,18 @@ def _score_one(suite: str, collection: Collection, kind: str, system: System, ke
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
-        write_run(run_path, run, tag=path_name(suite, kind))
-    found = Found(score(run, collection.retrieval.judgements), provenance)
+        write_run(run_path, run, tag=get_path_name(suite, kind))
+    judgements = collection.retrieval.judgements
+    values = score(run, judgements)
+    is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
+    ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
+    told = {name: value for name, value in provenance.items() if name != "note"}
+    found = Found(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
     if keeping.kept is not None and run_path is not None and kept_path is not None:
         keeping.kept.write(kept_path, run_path, found)
     return found
 
 
-def path_name(suite: str, kind: str) -> str:
+def get_path_name(suite: str, kind: str) -> str:
     """Return how metric paths and folders of runs begin under a context."""
     return suite if kind == "own" else f"{suite}+{kind}"

@@ -1,7 +1,7 @@
 """TREC's two files, in and out: judgements ("query 0 document grade") and, with those of a BEIR folder, their scores.
 
-Runs are written and read in `repro.evaluate.retrieval`. Equal scores: the smaller id goes first here, the larger one in
-trec_eval, which looks at scores only; a run without ties gets the same numbers from both.
+Runs are written and read in `repro.evaluate.retrieval`. They are ranked as trec_eval ranks them: by their scores in
+float32, of equal scores the larger id first. `repro evaluate` puts the smaller id first in its own runs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import QRELS_HEADER, add_judgement, is_header, parse_grade
-from repro.data.lines import lines_of
-from repro.evaluate.retrieval import read_run, score
+from repro.data.beir import HEADLINE, QRELS_HEADER, add_judgement, is_header, parse_grade
+from repro.data.lines import iter_lines
+from repro.evaluate.retrieval import ranked_as_trec_eval, ranked_in_float32, read_run, score
+from repro.spec.values import count_noun
 from repro.storage.json_files import check_regular, short
 
 
@@ -21,7 +22,7 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Read judgements of TREC's four columns or of a BEIR folder's three; ValueError names the malformed line."""
     check_regular(path)
     found: dict[str, dict[str, int]] = {}
-    for place, (number, line) in enumerate(lines_of(path)):
+    for place, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t") if line.count("\t") == len(QRELS_HEADER) - 1 else line.split()
         if place == 0 and is_header(parts):
             continue
@@ -40,9 +41,10 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambda line: None) -> dict[str, float]:
     """Return the mean of each measure over the judged queries, and `num_queries`, how many these are.
 
-    A judged query that the run lacks scores 0, and `tell` hears how many have a ranking. Documents are ranked by the
-    scores as they stand in the file, however little they differ. Queries that nothing judges are left out, as trec_eval
-    leaves them out, and `tell` hears how many; ValueError when these are all, or nothing is ranked.
+    A judged query that the run lacks scores 0, and `tell` hears how many have a ranking. Documents are ranked as
+    trec_eval ranks them, and `tell` hears how many queries have ties that decide a score. Queries that nothing judges
+    are left out, as trec_eval leaves them out, and `tell` hears how many; ValueError when these are all, or nothing is
+    ranked.
     """
     found, judged = read_run(run), read_judgements(judgements)
     if not found:
@@ -56,5 +58,13 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
     answered = {query: hits for query, hits in found.items() if query in judged}
     if len(answered) < len(judged):
         tell(f"{len(answered)} of {len(judged)} judged queries have a ranking; the others count 0")
-    scores: dict[str, np.ndarray] = score(answered, judged, decimals=None)
+    scores: dict[str, np.ndarray] = score(answered, judged, rank=ranked_as_trec_eval)
+    other_way = score(answered, judged, (HEADLINE,), rank=ranked_in_float32)[HEADLINE]
+    if num_decided := int((np.abs(other_way - scores[HEADLINE]) > 1e-6).sum()):
+        tell(
+            f"ids decide ties in {count_noun(num_decided, 'query', 'queries')}: the larger id goes first, as in trec_eval "
+            f"(NDCG@10 {float(other_way.mean()):.4f} with the smaller one first)"
+        )
+    if junk := sum(all(grade < 0 for grade in grades.values()) for grades in judged.values()):
+        tell(f"{count_noun(junk, 'query has', 'queries have')} only grades below 0 and count 0, as in trec_eval")
     return {"num_queries": len(judged)} | {measure: float(values.mean()) for measure, values in scores.items()}

@@ -68,7 +68,7 @@ def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
 
     Sparse arrays (Q, W) and (D, W): memory holds a few numbers for each word of a document that some query has.
     """
-    queries, documents = words_of(retrieval.queries), words_of(retrieval.documents)
+    queries, documents = tokenize_words(retrieval.queries), tokenize_words(retrieval.documents)
     words_W = np.unique(queries.ids)
     queries_QW, counts_DW = _counts(queries, words_W), _counts(documents, words_W)
     lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
@@ -91,7 +91,7 @@ def _counts(tokens: Tokens, words_W: np.ndarray) -> csr_array:
     return counts.tocsr()
 
 
-def words_of(texts: Sequence[str]) -> Tokens:
+def tokenize_words(texts: Sequence[str]) -> Tokens:
     """Return the words of whole texts without special tokens."""
     tokens = tokenize(list(texts), load_tokenizer("minilm"), MOST_TOKENS)
     inside = np.ones(len(tokens.ids), bool)

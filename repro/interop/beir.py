@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from repro.data.beir import Retrieval
-from repro.data.paper.quirks import quirks_of
+from repro.data.paper.quirks import find_quirks
 from repro.evaluate.contexts import draw_context
 from repro.model.contextual import ContextualModel, Model
 
@@ -35,7 +35,7 @@ class BeirModel:
         `name` is the collection's, the name of its folder. A wrong context is drawn from another corpus by its name.
         Documents have the prompt that `repro evaluate` gives those of a collection of this name: Quora's are questions.
         """
-        self.document_role = quirks_of(name).document_role
+        self.document_role = find_quirks(name).document_role
         if isinstance(self.model, ContextualModel):
             source = None if corpus is None else _retrieval(corpus, name)
             kind = "null" if source is None else "own"

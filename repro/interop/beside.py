@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.units import stratified_mean
 from repro.evaluate.paired import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
-from repro.report.scores import POINTS, contexts_of, notes_of
+from repro.report.scores import POINTS, list_contexts, list_notes
 from repro.report.view import View, format_number, format_signed
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"
@@ -102,7 +102,7 @@ class CollectionDifference:
     high: float
 
 
-def collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
+def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
     """Return the first column's difference to each other one in every collection, paired by query."""
     found = []
     for other in columns[1:]:
@@ -117,7 +117,7 @@ def collection_differences(columns: Sequence[Column]) -> list[CollectionDifferen
     return found
 
 
-def collection_view(found: Sequence[CollectionDifference]) -> View:
+def make_collection_view(found: Sequence[CollectionDifference]) -> View:
     """Return the differences by collection, a line each and two columns for each pair of contexts."""
     pairs = list(dict.fromkeys((one.first, one.other) for one in found))
     cells = {(one.collection, one.first, one.other): _with_interval(one) for one in found}
@@ -131,7 +131,7 @@ def _with_interval(one: CollectionDifference | Difference) -> tuple[str, str]:
     return format_signed(one.points), f"{format_signed(one.low)} to {format_signed(one.high)}"
 
 
-def beside_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
+def make_beside_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
     """Return NDCG@10 in points, a line for each collection and a column for each system."""
     cells = [[format_number(value) for value in (*column.points, column.mean)] for column in columns]
     rows = tuple(zip((*columns[0].datasets, "mean"), *cells, strict=True))
@@ -139,7 +139,7 @@ def beside_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()
     return View(title, header, rows, tuple(notes), align="l" + "r" * len(columns))
 
 
-def differences_view(found: Sequence[Difference]) -> View:
+def make_differences_view(found: Sequence[Difference]) -> View:
     """Return the differences, a line each."""
     rows = tuple(
         (
@@ -152,13 +152,13 @@ def differences_view(found: Sequence[Difference]) -> View:
     return View("Differences, points of NDCG@10", ("difference", "mean", "95 %", "ahead in"), rows, (COVERS,), "lrrr")
 
 
-def measures_view(
+def make_measures_view(
     title: str, suite: str, metrics: Mapping[str, float], told: Mapping[str, Any], cut: Mapping[str, float | None]
 ) -> View:
     """Return every measure of one system, a line for each collection and context, points."""
     lines = []
     has_context = bool(told.get("contexts"))
-    kinds = contexts_of(metrics, suite)
+    kinds = list_contexts(metrics, suite)
     for name, context in kinds:
         for dataset in [*(row["name"] for row in told["datasets"]), "mean"]:
             cells = (metrics[f"{name}/{dataset}/{measure}"] for measure in SHOWN)
@@ -174,7 +174,7 @@ def measures_view(
 
 def notes_below(told: Mapping[str, Any], cut: Mapping[str, float | None] | None = None) -> list[str]:
     """Return what is odd about collections, how contexts were drawn, and how much of the documents is cut."""
-    notes = notes_of(told)
+    notes = list_notes(told)
     drawn = {(row["num_documents"], row["seed"]) for row in told.get("contexts", []) if "num_documents" in row}
     if drawn:
         counts = "–".join(map(str, sorted({min(drawn)[0], max(drawn)[0]})))

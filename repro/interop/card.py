@@ -7,17 +7,17 @@ from itertools import chain
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.units import stratified_mean
-from repro.evaluate.digests import model_digest
+from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.paired import mean_weights
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
-from repro.report.scores import POINTS, contexts_of, notes_of, records_of_runs, suite_rows
+from repro.report.scores import POINTS, find_records, list_contexts, list_notes, list_suite_rows
 from repro.report.view import View
-from repro.spec import Run, first_phase_of
+from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
 OF_CONTEXTS = "Scores depend on the context documents: compare only scores that were made with the same ones."
@@ -30,14 +30,16 @@ LIMITS = (
 )
 
 
-def model_card(opened: Opened, name: str, library: str, how_to_use: Sequence[str], *, width: int | None = None) -> str:
+def make_model_card(
+    opened: Opened, name: str, library: str, how_to_use: Sequence[str], *, width: int | None = None
+) -> str:
     """Return the card as Markdown with its front matter; what nobody knows is said to be unknown.
 
     `width`: what the vectors were cut to.
     """
     config = opened.ours.config
     limits = [limit for limit in LIMITS if opened.num_contexts or limit != OF_CONTEXTS]
-    records = [] if opened.run is None else records_of_runs([opened.run])
+    records = [] if opened.run is None else find_records([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
     parts = [
@@ -75,7 +77,7 @@ def _data(opened: Opened, records: Sequence[Record]) -> str:
     if opened.run is None:
         return "Not known here."
     pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
-    corpora = [_corpus(one) for one in (first_phase_of(opened.run), opened.run) if one is not None]
+    corpora = [_corpus(one) for one in (get_first_phase(opened.run), opened.run) if one is not None]
     return f"Trained on {', then on '.join(corpora)}; {', '.join(pairs) or 'an unknown number of'} pairs at the end."
 
 
@@ -95,7 +97,7 @@ def _context(opened: Opened) -> str:
 
 
 def _digests(opened: Opened, records: Sequence[Record]) -> list[str]:
-    told = [f"- weights and configuration: {model_digest(opened.ours)}"]
+    told = [f"- weights and configuration: {compute_model_digest(opened.ours)}"]
     for record in records:
         drawn = [row for row in record.provenance.get("suite", {}).get("contexts", []) if row.get("kind") == "own"]
         for row in drawn:
@@ -114,14 +116,14 @@ def _scores(records: Sequence[Record]) -> str:
 
 def _scored_contexts(record: Record) -> list[tuple[str, str]]:
     """Return the contexts whose record has one score a query; other measures than retrieval keep other numbers."""
-    num_queries = sum(row["num_queries"] for row in suite_rows(record.provenance))
-    found = contexts_of(record.metrics, record.run.suite)
+    num_queries = sum(row["num_queries"] for row in list_suite_rows(record.provenance))
+    found = list_contexts(record.metrics, record.run.suite)
     return [(name, context) for name, context in found if len(record.arrays.get(name, ())) == num_queries > 0]
 
 
 def scores_with_intervals(record: Record) -> View:
     """Return NDCG@10 of the mean and of each collection under each context, with the middle 95 % of a bootstrap."""
-    datasets = suite_rows(record.provenance)
+    datasets = list_suite_rows(record.provenance)
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
     columns, header = [], ["collection"]
     for name, context in _scored_contexts(record):
@@ -135,7 +137,7 @@ def scores_with_intervals(record: Record) -> View:
     rows = tuple((name, *chain.from_iterable(cells)) for name, *cells in zip(names, *columns, strict=True))
     notes = (
         "Intervals: 2000 bootstrap resamples of the queries of each collection.",
-        *notes_of(record.provenance["suite"]),
+        *list_notes(record.provenance["suite"]),
     )
     align = "l" + "r" * (len(header) - 1)
     return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), rows, notes, align)

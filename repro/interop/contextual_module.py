@@ -13,21 +13,27 @@ Shapes: N texts, S tokens, D hidden size, T vectors a context document.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from sentence_transformers.base.modules import InputModule, Normalize
-from tokenizers import Tokenizer
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
-from repro.data.tokens import TOKENIZER_FILE, load_tokenizer, tokenize
+from repro.data.tokens import tokenize, whole_tokenizer, write_tokenizer
+from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
+from repro.model.encoding import as_texts, check_vocabulary
 from repro.model.start import load_model
-from repro.model.texts import Texts, texts_from
+from repro.model.texts import Texts, right_padded, texts_from
+from repro.storage.json_files import short
 
 MODULE_FOLDER = "0_ContextualModule"
+LEAST_TOKENS = 3
+"""Two special tokens and one of text."""
 UNDER_A_CONTEXT = "contextual_embedding"
 """The feature that holds vectors of the second stage: these are normalised, those of the first are not."""
 FIRST_STAGE = "first_stage"
@@ -51,18 +57,28 @@ class ContextualModule(InputModule):
     def __init__(self, model: ContextualModel) -> None:
         super().__init__()
         self.model = model
-        self.tokenizer: Tokenizer = load_tokenizer(model.config.tokenizer)
+        self.tokenizer: Any = fast_tokenizer(model.config)
         self.config = SimpleNamespace(transductive_corpus_size=model.config.num_contexts)
         self._kept: tuple[Any, Tensor] | None = None
 
     @property
     def max_seq_length(self) -> int:
-        """Tokens a text is cut to."""
+        """Tokens a text is cut to, of a context document as well."""
         return self.model.config.max_tokens
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        """Cut texts at another length."""
+        if isinstance(value, bool) or not isinstance(value, int) or value < LEAST_TOKENS:
+            raise ValueError(f"max_seq_length={value!r}: it must be a whole number of at least {LEAST_TOKENS}")
+        self.model.config = replace(self.model.config, max_tokens=value)
+        self.tokenizer.model_max_length = value
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Return token ids and their mask, both int64 (N, S)."""
-        tokens = tokenize([(prompt or "") + text for text in inputs], self.tokenizer, self.max_seq_length)
+        words = getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
+        tokens = tokenize([(prompt or "") + text for text in as_texts(inputs)], words, self.max_seq_length)
+        check_vocabulary(tokens.ids, self.model.config)
         texts = texts_from(*tokens.pad(range(len(tokens))))
         return {"input_ids": texts.ids_NS, "attention_mask": texts.mask_NS}
 
@@ -83,7 +99,7 @@ class ContextualModule(InputModule):
         """
         if without_context not in (None, FIRST_STAGE):
             raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
-        texts = Texts(features["input_ids"], features["attention_mask"])
+        texts = right_padded(Texts(features["input_ids"], features["attention_mask"]))
         if context is None and dataset_embeddings is None:
             if without_context is None:
                 raise ValueError(NO_CONTEXT)
@@ -92,7 +108,7 @@ class ContextualModule(InputModule):
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
         if context is not None:
-            given_CD = self._vectors_of(context, context_seed)
+            given_CD = self._embed_context(context, context_seed)
         else:
             given_CD = self._as_vectors(dataset_embeddings)
         vectors = self.model.second_stage(texts, given_CD)
@@ -100,21 +116,19 @@ class ContextualModule(InputModule):
 
     def drawn_from(self, corpus: Sequence[str], seed: int = 0) -> list[str]:
         """Return the documents of a corpus that `context=` takes with this `context_seed`; ValueError for none."""
+        corpus = as_texts(corpus)
         return [corpus[place] for place in fill_context(len(corpus), self.model.config.num_contexts, seed)]
 
-    def _vectors_of(self, context: Sequence[str], seed: int) -> Tensor:
+    def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
         """Return the context vectors of some documents; sentence-transformers asks again for every batch."""
-        if isinstance(context, str):
-            raise ValueError("context= is one text: give a list of documents")
-        model = self.model
-        # torch counts the changes of a weight in place: a context is made anew after a step of training
-        asked = (tuple(context), seed, model.device, sum(weight._version for weight in model.parameters()))
-        if self._kept is None or self._kept[0] != asked:
-            before = model.context_CE
-            model.set_context(asked[0], seed)
-            assert model.context_CE is not None, "a context was just set"
-            self._kept, model.context_CE = (asked, model.context_CE), before
-        return self._kept[1]
+        model, texts = self.model, tuple(as_texts(context))
+        # torch counts the changes of a weight in place: a context is made again after a step of training
+        changes, kind = sum(weight._version for weight in model.parameters()), next(model.parameters()).dtype
+        asked = (texts, seed, model.device, kind, model.config.max_tokens, changes)
+        kept = self._kept  # another thread may replace it at any time
+        if kept is None or kept[0] != asked:
+            kept = self._kept = (asked, model.context_from(texts, seed))
+        return kept[1]
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
         given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
@@ -133,15 +147,17 @@ class ContextualModule(InputModule):
         if not safe_serialization:
             raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
         self.model.save_pretrained(output_path)
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
-        self.tokenizer.save(str(Path(output_path) / TOKENIZER_FILE))
+        write_tokenizer(self.model.config.tokenizer, Path(output_path))
 
     @classmethod
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
     ) -> ContextualModule:
-        """Read what `save` wrote, from a folder or a hub id."""
+        """Read what `save` wrote, from a folder or a hub id.
+
+        Of `model_kwargs` a `dtype` is taken. ValueError names options that would do nothing.
+        """
+        dtype = _dtype_in(kwargs)
         options = {name: kwargs.get(name) for name in ("token", "cache_folder", "revision")}
         local = bool(kwargs.get("local_files_only"))
         found = cls.load_dir_path(model_name_or_path, subfolder=subfolder, local_files_only=local, **options)
@@ -149,4 +165,46 @@ class ContextualModule(InputModule):
         model = load_model(folder)
         if not isinstance(model, ContextualModel):
             raise ValueError(f"{folder} holds a {model.architecture} model: it opens with stock modules, not this one")
-        return cls(model)
+        return cls(model if dtype is None else model.to(dtype))
+
+
+def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
+    """Return the kind of numbers that is asked for; ValueError for options of sentence-transformers that do nothing."""
+    model_kwargs = dict(options.get("model_kwargs") or {})
+    asked = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
+    rest = {"model_kwargs": model_kwargs} | {
+        name: options.get(name) for name in ("processor_kwargs", "tokenizer_kwargs", "config_kwargs")
+    }
+    unused = {
+        name: left
+        for name, values in rest.items()
+        if (left := {key: value for key, value in (values or {}).items() if value not in (None, False)})
+    }
+    if options.get("backend") not in (None, "torch"):
+        unused["backend"] = options["backend"]
+    if unused:
+        raise ValueError(f"a contextual export takes no {short(unused)}: leave it out; model_kwargs may hold a dtype")
+    found = next((one for one in asked if one is not None), None)
+    if found is None or found == "auto":
+        return None
+    kind = getattr(torch, found.removeprefix("torch."), None) if isinstance(found, str) else found
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise ValueError(
+            f"dtype={short(repr(found))} is no kind of numbers for weights; choose float32, bfloat16 or float16"
+        )
+    return kind
+
+
+def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
+    """Return a model's tokenizer as transformers wraps it, cutting at the model's length."""
+    inner = whole_tokenizer(config.tokenizer)
+    usual = {
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "unk_token": "[UNK]",
+        "mask_token": "[MASK]",
+    }
+    special = {name: word for name, word in usual.items() if inner.token_to_id(word) is not None}
+    special.setdefault("pad_token", str(inner.id_to_token(0)))  # padding is masked: any word will do
+    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)

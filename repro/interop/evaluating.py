@@ -14,9 +14,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.data.beir import Retrieval
+from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.first_stage import tokenizer_of_run
 from repro.evaluate.kept import Kept
-from repro.evaluate.retrieval import BM25_PARAMETERS
+from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.beside import (
     BM25,
@@ -24,12 +27,12 @@ from repro.interop.beside import (
     Column,
     Difference,
     advice,
-    beside_view,
-    collection_differences,
-    collection_view,
+    compute_collection_differences,
     differences,
-    differences_view,
-    measures_view,
+    make_beside_view,
+    make_collection_view,
+    make_differences_view,
+    make_measures_view,
     notes_below,
 )
 from repro.interop.cut_documents import cut_share
@@ -43,19 +46,20 @@ from repro.interop.places import (
     check_num_contexts,
     check_revision,
     check_without_context,
-    default_folder,
-    folder_name,
+    get_default_folder,
+    get_folder_name,
     to_device,
 )
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.typed import CONTEXTUAL
+from repro.interop.whitened import AS_IT_IS, check_whitening, format_whitening_lines, sample_training_text
 from repro.interop.wrong_corpus import check_wrong_from, wrong_source
-from repro.records.provenance import code_identity, machine, versions
-from repro.report.scores import POINTS, contexts_of
+from repro.records.provenance import get_code_identity, machine, versions
+from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View, format_number, format_seconds
 from repro.spec.identity import run_id
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 
@@ -79,6 +83,8 @@ class Asked:
     compare_with: str | None = None  # another model
     widths: str | None = None  # prefixes of the vectors to score beside the whole: "16,32,full"
     wrong_from: str | None = None  # the suite or folder that lends the wrong corpus
+    whiten: tuple[str, ...] = ()  # whose documents the vectors are also whitened by: own, wrong, random
+    shrinkage: float | None = None  # of the whitening
 
 
 @dataclass(frozen=True)
@@ -110,18 +116,19 @@ class Scores:
         told, called = self.provenance["suite"], self.provenance["model"]["called"]
         title = f"{called} on {self.suite}, points"
         if len(self.columns) == 1:
-            return [measures_view(title, self.suite, self.metrics, told, self.provenance["cut"])]
+            return [make_measures_view(title, self.suite, self.metrics, told, self.provenance["cut"])]
         notes = notes_below(told, self.provenance["cut"])
-        beside = beside_view(f"{title} of NDCG@10", self.columns, notes)
-        by_collection = [collection_view(self.by_collection)] if self.by_collection else []
-        return [beside, *by_collection, differences_view(self.differences)]
+        beside = make_beside_view(f"{title} of NDCG@10", self.columns, notes)
+        by_collection = [make_collection_view(self.by_collection)] if self.by_collection else []
+        return [beside, *by_collection, make_differences_view(self.differences)]
 
     @property
     def advice(self) -> list[str]:
         """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
         told = self.provenance["model"]
         found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
-        return [*warnings(told, self.suite, self.metrics), *found]
+        gains = [] if self.provenance["asked"]["compare_with"] else format_whitening_lines(self.differences)
+        return [*warnings(told, self.suite, self.metrics), *found, *gains]
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -129,21 +136,22 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
 
     ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
     """
-    began = code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(asked)}
+    began = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(asked)}
     check_drawing(asked.context_seed, asked.num_contexts)
     check_device(asked.device)
-    check_wrong_from(asked.wrong_from, asked.contexts)
+    check_wrong_from(asked.wrong_from, (*asked.contexts, *asked.whiten))
+    check_whitening(asked.whiten, asked.shrinkage)
     check_folder(folder)
     check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
-    target = folder or default_folder(asdict(asked), suite.name)
+    target = folder or get_default_folder(asdict(asked), suite.name)
     bench = _Bench(asked, suite, read_collections(suite), target, progress)
     bench.check_compared()
     scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
     first = scored[0]
-    columns = columns_of(suite.name, scored)
+    columns = list_columns(suite.name, scored)
     provenance = began | {
         "model": first.told,
         "beside": [one.told for one in scored[1:]],
@@ -151,8 +159,8 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         "suite": first.evaluation.provenance,
     }
     others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
-    contexts = columns[: len(contexts_of(first.evaluation.metrics, suite.name))]
-    found = (tuple(differences(columns)), tuple(collection_differences(contexts)))
+    contexts = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
+    found = (tuple(differences(columns)), tuple(compute_collection_differences(contexts)))
     scores = Scores(suite.name, first.evaluation.metrics, provenance, target, tuple(columns), *found, others)
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -168,16 +176,16 @@ class Scored:
     cut: dict[str, float | None] = field(default_factory=dict)
 
 
-def column_name(told: Mapping[str, Any]) -> str:
+def get_column_name(told: Mapping[str, Any]) -> str:
     """Return the head of a system's column: of a run its architecture, of anything else what it was called."""
     return str(told["called"] if told.get("run") is None else told["architecture"])
 
 
-def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
+def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
     """Return a column for each system and context; a context is named where there is more than one."""
-    names = [column_name(one.told) for one in scored]
+    names = [get_column_name(one.told) for one in scored]
     if len(scored) > 1 and names[0] == names[1]:  # two folders of one name, or two runs of one kind
-        ids = [one.told.get("run") for one in scored[:2]]
+        ids = [str(one.told.get("run") or "") for one in scored[:2]]
         names[:2] = (
             [f"{names[0]} {ids[0][:6]}", f"{names[1]} {ids[1][:6]}"]
             if all(ids) and ids[0] != ids[1]
@@ -186,10 +194,11 @@ def columns_of(suite: str, scored: Sequence[Scored]) -> list[Column]:
     num_models = sum(name != BM25 for name in names)
     columns = []
     for name, one in zip(names, scored, strict=True):
-        kinds = contexts_of(one.evaluation.metrics, suite)
+        kinds = list_contexts(one.evaluation.metrics, suite)
         for path, kind in kinds:
             alone = len(kinds) == 1 and (num_models > 1 or not one.told.get("num_contexts"))
-            kind = "full" if kind == "own" and not one.told.get("num_contexts") else kind
+            if kind == "own" and not one.told.get("num_contexts"):
+                kind = AS_IT_IS if any(other.startswith(WHITENED) for _, other in kinds) else "full"
             label = name if alone else kind if num_models == 1 else f"{name} {kind}"
             columns.append(Column.of(one.evaluation, path, label))
     return columns
@@ -252,31 +261,46 @@ class _Bench:
         count = asked.num_contexts if contextual and asked.num_contexts is not None else opened.num_contexts
         contexts = asked.contexts if contextual else ("own",)
         widths = asked_widths(asked.widths, opened.model)
-        told = described(opened) | told_of_widths(opened, widths)
-        lent = wrong_source(asked.wrong_from, self.suite, self.progress) if "wrong" in contexts else None
+        told = describe_model(opened) | told_of_widths(opened, widths)
+        needs_wrong = "wrong" in (*contexts, *asked.whiten)
+        lent = wrong_source(asked.wrong_from, self.suite, self.progress) if needs_wrong else None
         drawing: dict[str, Any] = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
         keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
-        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing)
+        whitened: dict[str, Any] = {"whitened": asked.whiten, "shrinkage": asked.shrinkage}
+        if "random" in asked.whiten:
+            whitened["pool"] = self._training_text(opened)
+        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing, **whitened)
         device = str(getattr(opened.model, "device", asked.device))
         decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
+        decides |= {"shrinkage": asked.shrinkage} if asked.whiten else {}
         keeping = self._keeping(source, opened.called, decides, len(contexts))
         found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
         cut = {name: cut_share(opened.model, one) for name, one in self.collections.items()}
         return Scored(told, found, cut)
+
+    def _training_text(self, opened: Opened) -> Retrieval:
+        """Return training documents: of the model's own corpus, or of desk if no run trained it."""
+        most = max(len(one.retrieval.documents) for one in self.collections.values())
+        corpus = "desk" if opened.run is None else opened.run.corpus
+        return sample_training_text(corpus, most, self.asked.context_seed, self.progress)
 
     def score_bm25(self, source: str, run: str | None = None) -> Scored:
         """Return how BM25 does; ValueError when nothing is asked of that has prefixes to cut to a width."""
         asked = self.asked
         if source == asked.model and asked.compare_with is None:
             check_without_context(BM25, asked.contexts, asked.num_contexts)
+            if asked.whiten:
+                raise ValueError(f"--whiten {' '.join(asked.whiten)}: bm25 has no vectors; leave it out")
             if asked.widths is not None:
                 raise ValueError(f"--width {short(asked.widths)}: bm25 has no vectors; leave it out")
-        keeping = self._keeping(source, BM25, {BM25: BM25_PARAMETERS}, 1)
-        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections)
+        named = bm25_run(source)
+        tokenizer = UNICODE if named is None else tokenizer_of_run(named)
+        keeping = self._keeping(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
+        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections, tokenizer=tokenizer)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
 
     def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> Keeping:
-        runs = self.folder if source == self.asked.model else self.folder / "beside" / folder_name(source)
+        runs = self.folder if source == self.asked.model else self.folder / "beside" / get_folder_name(source)
         sizes = {
             name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts
             for name, one in self.collections.items()
@@ -310,25 +334,27 @@ class Teller:
         )
         number = self._num_all - len(self._left)
         among = self._documents.get(ended.dataset)
-        scores += "" if among is None else f" among {counted(among, 'document')}"
+        scores += "" if among is None else f" among {count_noun(among, 'document')}"
         when = " (kept from before)" if ended.was_kept else ""
         if self._left and self._texts_done:
             left = self._seconds * sum(self._left.values()) / self._texts_done
             when += f"; about {format_seconds(left)} left"
         self._progress(f"{self._name}: {number} of {self._num_all}, {ended.dataset}: NDCG@10 {scores}{when}")
+        for kind, note in ended.ties.items():
+            self._progress(f"  {ended.dataset}{f' ({kind})' if len(ended.scores) > 1 else ''}: {note}")
 
 
-def described(opened: Opened) -> dict[str, Any]:
+def describe_model(opened: Opened) -> dict[str, Any]:
     """Return what a score keeps of a model: its name, run, digest of its weights, prompts and length."""
-    from repro.evaluate.digests import model_digest, weights_digest
+    from repro.evaluate.digests import compute_model_digest, compute_weights_digest
 
     told: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
     told |= {} if opened.revision is None else {"revision": opened.revision}
     told |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
     model = opened.model
     if isinstance(model, StockEncoder):
-        weights = weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
+        weights = compute_weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
         return told | {"weights": weights, **model.settings}
     ours, config = opened.ours, opened.ours.config
-    told |= {"weights": model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
+    told |= {"weights": compute_model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
     return told | {"num_contexts": opened.num_contexts}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from repro.analyses.context_words import Explanation, Query, Swap, explain_query
 from repro.data.beir import Suite, SuiteDataset
 from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
@@ -22,8 +23,7 @@ from repro.evaluate.retrieval import search
 from repro.interop.named_runs import check_run_is_contextual
 from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.places import check_drawing, check_num_contexts, check_revision, to_device
-from repro.interop.wrong_corpus import wrong_corpus_of
-from repro.measures.context_words import Explanation, Query, Swap, explain_query
+from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
 from repro.report.view import format_seconds
 from repro.spec.identity import run_id
@@ -64,11 +64,11 @@ def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explan
         raise ValueError(f"{opened.called} has no context, so no context moves its words: name a contextual model")
     check_num_contexts(asked.num_contexts, opened.called, opened.num_contexts)
     to_device(model, asked.device)
-    suite = open_suite(_suite_of(asked, opened), progress)
+    suite = open_suite(_load_suite_for(asked, opened), progress)
     dataset, query = find_query(suite, asked.query, asked.dataset)
     if not query.id:
         progress(f"no query has this id or text: {short(repr(asked.query))} is read as a query of your own")
-    collection, wrong = _read(suite, dataset), wrong_corpus_of(suite, dataset, progress)
+    collection, wrong = _read(suite, dataset), get_wrong_corpus(suite, dataset, progress)
     kinds = ("own", "wrong", *(["null"] if model.config.sequence_dropout > 0 else []))
     count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts
     swap = Swap(model, collection, wrong, kinds, count, asked.context_seed)
@@ -77,7 +77,7 @@ def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explan
     return explain_query(swap, query, hits_of, called=called, suite=suite.name, top=asked.top)
 
 
-def _suite_of(asked: AskedQuery, opened: Opened) -> str:
+def _load_suite_for(asked: AskedQuery, opened: Opened) -> str:
     if asked.suite is not None:
         return asked.suite
     if opened.run is None:
@@ -141,7 +141,12 @@ class Ranking:
         query_1D = self._model.encode([self._query.text], "query")
         ids, k = collection.retrieval.document_ids, NUM_RANKED + collection.num_extra_hits
         run = search(query_1D, self._embed(kind), [identifier], ids, k)
-        return without_quirky_hits(run, collection, NUM_RANKED)[identifier]
+        if not (hits := without_quirky_hits(run, collection, NUM_RANKED)[identifier]):
+            raise ValueError(
+                f"under the {kind} context every document of {collection.retrieval.name} scores the same for "
+                f"{short(repr(self._query.text))}: there is no ranking to explain; choose another query or model"
+            )
+        return hits
 
     def _embed(self, kind: str) -> np.ndarray:
         """Return the vectors of the documents, (N, D), with a line every few seconds."""

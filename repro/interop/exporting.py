@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro.interop.card import model_card
+from repro.interop.card import make_model_card
 from repro.interop.named_runs import run_named
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
@@ -67,7 +67,7 @@ def export_model(
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
-            card.write_text(model_card(opened, folder.name, to, use, width=width), encoding="utf-8")
+            card.write_text(make_model_card(opened, folder.name, to, use, width=width), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()  # it is empty; the whole one takes its place
     return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
@@ -76,9 +76,9 @@ def export_model(
 def _check_run(run: Run, to: str) -> None:
     """ValueError for what the authors' format says of a run's model, before it is trained."""
     if to == "official":
-        from repro.train.trainer import config_of
+        from repro.train.trainer import make_model_config
 
-        write_official_config(config_of(run))
+        write_official_config(make_model_config(run))
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:

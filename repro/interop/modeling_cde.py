@@ -119,7 +119,11 @@ class Backbone(nn.Module):
         The class adds token types and learned positions to all that it is given. Contexts and soft prompts must carry
         none, so what the class will add is subtracted first. Contexts have position 0, except in ModernBERT.
         """
-        num_texts, num_contexts, num_prefix = len(ids_NS), contexts_NCD.shape[1], contexts_NCD.shape[1] + len(prompts_PD)
+        num_texts, num_contexts, num_prefix = (
+            len(ids_NS),
+            contexts_NCD.shape[1],
+            contexts_NCD.shape[1] + len(prompts_PD),
+        )
         type_D: Tensor | int = 0
         position_D: Tensor | int = 0
         if self.kind != "modernbert":
@@ -282,9 +286,7 @@ class CdePreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 32) -> np.ndarray:
         """Return vectors of unit length, float32 (N, D). `prompt` is "query" or "document"."""
-        if isinstance(texts, str):
-            raise ValueError("encode takes a list of texts, and was given one text: write [text]")
-        texts = list(texts)
+        texts = as_texts(texts)
         found = [np.zeros((0, self.sizes.hidden_size), dtype=np.float32)]
         with evaluating(self):
             for start in range(0, len(texts), batch_size):
@@ -313,11 +315,13 @@ class CdeBiencoder(CdePreTrainedModel):
         self.embedder, self.mlp = layers.embedder, layers.mlp
         self.post_init()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> BaseModelOutputWithPooling:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, return_dict: bool | None = None
+    ) -> BaseModelOutputWithPooling | tuple[Tensor]:
         """Return `pooler_output`, (N, D), not normalised."""
-        mask_NS = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        pooled_ND = mean_states(self.embedder(input_ids, mask_NS), mask_NS)
-        return BaseModelOutputWithPooling(pooler_output=self.mlp(pooled_ND))
+        ids_NS, mask_NS = pad_right(input_ids, attention_mask)
+        vectors_ND = self.mlp(mean_states(self.embedder(ids_NS, mask_NS), mask_NS))
+        return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
 
 class CdeModel(CdePreTrainedModel):
@@ -376,14 +380,12 @@ class CdeModel(CdePreTrainedModel):
 
     def draw_context(self, documents: Sequence[str] | Mapping[Any, str], seed: int = 0) -> list[str]:
         """Return the `num_contexts` documents of a corpus that `set_context` embeds."""
-        if isinstance(documents, str):
-            raise ValueError("the context is one text: give a list of documents")
-        texts = list(documents.values() if isinstance(documents, Mapping) else documents)
+        texts = as_texts(documents)
         return [texts[place] for place in choose_places(len(texts), self.sizes.num_contexts, seed)]
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the context vectors of documents, (documents × T, E)."""
-        mask_NS = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        input_ids, mask_NS = pad_right(input_ids, attention_mask)
         vectors_NTD = self.first_stage_model(input_ids, mask_NS, self.sizes.tokens_per_document)
         if self.sizes.pooling == "frequency":
             held_NV = vectors_NTD.new_zeros(len(input_ids), self.sizes.vocab_size)
@@ -398,13 +400,14 @@ class CdeModel(CdePreTrainedModel):
         dataset_input_ids: Tensor | None = None,
         dataset_attention_mask: Tensor | None = None,
         dataset_embeddings: Tensor | None = None,
-    ) -> BaseModelOutputWithPooling:
+        return_dict: bool | None = None,
+    ) -> BaseModelOutputWithPooling | tuple[Tensor]:
         """Return `pooler_output`, (N, D), not normalised.
 
         The context is given here, as token ids of documents or as their vectors from `first_stage`, or it is the one
         that was set. Without either it is the null context.
         """
-        mask_NS = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        ids_NS, mask_NS = pad_right(input_ids, attention_mask)
         if dataset_embeddings is None:
             if dataset_input_ids is None:
                 dataset_embeddings = self.current_context()
@@ -412,7 +415,8 @@ class CdeModel(CdePreTrainedModel):
                 dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
         self._context_is_stale |= self.training  # its weights may change
         contexts_CE = dataset_embeddings.reshape(-1, self._context_width())
-        return BaseModelOutputWithPooling(pooler_output=self.second_stage_model(input_ids, mask_NS, contexts_CE))
+        vectors_ND = self.second_stage_model(ids_NS, mask_NS, contexts_CE)
+        return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
     def current_context(self) -> Tensor:
         """Return the context that was set, (C, E), or the null context."""
@@ -545,7 +549,11 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
     def get_config_dict(self) -> dict[str, Any]:
         """Return what `print` shows."""
         context = self.config.context
-        return {"num_contexts": self.model.sizes.num_contexts, "max_seq_length": self.max_seq_length, "context": context}
+        return {
+            "num_contexts": self.model.sizes.num_contexts,
+            "max_seq_length": self.max_seq_length,
+            "context": context,
+        }
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write a complete folder. ValueError for another format than safetensors."""
@@ -558,22 +566,32 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
         """Read a folder or hub id."""
         names = {"token": "token", "cache_folder": "cache_dir", "revision": "revision"}
         options = {theirs: kwargs[name] for name, theirs in names.items() if kwargs.get(name)}
-        options |= {"local_files_only": bool(kwargs.get("local_files_only"))} | dict(kwargs.get("model_kwargs") or {})
-        options.pop("trust_remote_code", None)
+        asked = dict(kwargs.get("model_kwargs") or {})
+        dtype = asked.pop("dtype", None) or asked.pop("torch_dtype", None) or "auto"
+        unused = {name: value for name, value in asked.items() if value not in (None, False)}
+        kind = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+        if unused or not (dtype == "auto" or (isinstance(kind, torch.dtype) and kind.is_floating_point)):
+            raise ValueError(f"model_kwargs takes a floating-point dtype alone; leave out {unused or dtype!r}")
+        options |= {"local_files_only": bool(kwargs.get("local_files_only")), "dtype": "auto" if kind is None else kind}
         return cls(CdeModel.from_pretrained(model_name_or_path, **options))
 
     def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
         """Return context vectors. sentence-transformers asks again for every batch, so the last ones are cached."""
-        weights = (self.model.device, sum(weight._version for weight in self.model.parameters()))
-        if isinstance(context, str):
-            raise ValueError("context= is one text: give a list of documents")
-        key = (tuple(context), seed, weights)
-        if self._cached is None or self._cached[0] != key:
-            tokens = self.model.tokenize(self.drawn_from(context, seed), self.config.prompts["document"])
+        weights = (
+            self.model.device,
+            self.model.dtype,
+            self.max_seq_length,
+            sum(weight._version for weight in self.model.parameters()),
+        )
+        key, cached = (tuple(as_texts(context)), seed, weights), self._cached  # another thread may replace it
+        if cached is None or cached[0] != key:
+            tokens = self.model.tokenize(
+                self.drawn_from(context, seed), self.config.prompts["document"], self.max_seq_length
+            )
             with torch.no_grad():
                 vectors = self.model.first_stage(**{name: ids.to(self.model.device) for name, ids in tokens.items()})
-            self._cached = (key, vectors)
-        return self._cached[1]
+            cached = self._cached = (key, vectors)
+        return cached[1]
 
 
 class BatchContext:
@@ -625,10 +643,30 @@ class ContextualCollator(SentenceTransformerDataCollator):  # type: ignore[misc,
         return batch | {f"{name}_context": context for name in columns}
 
 
+def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
+    """Return texts from any ordered container, or the values of a mapping. ValueError for one text alone."""
+    if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
+        raise ValueError(f"expected a list of texts, got {type(texts).__name__}: give [text]")
+    found = list(texts.values() if isinstance(texts, Mapping) else texts)
+    if odd := next((text for text in found if not isinstance(text, str)), None):
+        raise ValueError(f"expected a list of texts, got one with {odd!r}")
+    return found
+
+
 def mean_states(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
     """Return the weighted mean of the states of each text, (N, D)."""
     weights_NS = weights_NS.to(states_NSD.dtype)
     return torch.einsum("nsd,ns->nd", states_NSD, weights_NS) / weights_NS.sum(1, keepdim=True).clamp(min=1e-6)
+
+
+def pad_right(ids_NS: Tensor, mask_NS: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return token ids and mask with their padding after the text, as positions assume."""
+    if mask_NS is None:
+        return ids_NS, torch.ones_like(ids_NS)
+    if bool((mask_NS[:, :-1] >= mask_NS[:, 1:]).all()):
+        return ids_NS, mask_NS
+    order_NS = torch.argsort((mask_NS == 0).long(), dim=1, stable=True)
+    return ids_NS.gather(1, order_NS), mask_NS.gather(1, order_NS)
 
 
 def split_mask(mask_NS: Tensor, num_segments: int) -> Iterator[Tensor]:

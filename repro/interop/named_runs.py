@@ -9,7 +9,7 @@ from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import readable_record
 from repro.report.view import format_seconds
 from repro.spec import Run
-from repro.spec.identity import run_id, training_id
+from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import run_folder
 
 
@@ -28,13 +28,13 @@ def check_run_is_contextual(source: str) -> None:
         )
 
 
-def training_line(run: Run) -> str | None:
+def format_training_line(run: Run) -> str | None:
     """Return one line for whoever is about to wait for a run's training; None where it has ended here."""
     from repro.train.steps_done import steps_done
 
-    told = _recorded_training(run)
+    told = _find_recorded_training(run)
     num_steps, seconds = (told or {}).get("num_steps", run.num_steps), (told or {}).get("seconds")
-    num_done = steps_done(run_folder(training_id(run)))
+    num_done = steps_done(run_folder(get_training_id(run)))
     where = "not published" if told is not None else "not here"
     if num_steps is None:  # so many epochs, and no record that counted their steps
         return f"run {run_id(run)}: its weights are {where}; training it for {run.num_epochs} epochs"
@@ -49,7 +49,7 @@ def training_line(run: Run) -> str | None:
     return f"{first}, about {left} where it was recorded{more}"
 
 
-def _recorded_training(run: Run) -> dict[str, Any] | None:
+def _find_recorded_training(run: Run) -> dict[str, Any] | None:
     paths = [folder() / f"{run_id(run)}.json" for folder in RECORDS]
     found = next((readable_record(path) for path in paths if path.is_file()), None)
     return None if found is None else dict(found.provenance.get("training") or {})

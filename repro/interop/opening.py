@@ -8,9 +8,9 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from repro.data.beir import Suite, check_groups, find_collections, legal_name, load_suite, say_skipped
+from repro.data.beir import Suite, check_groups, find_collections, get_legal_name, load_suite, say_skipped
 from repro.evaluate.suites import Encoder
-from repro.interop.named_runs import run_named, training_line
+from repro.interop.named_runs import format_training_line, run_named
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.interop.self_contained import is_self_contained, load_self_contained
 from repro.interop.stock_encoder import StockEncoder, check_similarity
@@ -57,21 +57,21 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     transformers_logging.disable_progress_bar()  # one for each part of a folder, in opening and in exporting
     folder = Path(source)
     if folder.is_dir():
-        return _told(Opened(_open_folder(folder, revision), folder.resolve().name), progress)
+        return _warn_unused_prompts(Opened(_open_folder(folder, revision), folder.resolve().name), progress)
     if (run := run_named(source)) is not None:
         if run.architecture not in TRAINED:
             raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
         from repro.train.trainer import trained_model
 
-        if line := training_line(run):
+        if line := format_training_line(run):
             progress(line)
         return Opened(trained_model(run, progress), source, run)
     check_model(source)
     snapshot = find_folder(source, revision, files=HUB_FILES)
-    return _told(Opened(_open_folder(snapshot, revision), source, revision=snapshot.name), progress)
+    return _warn_unused_prompts(Opened(_open_folder(snapshot, revision), source, revision=snapshot.name), progress)
 
 
-def _told(opened: Opened, progress: Progress) -> Opened:
+def _warn_unused_prompts(opened: Opened, progress: Progress) -> Opened:
     """Say which prompts of a model stand before no text, and hand it on."""
     if isinstance(opened.model, StockEncoder) and (unused := opened.model.unused_prompts):
         behind = " and ".join(f"{role} texts behind {text!r}" for role, text in opened.model.prompts_used.items())
@@ -102,12 +102,12 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         for line in say_skipped(folder, datasets):
             progress(line)
         check_groups([(one.name, one.family) for one in datasets], str(folder))
-        return Suite(legal_name(folder.resolve().name), datasets)
-    from repro.inputs.corpora import searched_stage, suite_of
+        return Suite(get_legal_name(folder.resolve().name), datasets)
+    from repro.pipeline.corpora import load_run_suite, make_searched_stage
 
     asked = base("smoke", suite=source)
-    searched_stage(asked).build(progress)
-    return suite_of(asked)
+    make_searched_stage(asked).build(progress)
+    return load_run_suite(asked)
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:

@@ -59,7 +59,7 @@ def check_revision(revision: str | None, *models: str | None) -> None:
         raise ValueError(f"--revision {short(revision)}: {named} is no hub id, which alone has revisions; leave it out")
 
 
-def default_folder(asked: Mapping[str, Any], suite: str) -> Path:
+def get_default_folder(asked: Mapping[str, Any], suite: str) -> Path:
     """Return where scores go that nobody named a folder for: model, suite, and a digest of all that was asked for.
 
     The same command finds what it kept; another model of that name, another context or seed has a folder of its own.
@@ -67,11 +67,13 @@ def default_folder(asked: Mapping[str, Any], suite: str) -> Path:
     decides = {name: _whole(value) for name, value in asked.items() if name != "device"}
     if decides.get("wrong_from") is None:  # as it was before there was a choice: what was kept is found
         decides.pop("wrong_from", None)
+    if not decides.get("whiten"):
+        decides = {name: value for name, value in decides.items() if name not in ("whiten", "shrinkage")}
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
-    return home() / "evaluations" / f"{folder_name(asked['model'], suite)}-{digest}"
+    return home() / "evaluations" / f"{get_folder_name(asked['model'], suite)}-{digest}"
 
 
-def folder_name(source: str, *words: str) -> str:
+def get_folder_name(source: str, *words: str) -> str:
     """Return a folder's name for what a reader called a model; of a folder only its own name."""
     called = Path(source).resolve().name if Path(source).is_dir() else source
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([called, *words]))

@@ -9,8 +9,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from repro.storage.json_files import json_object
+
 PICKLE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+INDEX_ENDING = ".index.json"
 COMPILED = "_orig_mod."  # what torch.compile and FSDP put into names
 
 
@@ -20,9 +23,11 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     ValueError when it is missing, a pickle, truncated, has a header that does not fit its content, two names that
     become one, or a weight that is not finite.
     """
-    _check_is_safetensors(path)
+    shards = _shards_of(path)
+    for shard in shards:
+        _check_is_safetensors(shard)
     try:
-        stored = load_file(path)
+        stored = {name: value for shard in shards for name, value in load_file(shard).items()}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error}): copy or download it again") from error
     weights = {name.replace(COMPILED, ""): value.float() for name, value in stored.items()}
@@ -33,6 +38,20 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     if odd:
         raise ValueError(f"{path} holds numbers that are not finite in {odd[:3]} ({len(odd)} tensors)")
     return weights
+
+
+def _shards_of(path: Path) -> list[Path]:
+    """Return the files that hold the weights of a checkpoint: the file itself, or those that its index names."""
+    index = path.with_name(path.name + INDEX_ENDING)
+    if path.is_file() or not index.is_file():
+        return [path]
+    named = json_object(index).get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+        raise ValueError(f"{index} has no weight_map of names to files: copy or download it again")
+    files = sorted(set(named.values()))
+    if odd := [name for name in files if Path(name).name != name]:
+        raise ValueError(f"{index} names a file outside its folder: {odd[0]!r}")
+    return [path.with_name(name) for name in files]
 
 
 def _check_is_safetensors(path: Path) -> None:

@@ -17,12 +17,12 @@ import torch
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import with_own_tokenizer
 from repro.interop import modeling_cde
+from repro.interop.contextual_module import fast_tokenizer
 from repro.interop.safe_weights import read_safetensors
-from repro.interop.stock_tokenizer import fast_tokenizer
 from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, config_from
 from repro.model.contextual import ContextualModel, Model
-from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
+from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.storage.json_files import json_object, read_json
 
 CODE = Path(modeling_cde.__file__)
@@ -74,7 +74,7 @@ def load_self_contained(folder: Path) -> Model:
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
     found = read_safetensors(folder / WEIGHTS_FILE)
     stored = {name: found.pop(name) for name in STORED_CONTEXT if name in found}
-    check_fit(shapes_of(found), shapes_of(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
+    check_fit(get_shapes(found), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
     model.load_state_dict(found)
     if isinstance(model, ContextualModel):
         if stored:

@@ -18,10 +18,9 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, normalize
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, fast_tokenizer, normalize
 from repro.interop.self_contained import has_our_code, is_self_contained, write_self_contained
 from repro.interop.stock_files import write_old_settings
-from repro.interop.stock_tokenizer import fast_tokenizer
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.json_files import json_object, read_json, short
@@ -49,16 +48,16 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
 
 
 def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:
-    """Return the same model inside sentence-transformers, with a copy of the weights.
+    """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared.
 
     `width`, of a biencoder: the head ends there, so that vectors are normalised at that width, and `truncate_dim` says
     so; sentence-transformers' own truncation comes after normalising, and would leave vectors short of length 1.
     """
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
+    if isinstance(model, ContextualModel):
+        ours: list[torch.nn.Module] = [ContextualModule(model), normalize()]
+        return SentenceTransformer(modules=ours, prompts=prompts, device=str(model.device))
     with tempfile.TemporaryDirectory() as scratch:
-        if isinstance(model, ContextualModel):
-            write_self_contained(model, Path(scratch))
-            return SentenceTransformer(scratch, trust_remote_code=True, device=str(model.device)).eval()
         model.embedder.model.save_pretrained(scratch)
         fast_tokenizer(model.config).save_pretrained(scratch)
         words = Transformer(scratch, max_seq_length=model.config.max_tokens)

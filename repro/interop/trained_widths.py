@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from repro.evaluate.prefixes import parse_view, view_named
-from repro.evaluate.suites import Encoder, path_name
+from repro.evaluate.prefixes import format_view_name, parse_view
+from repro.evaluate.suites import Encoder, get_path_name
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
-from repro.report.scores import POINTS, contexts_of
+from repro.report.scores import POINTS, list_contexts
 from repro.spec import nested_widths
 from repro.spec.widths import prefixes_in
 
 
-def width_of(model: Encoder) -> int:
+def get_width(model: Encoder) -> int:
     """Return the number of dimensions of a model's vectors."""
     if isinstance(model, StockEncoder):
         return int(model.theirs.get_embedding_dimension() or 0)
@@ -27,7 +27,7 @@ def asked_widths(text: str | None, model: Encoder) -> tuple[int, ...]:
 
     ValueError in one line for a width that the model's vectors do not have.
     """
-    whole = width_of(model)
+    whole = get_width(model)
     return tuple(width for width in prefixes_in(text, whole, "--width") if width < whole) if text else ()
 
 
@@ -50,11 +50,11 @@ def warnings(told: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) 
     """
     if not told.get("widths"):
         return []
-    first = next(kind for _, kind in contexts_of(metrics, suite) if parse_view(kind)[1] is None)
+    first = next(kind for _, kind in list_contexts(metrics, suite) if parse_view(kind)[1] is None)
     mean = "mean/ndcg_at_10"
-    whole = metrics[f"{path_name(suite, first)}/{mean}"]
+    whole = metrics[f"{get_path_name(suite, first)}/{mean}"]
     loss = {
-        width: POINTS * (whole - metrics[f"{path_name(suite, view_named(first, width))}/{mean}"])
+        width: POINTS * (whole - metrics[f"{get_path_name(suite, format_view_name(first, width))}/{mean}"])
         for width in told["widths"]
         if told["untrained_widths"] is None or width in told["untrained_widths"]
     }
@@ -69,7 +69,7 @@ def warnings(told: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) 
 def export_warning(opened: Opened, width: int) -> list[str]:
     """Return a line where a model is exported at a width that nobody trained it for; the whole width is no prefix."""
     untrained = untrained_widths(opened, [width])
-    if untrained == [] or width == width_of(opened.model):
+    if untrained == [] or width == get_width(opened.model):
         return []
     why = "is not known to be" if untrained is None else "was not"
     return [

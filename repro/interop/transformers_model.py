@@ -21,8 +21,8 @@ from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
-from repro.model.encoding import WEIGHTS_FILE, check_fit, shapes_of, write_tensors
-from repro.model.texts import Texts
+from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
+from repro.model.texts import Texts, right_padded
 from repro.storage.json_files import short
 
 OF_THE_HUB = ("token", "cache_dir", "local_files_only")
@@ -60,27 +60,38 @@ class CdeModel(PreTrainedModel):
         dataset_input_ids: Tensor | None = None,
         dataset_attention_mask: Tensor | None = None,
         dataset_embeddings: Tensor | None = None,
-    ) -> BaseModelOutputWithPooling:
-        """Return `pooler_output`, (N, D), not normalised.
+        return_dict: bool | None = None,
+    ) -> BaseModelOutputWithPooling | tuple[Tensor]:
+        """Return `pooler_output`, (N, D), not normalised; with `return_dict=False` a tuple of it. Padding may be left.
 
         A contextual model needs its context: token ids of documents, or their vectors (C × T, D) from `first_stage`.
         ValueError when it has none; a biencoder takes none.
         """
-        texts = _texts(input_ids, attention_mask)
+        texts = self._texts(input_ids, attention_mask)
         if isinstance(self.encoder, Biencoder):
-            return BaseModelOutputWithPooling(pooler_output=self.encoder(texts))
+            return _output(self.encoder(texts), return_dict)
         if dataset_embeddings is None:
             if dataset_input_ids is None:
                 raise ValueError("a contextual model needs dataset_input_ids or dataset_embeddings: its context")
             dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
         contexts_CE = dataset_embeddings.reshape(-1, self.encoder.config.context_width)
-        return BaseModelOutputWithPooling(pooler_output=self.encoder.second_stage(texts, contexts_CE))
+        return _output(self.encoder.second_stage(texts, contexts_CE), return_dict)
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the context vectors of some documents, (C × T, E); ValueError for a biencoder."""
         if not isinstance(self.encoder, ContextualModel):
             raise ValueError("a biencoder has no first stage: call the model itself")
-        return self.encoder.first_stage(_texts(input_ids, attention_mask))
+        return self.encoder.first_stage(self._texts(input_ids, attention_mask))
+
+    def _texts(self, input_ids: Tensor, attention_mask: Tensor | None) -> Texts:
+        config = self.encoder.config
+        if input_ids.numel() and int(input_ids.max()) >= config.vocab_size:
+            raise ValueError(
+                f"input_ids go up to {int(input_ids.max())}, but the model has {config.vocab_size} word vectors: use "
+                "the tokenizer of its folder"
+            )
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        return right_padded(Texts(input_ids, mask))
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -114,7 +125,7 @@ class CdeModel(PreTrainedModel):
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
         found = read_safetensors(folder / WEIGHTS_FILE)
         says = f"{folder / WEIGHTS_FILE} does not fit its config"
-        check_fit(shapes_of(found), shapes_of(model.state_dict()), says)
+        check_fit(get_shapes(found), get_shapes(model.state_dict()), says)
         model.load_state_dict(found)
         own = model.encoder.config
         model.encoder.config = replace(own, tokenizer=with_own_tokenizer(own.tokenizer, folder))
@@ -142,8 +153,8 @@ def _dtype(asked: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
     return found
 
 
-def _texts(input_ids: Tensor, attention_mask: Tensor | None) -> Texts:
-    return Texts(input_ids, torch.ones_like(input_ids) if attention_mask is None else attention_mask)
+def _output(vectors_ND: Tensor, return_dict: bool | None) -> BaseModelOutputWithPooling | tuple[Tensor]:
+    return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
 
 AutoConfig.register(CdeConfig.model_type, CdeConfig, exist_ok=True)

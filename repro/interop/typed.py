@@ -44,9 +44,9 @@ def check_suite(source: str) -> None:
             f"--suite {short(source)}: there is no such folder; give a BEIR folder, or a suite by its name"
         )
     if not folder.is_dir():
-        from repro.inputs.corpora import searched_stage
+        from repro.pipeline.corpora import make_searched_stage
 
-        searched_stage(base("smoke", suite=source))
+        make_searched_stage(base("smoke", suite=source))
     elif not (folder / "suite.json").is_file() and not beir_folders(folder):
         raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
 

@@ -43,7 +43,7 @@ def wrong_source(
     return chosen
 
 
-def wrong_corpus_of(suite: Suite, dataset: SuiteDataset, progress: Callable[[str], None]) -> Retrieval:
+def get_wrong_corpus(suite: Suite, dataset: SuiteDataset, progress: Callable[[str], None]) -> Retrieval:
     """Return the wrong corpus that one collection of a suite is given: another of the suite, or one that is lent."""
     if (lent := wrong_source(None, suite, progress, HAS_ANOTHER)) is not None:
         return lent

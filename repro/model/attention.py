@@ -18,7 +18,7 @@ from torch import Tensor
 
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import evaluating
+from repro.model.encoding import evaluation_mode
 from repro.model.texts import Texts
 
 PARTS = ("contexts", "prompts", "text")
@@ -26,7 +26,7 @@ MOST_WEIGHTS = 2**25
 """Attention weights held at once, 128 MiB of them."""
 
 
-def attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
+def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     """Return what each text's tokens pay to PARTS under the context that is set, (K, N, 3); ValueError without one."""
     second = model.second_stage_model
     contexts_1CD = model.context_vectors()[None, : model.config.num_context_vectors]
@@ -35,7 +35,7 @@ def attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     length = num_prefix + texts.ids_NS.shape[1]
     size = max(1, MOST_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
     parts = []
-    with evaluating(second), attention_kept(second.backbone) as kept:
+    with evaluation_mode(second), record_attention(second.backbone) as kept:
         for rows_n in torch.arange(texts.num_texts).split(size):
             piece = texts.rows(rows_n)
             second.backbone.forward_behind(contexts_1CD, prompts_PD, piece)
@@ -53,7 +53,7 @@ def _shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: i
 
 
 @contextmanager
-def attention_kept(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
+def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
     """Yield a list to which each forward adds its attention weights, (N, heads, L, L) a layer; then all is as before.
 
     Meanwhile a compiled backbone runs as a plain one.

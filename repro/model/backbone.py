@@ -34,7 +34,7 @@ from transformers import (
 from repro.model.config import ModelConfig
 from repro.model.packed import TextProjections, can_pack, packed_states, project_texts
 from repro.model.texts import Texts
-from repro.model.word_vectors import word_vectors
+from repro.model.word_vectors import load_word_vectors
 
 
 class Backbone(nn.Module):
@@ -69,7 +69,7 @@ class Backbone(nn.Module):
 
     def embed(self, ids_NS: Tensor) -> Tensor:
         """Return the vectors under which text enters behind a prefix, (N, S, D): the class adds the rest."""
-        words_NSD = word_vectors(ids_NS, self.model.get_input_embeddings().weight)
+        words_NSD = load_word_vectors(ids_NS, self.model.get_input_embeddings().weight)
         return self.model.embeddings(inputs_embeds=words_NSD) if self.text_normalised_twice else words_NSD
 
     def forward(self, texts: Texts) -> Tensor:
@@ -77,7 +77,7 @@ class Backbone(nn.Module):
         self._check_length(texts.ids_NS.shape[1], "a text of so many tokens")
         if self._can_pack(texts):
             return packed_states(self.model, self.kind, texts, torch.arange(texts.ids_NS.shape[1]))
-        words_NSD = word_vectors(texts.ids_NS, self.model.get_input_embeddings().weight)
+        words_NSD = load_word_vectors(texts.ids_NS, self.model.get_input_embeddings().weight)
         return self._run(texts.mask_NS, inputs_embeds=words_NSD)
 
     def text_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:

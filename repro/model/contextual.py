@@ -26,8 +26,8 @@ from repro.data.tokens import Tokens
 from repro.model.backbone import build_backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.encoding import TextEncoder, check_texts, evaluating
-from repro.model.frequency import FrequencyWeights, no_words, words_held
+from repro.model.encoding import TextEncoder, as_texts, evaluation_mode
+from repro.model.frequency import FrequencyWeights, make_no_words, words_held
 from repro.model.pooling import mean_pool, without_instruction
 from repro.model.texts import Texts, cut_by_length, texts_from
 from repro.seeds import generator_for
@@ -58,6 +58,9 @@ class SecondStage(nn.Module):
         """
         may_drop = contexts_CE is not None and self.training and self.config.sequence_dropout > 0
         contexts_CE = self.null_contexts() if contexts_CE is None else contexts_CE[: self.config.num_context_vectors]
+        if (kind := next(self.parameters()).dtype) != torch.float32:
+            # contexts are kept in float32, a model in half precision multiplies them with its own kind of numbers
+            contexts_CE = contexts_CE.to(kind)
         contexts_NCD, words_CV = (
             contexts_CE[None, :, : self.config.hidden_size],
             contexts_CE[:, self.config.hidden_size :],
@@ -79,7 +82,7 @@ class SecondStage(nn.Module):
         nulls_CD = null_D.expand(count, -1)
         if self.frequency_weights is None:
             return nulls_CD
-        return torch.cat([nulls_CD, no_words(count, self.config.vocab_size, null_D.device)], dim=1)
+        return torch.cat([nulls_CD, make_no_words(count, self.config.vocab_size, null_D.device)], dim=1)
 
     def _token_weights(self, texts: Texts, words_CV: Tensor) -> Tensor:
         """Return what each token counts in the mean, (N, S): one, or what its frequency in the context says."""
@@ -147,13 +150,17 @@ class ContextualModel(TextEncoder):
         """Both stages in one: (N, D)."""
         return self.second_stage(texts, self.first_stage(contexts))
 
-    def embed_texts(self, texts: Texts) -> Tensor:
-        """Return vectors under the context that was set; ValueError when none was."""
-        return self.second_stage(texts, self.given_context())
+    def embed_texts(self, texts: Texts, context_CE: Tensor | None = None) -> Tensor:
+        """Return vectors under a context, or the one that was set; ValueError when there is none."""
+        return self.second_stage(texts, self.given_context() if context_CE is None else context_CE)
+
+    def current_context(self) -> Tensor:
+        """Return the context that is set now; ValueError when none is."""
+        return self.given_context()
 
     def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
         """Return vectors under a context, (C, E), or None for the one that was set."""
-        return self.embed_texts(texts) if context is None else self.second_stage(texts, context)
+        return self.embed_texts(texts, context)
 
     def share_texts(self) -> AbstractContextManager[object]:
         """Return a block in which the first layer's projections of a batch serve all contexts."""
@@ -182,23 +189,30 @@ class ContextualModel(TextEncoder):
         Of more texts so many are drawn with `seed`; exactly so many are taken as they are; fewer are over-sampled with
         `seed`, with a warning. ValueError for an empty list.
         """
+        self.context_CE = self.context_from(texts, seed, prompt)
+
+    @torch.no_grad()
+    def context_from(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> Tensor:
+        """Return the context vectors that `set_context` would set, (C, E), and set nothing."""
         if texts is None:
-            self.context_CE = self.second_stage_model.null_contexts().detach().clone()
-            return
+            return self.second_stage_model.null_contexts().detach().clone()
         if self.config.is_blind:
             raise ValueError(
                 "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
             )
-        check_texts(texts)
-        chosen = [texts[place] for place in fill_context(len(texts), self.config.num_contexts, seed)]
-        self.set_context_tokens(self.tokenize(chosen, prompt))
+        given = as_texts(texts)
+        chosen = [given[place] for place in fill_context(len(given), self.config.num_contexts, seed)]
+        return self._embed_context(self.tokenize(chosen, prompt))
 
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Embed these documents as context, all of them; they already carry their prompt."""
+        self.context_CE = self._embed_context(tokens)
+
+    def _embed_context(self, tokens: Tokens) -> Tensor:
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
-        with evaluating(self), self.precision():
+        with evaluation_mode(self), self.precision():
             per_document = [self._per_document(piece) for piece in pieces.pieces]
-        self.context_CE = pieces.join(per_document).flatten(0, 1).float()
+        return pieces.join(per_document).flatten(0, 1).float()
 
 
 Model = Biencoder | ContextualModel

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -37,11 +37,12 @@ from repro.data.tokens import (
 )
 from repro.model.config import ModelConfig, load_config
 from repro.model.texts import Texts, texts_from
-from repro.storage.arrays import blocks_of
+from repro.storage.arrays import iter_blocks
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 
 WEIGHTS_FILE = "model.safetensors"
+HALF_A_LETTER = re.compile("[\ud800-\udfff]")
 GPU = "cuda"
 TEXTS_AT_ONCE = 64
 TOKENS_AT_ONCE = 131_072
@@ -49,7 +50,7 @@ TOKENS_AT_ONCE = 131_072
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model into eval mode, without gradients, and each of its modules back into its own mode afterwards."""
     were_training = [module for module in model.modules() if module.training]
     model.eval()
@@ -61,10 +62,38 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """ValueError for a text in the place of several, of which each letter would be one."""
-    if isinstance(texts, str):
+def as_texts(texts: Iterable[str]) -> list[str]:
+    """Return texts in order as a list: from a list, tuple, array, column of a table or of `datasets`.
+
+    ValueError for one text alone, for what has no order or no end (a set, dict, generator), and for an item that is no
+    text, such as None or NaN.
+    """
+    kind = type(texts).__name__
+    if isinstance(texts, str | bytes):
         raise ValueError(f"{short(repr(texts))} is one text, and several are asked for: give a list, [text]")
+    if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or hasattr(texts, "columns"):
+        raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
+    found: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
+    odd = next((place for place, text in enumerate(found) if not isinstance(text, str)), None)
+    if odd is not None:
+        num_odd = sum(not isinstance(text, str) for text in found)
+        raise ValueError(
+            f"text {odd} of {len(found)} is {short(repr(found[odd]))} ({type(found[odd]).__name__}), no text "
+            f"({num_odd} such): replace or remove it"
+        )
+    for place, text in enumerate(found):
+        if not text.isascii() and HALF_A_LETTER.search(text):
+            raise ValueError(f"text {place} of {len(found)} holds half a letter (a lone surrogate): decode it again")
+    return [str(text) for text in found]
+
+
+def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
+    """ValueError if a tokenizer gives ids that the model has no word vectors for."""
+    if len(ids) and (largest := int(ids.max())) >= config.vocab_size:
+        raise ValueError(
+            f"the tokenizer {config.tokenizer!r} gives id {largest}, but the model has {config.vocab_size} word "
+            "vectors: it is not the tokenizer that the model was trained with"
+        )
 
 
 class TextEncoder(nn.Module):
@@ -95,6 +124,10 @@ class TextEncoder(nn.Module):
         """Return vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
         raise NotImplementedError
 
+    def current_context(self) -> Tensor | None:
+        """Return the context that is set now: texts keep it, whatever another thread sets while they are embedded."""
+        return None
+
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Choose the corpus that vectors are conditioned on; a model without context takes and ignores it."""
 
@@ -112,14 +145,16 @@ class TextEncoder(nn.Module):
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
         """Return token ids of the texts with their prompt, cut to the model's length; ValueError for one text alone."""
-        check_texts(texts)
+        prompted = with_prompt(as_texts(texts), self.config.prompts, prompt)
         name = self.config.tokenizer
-        tokenizer = _tokenizer(name, _changed_at(name))
-        return tokenize(with_prompt(texts, self.config.prompts, prompt), tokenizer, self.config.max_tokens)
+        tokens = tokenize(prompted, _tokenizer(name, _changed_at(name)), self.config.max_tokens)
+        check_vocabulary(tokens.ids, self.config)
+        return tokens
 
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
         """The same from tokens that already carry their prompt."""
-        (vectors_ND,) = self._encode_each(tokens, [None], batch_size)
+        context = self.current_context() if len(tokens) else None
+        (vectors_ND,) = self._encode_each(tokens, [context], batch_size)
         return vectors_ND
 
     def _encode_each(
@@ -130,7 +165,8 @@ class TextEncoder(nn.Module):
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         found = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
-        with evaluating(self), self.share_texts():
+        # what is shared lies in the model, so one context, as threads may ask for, shares nothing
+        with evaluation_mode(self), self.share_texts() if len(contexts) > 1 else nullcontext():
             for rows in self._batches(tokens, batch_size):
                 texts = texts_from(*tokens.pad(rows)).to(self.device)
                 for place, context_CE in enumerate(contexts):
@@ -154,11 +190,11 @@ class TextEncoder(nn.Module):
 
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the places of the texts of each batch."""
-        order = canonical_order(tokens)
+        order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:
             batches = batches_of_tokens(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
             return (order[rows] for rows in batches)
-        return (order[part] for part in blocks_of(len(order), batch_size or TEXTS_AT_ONCE))
+        return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_AT_ONCE))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, each whole or not at all.
@@ -190,11 +226,11 @@ class TextEncoder(nn.Module):
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
         found = _read_tensors(path)
-        check_fit(shapes_of(found), shapes_of(self.state_dict()), f"{path} does not fit its config")
+        check_fit(get_shapes(found), get_shapes(self.state_dict()), f"{path} does not fit its config")
         self.load_state_dict(found)
 
 
-def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+def get_shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Return the shape of each tensor by name."""
     return {name: tuple(value.shape) for name, value in weights.items()}
 
@@ -212,7 +248,7 @@ def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[
         raise ValueError(f"{says}: {counts}; first of each: {missing[:3]} {extra[:3]} {odd[:3]}")
 
 
-def canonical_order(tokens: Tokens) -> np.ndarray:
+def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     """Return the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
     lengths, ids = tokens.lengths, np.asarray(tokens.ids)
     order = np.argsort(lengths, kind="stable")

@@ -29,7 +29,7 @@ def words_held(texts: Texts, num_words: int) -> Tensor:
     return held_NV.scatter_reduce_(1, texts.ids_NS, texts.mask_NS.to(held_NV.dtype), "amax")
 
 
-def no_words(num_contexts: int, num_words: int, device: torch.device) -> Tensor:
+def make_no_words(num_contexts: int, num_words: int, device: torch.device) -> Tensor:
     """Return what null vectors hold, (C, V): −1 marks a row as no document."""
     return torch.full((num_contexts, num_words), -1.0, device=device)
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from repro.model.linear import fill_rows, linear
 from repro.model.texts import Texts
-from repro.model.word_vectors import word_vectors
+from repro.model.word_vectors import load_word_vectors
 
 KINDS = ("bert", "nomic")
 
@@ -173,7 +173,7 @@ def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> T
 
 
 def _words(model: Any, packing: Packing, texts: Texts) -> Tensor:
-    return word_vectors(texts.ids_NS.flatten()[packing.places_T], model.get_input_embeddings().weight)
+    return load_word_vectors(texts.ids_NS.flatten()[packing.places_T], model.get_input_embeddings().weight)
 
 
 def _layers(model: Any, kind: str) -> Any:

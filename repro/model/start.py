@@ -18,14 +18,14 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
-from repro.data.tokens import minilm_folder
+from repro.data.tokens import get_minilm_folder
 from repro.model.backbone import Backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig, load_config
 from repro.model.contextual import ContextualModel, Model
-from repro.model.encoding import check_fit, shapes_of
+from repro.model.encoding import check_fit, get_shapes
 from repro.seeds import derive
-from repro.spec.start import KINDS, encoder_folder
+from repro.spec.start import KINDS, get_encoder_folder
 from repro.storage.paths import check_model_name
 
 HEAD_SHIFT = 3.0
@@ -54,12 +54,12 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
         torch.manual_seed(derive(seed, "weights"))
         model = Biencoder(config) if config.architecture == "biencoder" else ContextualModel(config)
     if start == "words":
-        vectors_VD = word_vectors(config.hidden_size)
-        for backbone in backbones_of(model):
+        vectors_VD = load_word_vectors(config.hidden_size)
+        for backbone in get_backbones(model):
             place_word_vectors(backbone, vectors_VD)
     elif start != "random":
-        for backbone in backbones_of(model):
-            load_pretrained(backbone, pretrained_folder(start))
+        for backbone in get_backbones(model):
+            load_pretrained(backbone, get_pretrained_folder(start))
     if heads != "random":
         open_heads(model, start, both_stages=heads == "both-identity")
     return model
@@ -73,12 +73,12 @@ def open_heads(model: Model, start: str, *, both_stages: bool) -> None:
     GELU or ReLU passes states on. A token-type row that was drawn at random becomes zero: a vector in every token makes
     all texts alike.
     """
-    for first, _, second in heads_of(model) if both_stages else heads_of(model)[-1:]:
+    for first, _, second in get_heads(model) if both_stages else get_heads(model)[-1:]:
         for layer, shift in ((first, HEAD_SHIFT), (second, -HEAD_SHIFT)):
             assert isinstance(layer, torch.nn.Linear), "heads are Linear, nonlinearity, Linear"
             torch.nn.init.eye_(layer.weight)
             torch.nn.init.constant_(layer.bias, shift)
-    for backbone in backbones_of(model):
+    for backbone in get_backbones(model):
         if start in ("random", "words") and backbone.kind != "modernbert":
             torch.nn.init.zeros_(backbone.model.embeddings.token_type_embeddings.weight)
 
@@ -93,7 +93,7 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
     """Return the config with the sizes that a pretrained start dictates; ValueError when a field disagrees."""
     if start in ("random", "words"):
         return config
-    pretrained = AutoConfig.from_pretrained(pretrained_folder(start))
+    pretrained = AutoConfig.from_pretrained(get_pretrained_folder(start))
     kind = KINDS.get(pretrained.model_type)
     if kind != config.backbone:
         raise ValueError(
@@ -116,25 +116,25 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
     )
 
 
-def heads_of(model: Model) -> tuple[torch.nn.Sequential, ...]:
+def get_heads(model: Model) -> tuple[torch.nn.Sequential, ...]:
     """Return the head of a biencoder, or of both stages of a contextual model."""
     if isinstance(model, Biencoder):
         return (model.mlp,)
     return model.first_stage_model.mlp, model.second_stage_model.output_projection
 
 
-def backbones_of(model: Model) -> tuple[Backbone, ...]:
+def get_backbones(model: Model) -> tuple[Backbone, ...]:
     """Return the backbone of a biencoder, or both of a contextual model."""
     if isinstance(model, Biencoder):
         return (model.embedder,)
     return model.first_stage_model.embedder, model.second_stage_model.backbone
 
 
-def pretrained_folder(start: str) -> str:
+def get_pretrained_folder(start: str) -> str:
     """Return what transformers loads: the wheel's folder for "minilm", the folder of a local encoder, else a hub id."""
     if start == "minilm":
-        return str(minilm_folder())
-    folder = encoder_folder(start)
+        return str(get_minilm_folder())
+    folder = get_encoder_folder(start)
     if folder is not None:
         return str(folder)
     check_model_name(start)
@@ -154,13 +154,13 @@ def load_pretrained(backbone: Backbone, source: str) -> None:
     model, told = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
     held = {name: tensor for name, tensor in model.state_dict().items() if name not in told["missing_keys"]}
     found = {name: tensor for name, tensor in held.items() if name in wanted}  # it may have layers more
-    check_fit(shapes_of(found), shapes_of(wanted), f"{source} does not fit this {backbone.kind} backbone")
+    check_fit(get_shapes(found), get_shapes(wanted), f"{source} does not fit this {backbone.kind} backbone")
     backbone.model.load_state_dict(found)
 
 
-def word_vectors(width: int) -> Tensor:
+def load_word_vectors(width: int) -> Tensor:
     """Return MiniLM's word vectors in their first `width` principal directions, (V, width); ValueError beyond 384."""
-    weights = load_file(minilm_folder() / "model.safetensors")
+    weights = load_file(get_minilm_folder() / "model.safetensors")
     words_VE = weights["embeddings.word_embeddings.weight"].double()
     if width > words_VE.shape[1]:
         raise ValueError(f"hidden_size={width}: start='words' has vectors of {words_VE.shape[1]} at most")

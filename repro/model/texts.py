@@ -38,6 +38,15 @@ class Texts(NamedTuple):
         return Texts(self.ids_NS.to(device), self.mask_NS.to(device))
 
 
+def right_padded(texts: Texts) -> Texts:
+    """Return texts with their padding after them, as positions assume; left padding is moved, nothing else changes."""
+    is_in_order_NS = texts.mask_NS[:, :-1] >= texts.mask_NS[:, 1:]
+    if bool(is_in_order_NS.all()):
+        return texts
+    order_NS = torch.argsort(1 - (texts.mask_NS > 0).long(), dim=1, stable=True)
+    return Texts(texts.ids_NS.gather(1, order_NS), texts.mask_NS.gather(1, order_NS))
+
+
 def texts_from(ids_NS: np.ndarray, mask_NS: np.ndarray) -> Texts:
     """Wrap what `Tokens.pad` gives."""
     return Texts(torch.from_numpy(ids_NS), torch.from_numpy(mask_NS))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def word_vectors(ids: Tensor, weight_VD: Tensor) -> Tensor:
+def load_word_vectors(ids: Tensor, weight_VD: Tensor) -> Tensor:
     """Return the rows of the weight that `ids` name, (*ids.shape, D)."""
     if not weight_VD.is_leaf:
         return nn.functional.embedding(ids, weight_VD)

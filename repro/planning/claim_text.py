@@ -1,53 +1,56 @@
-"""One claim told in a paragraph: what it says, what was compared, on which seeds, and what would decide it."""
+"""Explain one claim: what was compared, on which seeds, how its word came about, and where it stands in the paper."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from repro.claims.estimate import Estimate
-from repro.claims.evidence import seen_at
-from repro.claims.judge import Judgement
-from repro.claims.levels import interval_for
 from repro.report.artefacts import judgements
-from repro.report.needed import needed_words
-from repro.report.tables import INTERVAL_WORDS
-from repro.report.view import format_signed
+from repro.report.names import artefact_of
+from repro.report.tables import format_interval, format_seeds, in_unit, is_arithmetic, list_remarks
 from repro.spec import (
     Claim,
     Correlation,
     Equivalence,
+    Exhibit,
     Experiment,
-    Identity,
+    Figure,
     Interaction,
     Order,
+    Row,
+    Run,
+    Table,
     Term,
     Trend,
     Value,
     Varies,
 )
-from repro.spec.registry import experiments
-from repro.spec.term import unit_of
-from repro.spec.values import counted, suggestion
+from repro.spec.registry import artefacts, experiments
+from repro.spec.term import get_display_unit
+from repro.spec.values import count_noun, suggestion
+from repro.statistics.judge import Comparison, Judgement
 
 WORDS = {
-    "HOLDS": "what is claimed holds here",
-    "DIFFERS": "here it is the other way round",
-    "NO EFFECT": "here there is no effect worth the name",
-    "UNDECIDED": "the records do not decide it",
-    "NOT RUN": "records that it needs are not there",
-    "WRONG SCALE": "this scale cannot say",
+    "HOLDS": "every interval lies beyond the threshold, on the claimed side",
+    "HOLDS (small)": "every interval lies beyond the threshold on the claimed side, and inside ±δ",
+    "DIFFERS": "an interval lies beyond the threshold, on the other side",
+    "SMALL": "every interval lies inside ±δ, and not beyond the threshold",
+    "OPEN": "an interval includes the threshold",
+    "tentative": "effect and interval only, no word",
+    "descriptive": "effects only, no word",
+    "not run": "records are missing",
+    "other scale": "this scale cannot judge it",
 }
 OF_ARITHMETIC = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
-FEWEST_IN_A_SPAN = 3
+USUAL_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
+CONTEXTS = {"own": "in-corpus context", "wrong": "another corpus as context", "null": "null context"}
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
-"""The id of a claim: T1.b, own.a; no artefact and no run is called so."""
+"""The id of a claim: T1.b, own.a. No artefact and no run has such a name."""
 
 
-def claim_named(id: str) -> tuple[Experiment, Claim]:
-    """Return a claim, in capitals or not, and its experiment; ValueError names those that are spelt alike."""
+def find_claim(id: str) -> tuple[Experiment, Claim]:
+    """Return a claim, in capitals or not, and its experiment. Raises ValueError with ids that are spelled alike."""
     found = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
     if id.casefold() not in found:
         near = suggestion(id.casefold(), found, likeness=0.7)
@@ -57,158 +60,132 @@ def claim_named(id: str) -> tuple[Experiment, Claim]:
 
 
 def explain_claim(id: str, scale: str) -> list[str]:
-    """Return the lines that tell a claim at a scale, from the published records."""
-    experiment, claim = claim_named(id)
+    """Return the lines that explain a claim at a scale, from the published records."""
+    experiment, claim = find_claim(id)
     judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
+    words = {**WORDS, **(OF_ARITHMETIC if is_arithmetic(judged) else {})}[judged.verdict]
+    asked = "our question" if claim.is_ours else "the paper"
+    unit = judged.unit.name or claim.unit.name
     lines = [
-        f"{claim.id} at {scale}: {judged.verdict}: {_verdict_words(judged)}",
-        f"  {'we ask' if claim.is_ours else 'the paper':<11} {claim.says} ({claim.source})",
-        f"  the bar     holds if {_bar(judged)}: {claim.because}",
-        *_compared(judged),
-        *_seeds(judged),
-        *([f"  note        {judged.note}"] if judged.note else []),
-        *_deciding(judged),
-        f"  look at it  python -m repro show {' '.join(experiment.artefacts)} --scale {scale}",
+        f"{claim.id} at {scale}: {judged.verdict}: {words}",
+        f"  {asked:<14}{claim.says} ({claim.source})",
     ]
-    return [line for line in lines if line]
-
-
-def _verdict_words(judged: Judgement) -> str:
-    own = OF_ARITHMETIC if isinstance(judged.claim, Identity) else {}
-    return {**WORDS, **own}[judged.verdict]
-
-
-def _bar(judged: Judgement) -> str:
-    """Return the bar with its unit, which the claim knows where nothing is measured yet."""
-    if isinstance(judged.claim, Identity):
-        return "the numbers agree"
-    return f"{judged.claim.bar} {judged.unit.name or judged.claim.unit.name}".rstrip()
-
-
-def _compared(judged: Judgement) -> list[str]:
-    if not judged.estimates or judged.level is None:
-        return []
-    names, lines = comparisons_of(judged.claim, judged.scale), [f"  {INTERVAL_WORDS}"]
-    for number, (name, one) in enumerate(zip(names, judged.estimates, strict=True), 1):
-        # Where the claim differs, that is said of one comparison: the others' intervals go where they go.
-        is_said = judged.verdict != "DIFFERS" or one.effect == judged.effect
-        verdict = judged.verdict if is_said else "UNDECIDED"
-        low, high, _ = interval_for(judged.claim, verdict, one, judged.level, len(judged.estimates))
-        if isinstance(judged.claim, Varies):
-            low, high = judged.low, judged.high  # of one lead of many: wider than an interval of the level alone
-        interval = None if low is None or high is None else (low, high)
-        lines.append(f"  compared {number}  {name}: {_estimate_words(one, interval)}")
+    if not is_arithmetic(judged):
+        lines.append(f"  {'threshold':<14}{claim.threshold} {unit}: {claim.because}".rstrip())
+    names = name_comparisons(claim, experiment, scale)
+    for name, one in zip(names, judged.comparisons, strict=False):
+        lines += _explain_comparison(name, one, judged)
+    if judged.comparisons:
+        lines.append(f"  {'judged on':<14}{_describe_evidence(judged)}")
+    lines += [f"  {'also':<14}{remark}" for remark in list_remarks(judged)]
+    lines += [f"  {'note':<14}{note}" for note in (claim.caveat, judged.note) if note]
+    if judged.yours:
+        lines.append(f"  {'yours':<14}{', '.join(in_unit(effect, judged.unit) for effect in judged.yours)} {unit}")
+    lines += _explain_power(judged)
+    picture = next((one.name for one in experiment.shows if isinstance(one, Figure)), experiment.artefacts[0])
+    shown = dict.fromkeys((artefact_of(claim.id, experiment.artefacts), picture))
+    lines.append(f"  {'picture':<14}python -m repro show {' '.join(shown)} --scale {scale}")
     return lines
 
 
-def _estimate_words(one: Estimate, interval: tuple[float, float] | None) -> str:
-    factor, decimals = one.unit.factor, one.unit.decimals
-    effect = format_signed(one.effect * factor, decimals)
-    if interval is None:
-        return f"{effect} {one.unit.name}, no interval"
-    low, high = (format_signed(end * factor, decimals) for end in interval)
-    return f"{effect} {one.unit.name} [{low}, {high}]"
+def _explain_comparison(name: str, one: Comparison, judged: Judgement) -> list[str]:
+    unit = judged.unit
+    interval = format_interval(one, unit) if one.low is not None else "without an interval"
+    lines = [f"  {'effect':<14}{name}: {in_unit(one.effect, unit)} {interval} {unit.name}".rstrip()]
+    if len(one.by_seed) == len(judged.seeds) > 0:
+        each = (f"{seed}: {in_unit(value, unit)}" for seed, value in zip(judged.seeds, one.by_seed, strict=True))
+        lines.append(f"  {'per seed':<14}{', '.join(each)}")
+    return lines
 
 
-def comparisons_of(claim: Claim, scale: str) -> list[str]:
-    """Return in words what each comparison of a claim is of at a scale; nothing for arithmetic."""
+def _describe_evidence(judged: Judgement) -> str:
+    runs, claim = count_noun(judged.num_runs, "run"), judged.claim
+    dated = f", stated on {claim.stated}" if claim.stated else ""
+    if isinstance(claim, Correlation):
+        return f"means over seeds {format_seeds(judged)}, {runs}; the interval is Pearson's{dated}"
+    if not judged.seeds:
+        return f"{runs}; nothing depends on a seed, so the interval is a paired bootstrap over queries{dated}"
+    interval = "the interval is a paired t interval" if len(judged.seeds) > 1 else "one seed has no interval"
+    return f"seeds {format_seeds(judged)}, {runs}; {interval} at 95 %{dated}"
+
+
+def _explain_power(judged: Judgement) -> list[str]:
+    """Return how many seeds an OPEN claim needs."""
+    if judged.word != "OPEN" or not judged.seeds or isinstance(judged.claim, Correlation):
+        return []
+    needed = judged.seeds_needed()
+    seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
+    return [f"  {'to decide':<14}{seeds}, at today's effect, for a power of 80 %"]
+
+
+def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[str]:
+    """Return what each comparison of a claim compares, by the row names of the experiment's tables and figures."""
+    namer = RowNamer(experiment, scale)
     if isinstance(claim, Order | Equivalence):
-        where = _shared_apart(claim.pairs, scale)
-        return [f"{_metric(pair[0])} of {_less(pair, scale)}{at}" for pair, at in zip(claim.pairs, where, strict=True)]
+        return [namer.subtract(pair) for pair in claim.pairs]
     if isinstance(claim, Interaction):
-        return [_above(claim, scale)]
+        return [f"({namer.subtract(claim.of)}) − ({namer.subtract(claim.above)})"]
     if isinstance(claim, Trend):
         within = f", at each {claim.within}" if claim.within else ""
-        return [f"{_metric(claim.over)} with each doubling of {claim.axis}{within}"]
-    if isinstance(claim, Varies):
-        return [f"{_metric(claim.over)}: the less certain of two leads, over all other values of {claim.axis}"]
+        return [f"slope of {namer.name(claim.over)} per doubling of {claim.axis}{within}"]
     if isinstance(claim, Correlation):
-        return [_correlated(claim, scale)]
+        less = "" if claim.minus is None else f" − {namer.name(claim.minus)}"
+        within = f", at each {claim.within}" if claim.within else ""
+        points = "datasets" if claim.points == "datasets" else "settings"
+        return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{less}, over {points}{within}"]
     if isinstance(claim, Value):
-        units = ((one, value, unit_of(one.metric)) for one, value in claim.expected.items())
-        printed = ((one, f"{value * unit.factor:g} {unit.name}") for one, value, unit in units)
-        return [f"{_metric(one)} of {_runs(one, scale)}, less {words} as printed" for one, words in printed]
-    return []
+        units = ((one, value, get_display_unit(one.metric)) for one, value in claim.expected.items())
+        return [f"{namer.name(one)} − {value * unit.factor:g} {unit.name} as printed" for one, value, unit in units]
+    return [namer.name(claim.over)] if isinstance(claim, Varies) else []
 
 
-def _above(claim: Interaction, scale: str) -> str:
-    """Say which difference is above which: each with its metric where these are two, and with what only it has."""
-    pairs = (claim.of, claim.above)
-    metrics = [_metric(pair[0]) for pair in pairs]
-    where = _shared_apart(pairs, scale)
-    first, second = (f"{_less(pair, scale)}{at}" for pair, at in zip(pairs, where, strict=True))
-    if metrics[0] == metrics[1]:
-        return f"{metrics[0]}: ({first}) above ({second})"
-    return f"({metrics[0]} of {first}) above ({metrics[1]} of {second})"
+def describe_metric(term: Term) -> str:
+    """Return a metric's path as words if it is the usual one."""
+    return USUAL_METRIC.sub("NDCG@10", term.metric).replace("{suite}/", "")
 
 
-def _correlated(claim: Correlation, scale: str) -> str:
-    """Say what goes with what, and over which points."""
-    less = "" if claim.minus is None else f" of {_less((claim.y, claim.minus), scale)}"
-    points = "datasets" if claim.points == "datasets" else "settings"
-    within = f", at each {claim.within}" if claim.within else ""
-    return f"{_metric(claim.x)} with {_metric(claim.y)}{less}, over {points}{within}"
+class RowNamer:
+    """Names the runs of a term by the row of a table or figure that shows the same runs, else by their fields."""
+
+    def __init__(self, experiment: Experiment, scale: str) -> None:
+        self.scale = scale
+        self.runs = experiment.runs(scale)
+        others = [shown for _, shown in artefacts().values() if shown not in experiment.shows]
+        self.rows: dict[tuple[frozenset[Run], str], str] = {}
+        for shown in (*experiment.shows, *others):
+            for row in _rows_of(shown):
+                # A label that begins with a dot goes on from the row above.
+                if not row.label.startswith("·") and (found := self._picked(row.of.matches)):
+                    self.rows.setdefault((found, row.context), row.label)
+
+    def _picked(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
+        return frozenset(filter(matches, self.runs))
+
+    def name(self, term: Term) -> str:
+        """Return the name of a term, with its metric unless that is the mean NDCG@10."""
+        usual, picked = USUAL_METRIC.fullmatch(term.metric), self._picked(term.of.matches)
+        runs = self.rows.get((picked, "own")) or describe_fields(term, self.scale)
+        if usual is None:
+            return f"{describe_metric(term)} of {runs}"
+        context = (usual[1] or "+own")[1:]
+        return self.rows.get((picked, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
+
+    def subtract(self, pair: tuple[Term, Term]) -> str:
+        """Return the name of a difference; a metric that both sides share is named once."""
+        first, second = pair
+        names = [self.name(term) for term in pair]
+        if first.metric == second.metric and not USUAL_METRIC.fullmatch(first.metric):
+            metric = f"{describe_metric(first)} of "
+            return f"{describe_metric(first)}: {names[0].removeprefix(metric)} − {names[1].removeprefix(metric)}"
+        return f"{names[0]} − {names[1]}"
 
 
-def _metric(term: Term) -> str:
-    """Say a metric path in words where it is the usual one, also dataset by dataset."""
-    return re.sub(r"\{suite\}/(mean|\*)/ndcg_at_10", "NDCG@10", term.metric).replace("{suite}", "suite")
+def _rows_of(shown: Table | Figure | Exhibit) -> Sequence[Row]:
+    return shown.rows if isinstance(shown, Table) else shown.series if isinstance(shown, Figure) else ()
 
 
-def _runs(term: Term, scale: str) -> str:
-    return _fields(dict(term.of.at(scale).wanted)) or "all runs"
-
-
-def _less(pair: Sequence[Term], scale: str) -> str:
-    """Say two sides by what they differ in: their runs, or else their metrics."""
-    first, second = (dict(term.of.at(scale).wanted) for term in pair)
-    apart = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-    if not apart:
-        return f"the same runs, less {_metric(pair[1])}"
-    sides = (_fields({name: side[name] for name in apart if name in side}) for side in (first, second))
-    return " less ".join(side or "the others" for side in sides)
-
-
-def _shared_apart(pairs: Sequence[Sequence[Term]], scale: str) -> list[str]:
-    """Say of each pair which values its two sides share and other pairs have not; nothing where there are none."""
-    sides = [[dict(term.of.at(scale).wanted) for term in pair] for pair in pairs]
-    shared = [{name: value for name, value in one.items() if other.get(name) == value} for one, other in sides]
-    common = [name for name in shared[0] if all(name in one for one in shared)]
-    told = [name for name in common if any(one[name] != shared[0][name] for one in shared)]
-    return [", at " + _fields({name: one[name] for name in told}) if told else "" for one in shared]
-
-
-def _fields(values: Mapping[str, Any]) -> str:
-    """Return values as a line for a reader; of a field that may have several, all of them."""
+def describe_fields(term: Term, scale: str) -> str:
+    """Return the fields that a term picks its runs by."""
+    values = dict(term.of.at(scale).wanted)
     each = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
-    return ", ".join(f"{name}={' or '.join(map(str, several))}" for name, several in each.items())
-
-
-def _seeds(judged: Judgement) -> list[str]:
-    if judged.num_seeds is None or judged.num_runs is None:
-        return []
-    claim = judged.claim
-    looked_at = [seed for seed in seen_at(claim, judged.scale) if judged.is_post_hoc or seed not in judged.seeds]
-    kept = "here judged post hoc" if judged.is_post_hoc else "left out"
-    seen = f"; seeds {_spans(looked_at)} had been looked at: {kept}" if looked_at else ""
-    when = f", wording {claim.version} of {claim.stated}" if claim.stated else ""
-    seeds = f"{counted(judged.num_seeds, 'seed')} ({_spans(judged.seeds)})"
-    judged_on = f"judged on {seeds}, {counted(judged.num_runs, 'run')}"
-    return [f"  seeds       {judged_on}{when}{seen}"]
-
-
-def _spans(seeds: Sequence[int]) -> str:
-    """Return seeds in words: those that follow each other as "3 to 7"."""
-    spans: list[list[int]] = []
-    for seed in sorted(seeds):
-        if spans and seed == spans[-1][-1] + 1:
-            spans[-1].append(seed)
-        else:
-            spans.append([seed])
-    told = [[f"{one[0]} to {one[-1]}"] if len(one) >= FEWEST_IN_A_SPAN else map(str, one) for one in spans]
-    return ", ".join(word for words in told for word in words)
-
-
-def _deciding(judged: Judgement) -> list[str]:
-    words = needed_words(judged)
-    return [f"  to decide   {words}, at today's effect, to be seen four times in five"] if words else []
+    return ", ".join(f"{name}={' or '.join(map(str, several))}" for name, several in each.items()) or "all runs"

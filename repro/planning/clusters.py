@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from repro.inputs.kinds import needs_surrogate
-from repro.inputs.stages import StageGraph
-from repro.inputs.wanted import domain_codes
-from repro.planning.cost import phases_of
-from repro.planning.pairs import domain_sizes, num_pairs_of, printed_sizes, sources_of
+from repro.pipeline.kinds import needs_surrogate
+from repro.pipeline.stages import StageGraph
+from repro.pipeline.wanted import domain_codes
+from repro.planning.cost import list_training_phases
+from repro.planning.pairs import count_domain_sizes, count_pairs, get_printed_sizes, list_sources
 from repro.spec import Run
 from repro.spec.identity import run_id
 
@@ -28,7 +28,7 @@ def too_large_clusters(runs: Iterable[Run]) -> dict[Run, str]:
     known: dict[tuple[object, ...], int | None] = {}
     found: dict[Run, str] = {}
     for run in runs:
-        for phase in phases_of(run):
+        for phase in list_training_phases(run):
             if phase.sampler != "cluster" or phase.cluster_size is None or not needs_surrogate(phase):
                 continue
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column)
@@ -43,12 +43,12 @@ def too_large_clusters(runs: Iterable[Run]) -> dict[Run, str]:
 
 def largest_domain(run: Run) -> int | None:
     """Return how many pairs a run's largest domain has: counted, or at most; None where nobody knows yet."""
-    num_pairs = num_pairs_of(run)
-    if printed_sizes(run.corpus):
-        named = sources_of(run)
-        whole = num_pairs_of(replace(run, num_pairs=None))
+    num_pairs = count_pairs(run)
+    if get_printed_sizes(run.corpus):
+        named = list_sources(run)
+        whole = count_pairs(replace(run, num_pairs=None))
         assert whole is not None and num_pairs is not None, "who prints the domains of a corpus prints its size"
-        return min(num_pairs, max(domain_sizes(run.corpus, whole, named)))
+        return min(num_pairs, max(count_domain_sizes(run.corpus, whole, named)))
     with suppress(ValueError):  # the corpus is not here, which a plan says in its own line
         graph = StageGraph(run)
         if graph.selection.is_built:

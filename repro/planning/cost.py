@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from repro.planning.pairs import num_pairs_of
+from repro.planning.pairs import count_pairs
 from repro.records.store import Record
-from repro.spec import TRAINED, Run, first_phase_of, is_blind
-from repro.spec.identity import training_id
-from repro.train.chunks import ChunkSizes, chunks_for, kept_bytes
-from repro.train.sharing import are_shared
+from repro.spec import TRAINED, Run, get_first_phase, is_blind
+from repro.spec.identity import get_training_id
+from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
+from repro.train.sharing import batches_are_sharded
 from repro.train.switches import switches_here
 
 TEXT_SHARE = 0.6  # of max_tokens, in the mean over queries and documents; what this misses, the measured speed absorbs
@@ -86,11 +86,11 @@ NOTHING = Arithmetic(0, 0, 0.0, 0)
 ON_A_CPU = ChunkSizes()
 
 
-def arithmetic_of(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) -> Arithmetic:
+def count_operations(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) -> Arithmetic:
     """Count what a run does in training, by chunks of these sizes; nothing for a reference system, never trained."""
     if run.architecture not in TRAINED:
         return NOTHING
-    an_epoch = None if run.num_steps else num_pairs_of(run)
+    an_epoch = None if run.num_steps else count_pairs(run)
     of_epochs = -(-(an_epoch or 0) * (run.num_epochs or 0) // run.batch_size)  # batches
     num_batches = (run.num_steps or of_epochs // run.batches_a_step) * run.batches_a_step
     num_pairs = num_batches * run.batch_size
@@ -115,7 +115,7 @@ def _documents_of_a_batch(run: Run) -> int:
 
 def _texts_of_a_process(run: Run, num_devices: int) -> tuple[int, int]:
     """Return how many texts of a batch, and how many context documents, one of several processes computes."""
-    of_a_batch = num_devices if are_shared(run.batches_a_step, num_devices) else 1
+    of_a_batch = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
     num_contexts = _documents_of_a_batch(run)
     return -(-run.batch_size * (2 + run.num_hard_negatives) // of_a_batch), -(-num_contexts // of_a_batch)
 
@@ -124,12 +124,12 @@ def _sizes_on(run: Run, kind: str) -> ChunkSizes:
     return chunks_for(run, GPU_BYTES if kind == "gpu" else None, switches_here())
 
 
-def _recorded(record: Record) -> Arithmetic:
+def _read_recorded_training(record: Record) -> Arithmetic:
     """Return what a record's training did, by the chunks and processes that it had."""
     told = record.provenance["training"]
     sizes = ChunkSizes(*map(int, told["chunks"].split(","))) if "chunks" in told else ON_A_CPU
     sittings = told.get("sittings") or [{}]
-    return arithmetic_of(record.run, sizes, sittings[-1].get("num_processes", 1))
+    return count_operations(record.run, sizes, sittings[-1].get("num_processes", 1))
 
 
 def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
@@ -137,7 +137,7 @@ def forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
     return num_tokens * num_layers * (24 * width * width + 4 * num_tokens * width)
 
 
-def machine_kind(device: str) -> str:
+def get_machine_kind(device: str) -> str:
     """Return "gpu" or "cpu" for a device's name as records have it."""
     return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
 
@@ -147,7 +147,7 @@ class Known:
 
     def __init__(self, records: Iterable[Record], kind: str) -> None:
         """Keep the records of that kind of machine."""
-        self.kind, self._records = kind, [record for record in records if _kind_of(record) == kind]
+        self.kind, self._records = kind, [record for record in records if _get_cost_kind(record) == kind]
         self._speeds: dict[tuple[str, str, int], Speed] = {}
         self._evaluations: dict[tuple[Any, ...], float | None] = {}
 
@@ -160,32 +160,32 @@ class Known:
         asked = like.scale, like.architecture, like.hidden_size
         if asked not in self._speeds:
             trained = [record for record in self._records if record.provenance["training"].get("seconds")]
-            trained = [record for record in trained if arithmetic_of(record.run).is_known]
+            trained = [record for record in trained if count_operations(record.run).is_known]
             same = [record for record in trained if record.run.architecture == like.architecture]
             of_scale = [record for record in same if record.run.scale == like.scale]
             as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
             groups = (as_wide, of_scale, same, trained)
             assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
-            self._speeds[asked] = next((_speed_of(group, like.hidden_size) for group in groups if group), assumed)
+            self._speeds[asked] = next((_estimate_speed(group, like.hidden_size) for group in groups if group), assumed)
         return self._speeds[asked]
 
     def evaluation_seconds(self, run: Run) -> float | None:
         """Return what a run does beside training; None where no record did the same."""
         like = run.architecture, run.suite, run.measure
-        asked = (*like, _encoding_cost(run))
+        asked = (*like, _estimate_encoding_cost(run))
         if asked not in self._evaluations:
             ran = ((record.run, record.provenance["evaluation_seconds"]) for record in self._records)
             each = [
-                seconds / _num_contexts(one) * _encoding_ratio(run, one)
+                seconds / _count_contexts(one) * _encoding_ratio(run, one)
                 for one, seconds in ran
                 if (one.architecture, one.suite, one.measure) == like
             ]
             self._evaluations[asked] = median(each) if each else None
         a_context = self._evaluations[asked]
-        return None if a_context is None else a_context * _num_contexts(run)
+        return None if a_context is None else a_context * _count_contexts(run)
 
 
-def _encoding_cost(run: Run) -> float:
+def _estimate_encoding_cost(run: Run) -> float:
     """Return what encoding a text costs, in operations at full speed; 0 for a system that is not trained."""
     if run.architecture not in TRAINED:
         return 0.0
@@ -198,7 +198,7 @@ def _encoding_ratio(run: Run, recorded: Run) -> float:
     """Return by how much an evaluation's encoding costs more than a recorded one's; 1 for equal sizes."""
     if run.architecture not in TRAINED or run.hidden_size == recorded.hidden_size:
         return 1.0
-    return _encoding_cost(run) / _encoding_cost(recorded)
+    return _estimate_encoding_cost(run) / _estimate_encoding_cost(recorded)
 
 
 def efficiency(width: int) -> float:
@@ -206,9 +206,9 @@ def efficiency(width: int) -> float:
     return width / (width + HALF_EFFICIENT_WIDTH)
 
 
-def _speed_of(records: Sequence[Record], width: int) -> Speed:
+def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     rates = sorted(
-        _recorded(record).flops
+        _read_recorded_training(record).flops
         / record.provenance["training"]["seconds"]
         * (efficiency(width) / efficiency(record.run.hidden_size))
         for record in records
@@ -236,38 +236,38 @@ def estimate(
     """Return what a run will cost, less the trainings that are there; several devices share a training equally."""
     known = records if isinstance(records, Known) else Known(records, kind)
     assert known.kind == kind, f"what is known is of a {known.kind}, asked is a {kind}"
-    phases = [phase for phase in phases_of(run) if training_id(phase) not in trained]
-    does = sum((arithmetic_of(phase, _sizes_on(phase, kind), num_devices) for phase in phases), NOTHING)
+    phases = [phase for phase in list_training_phases(run) if get_training_id(phase) not in trained]
+    does = sum((count_operations(phase, _sizes_on(phase, kind), num_devices) for phase in phases), NOTHING)
     speed, other = known.speed(run), known.evaluation_seconds(run)
     seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
     memory = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * does.num_weights
-    memory += _graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
+    memory += _estimate_graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
     return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed, other is not None)
 
 
-def _graph_bytes(run: Run, kind: str, num_devices: int) -> int:
+def _estimate_graph_bytes(run: Run, kind: str, num_devices: int) -> int:
     """Return what one process keeps of a step; on a CPU texts are packed, and as long as they are in the mean."""
     sizes, switches = _sizes_on(run, kind), switches_here()
     if kind != "gpu":
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
         switches = replace(switches, autocast=False)
     num_texts, num_contexts = _texts_of_a_process(run, num_devices)
-    return round(kept_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts))
+    return round(estimate_graph_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts))
 
 
-def phases_of(run: Run) -> Iterator[Run]:
+def list_training_phases(run: Run) -> Iterator[Run]:
     """Return the run, then the training that its own goes on from, where there is one."""
     phase: Run | None = run
     while phase is not None:
         yield phase
-        phase = first_phase_of(phase)
+        phase = get_first_phase(phase)
 
 
-def _num_contexts(run: Run) -> int:
+def _count_contexts(run: Run) -> int:
     return len(run.test_contexts.split("+")) if run.architecture == "contextual" else 1
 
 
-def _kind_of(record: Record) -> str:
+def _get_cost_kind(record: Record) -> str:
     sittings = record.provenance.get("training", {}).get("sittings") or [{}]
     machine = sittings[-1].get("machine") or record.provenance["machine"]  # which trained may not be which measured
-    return machine_kind(machine["device"])
+    return get_machine_kind(machine["device"])

@@ -9,14 +9,14 @@ from repro.planning.doctor import Finding
 from repro.records.store import read_record
 from repro.storage.digests import check_digests
 from repro.storage.json_files import read_json
-from repro.storage.paths import local_records, published_records, stage_folder
+from repro.storage.paths import get_local_records, get_published_records, get_stage_folder
 from repro.storage.stages import STAGE_FILE
 
 
 def examine_deeply() -> Iterator[Finding]:
     """Give one finding for each set of records and for the stages, and one for each thing that does not hold."""
-    yield from _records("published records", published_records())
-    yield from _records("your records", local_records())
+    yield from _records("published records", get_published_records())
+    yield from _records("your records", get_local_records())
     yield from _stages()
 
 
@@ -36,7 +36,7 @@ def _what_is_wrong(path: Path) -> str:
 
 
 def _stages() -> Iterator[Finding]:
-    folders = sorted(path.parent for path in stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}"))
+    folders = sorted(path.parent for path in get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}"))
     unknown, bad = 0, []
     for folder in folders:
         try:

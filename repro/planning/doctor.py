@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from repro.planning.requirements import lacks_of
-from repro.records.lookup import runs_asked
-from repro.records.provenance import code_identity, machine, versions, why_git_is_silent
+from repro.planning.requirements import list_missing_requirements
+from repro.records.lookup import resolve_runs
+from repro.records.provenance import explain_git_is_silent, get_code_identity, machine, versions
 from repro.spec.scales import ORDER
 from repro.storage.paths import home, who_else_may_write
 from repro.train.switches import switches_here
@@ -37,7 +37,7 @@ def examine() -> Iterator[Finding]:
     device = machine(narrow=switches_here().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
     yield Finding("text wheels", not missing, wheels)
-    code, silence = code_identity(), why_git_is_silent()
+    code, silence = get_code_identity(), explain_git_is_silent()
     clean = code["commit"] is not None and code["uncommitted_sha256"] is None and not silence
     changes = f"not known, since git does not answer: {silence}" if silence else code["uncommitted_sha256"] or "none"
     yield Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {changes}")
@@ -51,6 +51,6 @@ def examine() -> Iterator[Finding]:
 
 def _scale(name: str) -> Finding:
     """Return what all artefacts of a scale need and is not here, a line each."""
-    lacks = lacks_of(runs_asked(None, name, all_seeds=True))
+    lacks = list_missing_requirements(resolve_runs(None, name, all_seeds=True))
     how = f"not here, of what `repro fetch all --scale {name} --all-seeds` brings:"
     return Finding(f"data for {name}", not lacks, "\n       ".join([how, *lacks]) if lacks else "made here")

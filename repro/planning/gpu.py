@@ -31,17 +31,25 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.planning.doctor import Finding
-from repro.records.provenance import code_identity, machine, versions
+from repro.records.provenance import get_code_identity, machine, versions
 from repro.spec import CHOICES, base
 from repro.storage.atomic import whole_file
 from repro.storage.paths import home
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
-from repro.train.chunks import ChunkSizes, chunks_for, kept_bytes
+from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
-from repro.train.loop import TrainSettings, gpu_bytes, memory_bytes, optimizer_for, prepare, stages_for, take_step
+from repro.train.loop import (
+    TrainSettings,
+    measure_gpu_bytes,
+    measure_memory_bytes,
+    optimizer_for,
+    prepare,
+    stages_for,
+    take_step,
+)
 from repro.train.switches import Switches, switches_from
-from repro.train.trainer import sizes_of
+from repro.train.trainer import make_base_config
 
 SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
 """Words to try, each against float32 on the CPU; the last is what a training uses when nothing is said."""
@@ -65,13 +73,15 @@ def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")
     """Give what was found, each as soon as it is known; a thing that fails is a finding with its reason."""
     for backbone in CHOICES["backbone"]:
         for words in SWITCHES:
-            yield _tried(f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _equal(device, b, w))
-    yield _tried("a step in chunks", lambda: _in_chunks(device))
-    yield _tried("a checkpoint", lambda: _taken_up(device))
-    yield _tried("encode", lambda: _encoded(device))
+            yield _run_check(
+                f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _equal(device, b, w)
+            )
+    yield _run_check("a step in chunks", lambda: _in_chunks(device))
+    yield _run_check("a checkpoint", lambda: _taken_up(device))
+    yield _run_check("encode", lambda: _compare_encoding(device))
     for name in shapes:
-        yield _tried(f"ten steps of {name}", lambda one=name: _steps(shape_of(one), device))
-    yield _tried("FAISS", _faiss)
+        yield _run_check(f"ten steps of {name}", lambda one=name: _steps(get_model_shape(one), device))
+    yield _run_check("FAISS", _faiss)
 
 
 def found_gpu() -> Finding:
@@ -85,20 +95,20 @@ def found_gpu() -> Finding:
 def write_findings(findings: Sequence[Finding]) -> Path:
     """Write what was found, with versions and code, below the home; return where."""
     path = home() / "doctor" / "gpu.json"
-    told = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": code_identity()}
+    told = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": get_code_identity()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         part.write_text(json.dumps({**told, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
     return path
 
 
-def shape_of(scale: str) -> Shape:
+def get_model_shape(scale: str) -> Shape:
     """Return the shape of a scale's contextual model; start weights are not needed, sizes are."""
     run = base(scale, architecture="contextual")
-    return Shape(sizes_of(run), run.batch_size, run.max_tokens)
+    return Shape(make_base_config(run), run.batch_size, run.max_tokens)
 
 
-def _tried(what: str, look: Any) -> Finding:
+def _run_check(what: str, look: Any) -> Finding:
     if torch.cuda.is_initialized():  # what was tried before shall not count, nor stand in the way of FAISS
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -125,7 +135,7 @@ def _gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[
     """Return unit vectors (N, D) and the whole gradient of one step, on the CPU."""
     config = ModelConfig(architecture="contextual", backbone=backbone, vocab_size=500, sequence_dropout=0.0)
     shape = Shape(config, batch_size=24, num_tokens=17)
-    model, feed, settings = _training(shape, device, switches)
+    model, feed, settings = _measure_training(shape, device, switches)
     add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     with torch.no_grad():
         second, contexts = feed.texts.queries, feed.texts.contexts
@@ -139,7 +149,7 @@ def _in_chunks(device: torch.device) -> tuple[bool, str]:
     config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
     found = []
     for sizes in (ChunkSizes(piece=PIECE), ChunkSizes(PIECE, PIECE, PIECE)):
-        model, feed, settings = _training(Shape(config, 24, 17), device, switches_from("no-autocast"))
+        model, feed, settings = _measure_training(Shape(config, 24, 17), device, switches_from("no-autocast"))
         torch.manual_seed(0)
         add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
         found.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
@@ -150,7 +160,7 @@ def _in_chunks(device: torch.device) -> tuple[bool, str]:
 def _taken_up(device: torch.device) -> tuple[bool, str]:
     """Write a checkpoint after a step, read it into another model and optimiser, compare these, and take a step."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
-    model, feed, settings = _training(Shape(config, 24, 17), device, switches_from(""))
+    model, feed, settings = _measure_training(Shape(config, 24, 17), device, switches_from(""))
     optimizer, other = optimizer_for(model, settings), build_model(config, seed=1).to(device).train()
     resumed = optimizer_for(other, settings)
     take_step(model, optimizer, [feed], settings, step=1)
@@ -168,7 +178,7 @@ def _numbers(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [*model.parameters(), *(state[name] for state in states for name in sorted(state))]
 
 
-def _encoded(device: torch.device) -> tuple[bool, str]:
+def _compare_encoding(device: torch.device) -> tuple[bool, str]:
     """Compare what is served, unit vectors under a context, with that of the CPU in float32."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
     rng, found = np.random.default_rng(0), []
@@ -185,25 +195,28 @@ def _encoded(device: torch.device) -> tuple[bool, str]:
 
 def _steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
     """Take a training's own steps on drawn tokens; return what they cost. ValueError when a loss is not finite."""
-    model, feed, settings = _training(shape, device, switches_from(""))
+    model, feed, settings = _measure_training(shape, device, switches_from(""))
     optimizer, seconds, loss = optimizer_for(model, settings), [], 0.0
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
         loss = take_step(model, optimizer, [feed], settings, step=step)["loss"]  # waits for the device
         seconds.append(time.monotonic() - started)
     num_tokens = 2 * shape.batch_size * shape.num_tokens
-    speed, memory = num_tokens / float(np.median(seconds)), memory_bytes(device) / GIB
-    return True, f"loss {loss:.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {_kept(shape, settings)}"
+    speed, memory = num_tokens / float(np.median(seconds)), measure_memory_bytes(device) / GIB
+    return (
+        True,
+        f"loss {loss:.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {_report_chunk_memory(shape, settings)}",
+    )
 
 
-def _kept(shape: Shape, settings: TrainSettings) -> str:
+def _report_chunk_memory(shape: Shape, settings: TrainSettings) -> str:
     """Say the sizes of chunks and what their graphs were reckoned to keep, to compare with what was used."""
     sizes, count = settings.chunks, {"num_texts": 2 * shape.batch_size, "num_contexts": shape.config.num_contexts}
-    reckoned = kept_bytes(shape.config, sizes, settings.switches, **count) / GIB
+    reckoned = estimate_graph_bytes(shape.config, sizes, settings.switches, **count) / GIB
     return f"chunks of {sizes.words}, graphs reckoned at {reckoned:.1f} GiB of it"
 
 
-def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
+def _measure_training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
     config, generator = shape.config, torch.Generator().manual_seed(0)
     model: Model = build_model(config).to(device).train()
     prepare(model, switches)
@@ -216,7 +229,7 @@ def _training(shape: Shape, device: torch.device, switches: Switches) -> tuple[A
 
     texts = StepTexts(drawn(shape.batch_size), drawn(shape.batch_size), drawn(config.num_contexts))
     feed = Feed(texts, shape.batch_size, None, None)
-    chunks = chunks_for(config, gpu_bytes(device), switches)
+    chunks = chunks_for(config, measure_gpu_bytes(device), switches)
     values: dict[str, Any] = {"seed": 0, "num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
     return model, feed, TrainSettings(run_id="doctor", chunks=chunks, switches=switches, **values)
 

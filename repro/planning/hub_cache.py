@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from repro.inputs.wanted import NOMIC_BERT
+from repro.pipeline.wanted import NOMIC_BERT
 from repro.storage.json_files import json_object, read_json
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -23,11 +23,11 @@ UNFINISHED = ".incomplete"
 def lacks_of_encoder(name: str) -> list[str]:
     """Return a sentence for each thing that a local folder or a hub's model lacks to be loaded; none: it is whole."""
     if Path(name).is_dir():
-        return list(_lacks_of_folder(Path(name)))
+        return list(_list_missing_of_folder(Path(name)))
     snapshot, lacks = _snapshot(name)
     if snapshot is None:
         return lacks
-    return [*lacks, *_lacks_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
+    return [*lacks, *_list_missing_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
 
 
 def lacks_of_dataset(path: str, revision: str) -> list[str]:
@@ -60,10 +60,10 @@ def _snapshot(
     except (OSError, HFValidationError):
         where = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
         return None, [f"{name} is not in {where}; repro fetch gets it where there is a network"]
-    return Path(found), list(_unfinished(name, Path(found), repo_type))
+    return Path(found), list(_list_incomplete(name, Path(found), repo_type))
 
 
-def _unfinished(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
+def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
     """Name blobs that were begun and never ended, where no listing of the repository says what there should be."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
@@ -82,13 +82,13 @@ def _unfinished(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
             yield f"{name}: {file.path} has {path.stat().st_size} bytes of {file.size}"
 
 
-def _lacks_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
+def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
     """Say what a folder lacks to be opened by transformers or sentence-transformers."""
     modules = _modules(folder)
     places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
     if not any((place / "config.json").is_file() for place in places):
         yield f"{folder}: config.json"
-    yield from filter(None, (_damaged(place / "config.json") for place in places))
+    yield from filter(None, (_find_damage(place / "config.json") for place in places))
     if not any(_has_weights(place) for place in places):
         yield f"{folder}: whole weights ({' or '.join(WEIGHTS)}, or every shard of one)"
     if has_tokenizer and not any((place / name).is_file() for place in places for name in TOKENIZERS):
@@ -145,7 +145,7 @@ def _fields(found: Any) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _damaged(path: Path) -> str:
+def _find_damage(path: Path) -> str:
     """Return what is wrong with a file that has to hold an object of JSON; "" where nothing is, or it is not there."""
     try:
         if path.is_file():

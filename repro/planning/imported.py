@@ -12,17 +12,17 @@ import numpy as np
 
 from repro.data.beir import load_suite
 from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
-from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, imported_named, write_runs
+from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, find_imported, write_runs
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
-from repro.inputs.corpora import corpus_stage
+from repro.pipeline.corpora import make_corpus_stage
 from repro.planning.texts_read import TextsRead, check_known, count_tokens
 from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
-from repro.spec.scales import scale_named
-from repro.spec.values import counted
+from repro.spec.scales import get_scale
+from repro.spec.values import count_noun
 from repro.storage.json_files import read_json
 
 LEAST_OF_A_TENTH = 0.8  # hashes give a tenth or so; below this share of it something else took the rest
@@ -65,8 +65,8 @@ class Planned:
         """Return it as lines for a reader."""
         found, suite = self.corpus.found, self.report["suite"]
         lines = [
-            f"{self.corpus.corpus}: {counted(found.num_read, 'pair')} read, {found.num_kept} kept, "
-            f"{counted(found.num_domains, 'domain')}"
+            f"{self.corpus.corpus}: {count_noun(found.num_read, 'pair')} read, {found.num_kept} kept, "
+            f"{count_noun(found.num_domains, 'domain')}"
         ]
         lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {found.labels}"] * bool(found.labels)
@@ -78,8 +78,8 @@ class Planned:
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
         lines.append(
-            f"evaluated on {counted(asked, 'query', 'queries')} searched among {counted(searched, 'document')} in "
-            f"{counted(len(suite), f'{kind} collection')}: {', '.join(suite)}"
+            f"evaluated on {count_noun(asked, 'query', 'queries')} searched among {count_noun(searched, 'document')} in "
+            f"{count_noun(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
         lines += oddities(self.corpus, suite)
         lines += few_queries(asked, is_given=is_given)
@@ -87,12 +87,12 @@ class Planned:
             held_out = self.report.get("held_out_documents", searched)
             is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
             is_part = is_full or found.num_domains > 1
-            lines.append(held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
+            lines.append(format_held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
         lines += near_duplicates(self.report.get("near_duplicates", {}))
         left_out = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
         )
-        lines.append(f"trained on {counted(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
+        lines.append(f"trained on {count_noun(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
         held = found.num_kept - self.report["num_pairs"]
         lines.append(
             f"of {found.num_read} rows given: {self.report['num_pairs']} trained on, {held} held out or with a "
@@ -100,7 +100,7 @@ class Planned:
         )
         for run in self.runs:
             name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
-            lines.append(f"  {run_id(run)}  {name}{_length_of(run)}")
+            lines.append(f"  {run_id(run)}  {name}{_measure_length(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
         kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
         return [
@@ -118,14 +118,14 @@ def _longer(run: Run) -> str:
     return f'; "{name}": {10 * now} in one of them trains ten times as long'
 
 
-def _length_of(run: Run) -> str:
+def _measure_length(run: Run) -> str:
     if run.architecture not in TRAINED:
         return ""
     if run.num_steps is not None:
-        long = counted(run.num_steps, "step")
+        long = count_noun(run.num_steps, "step")
     else:
         assert run.num_epochs is not None, "a training is so many steps or epochs long"
-        long = f"{counted(run.num_epochs, 'epoch')} in batches"
+        long = f"{count_noun(run.num_epochs, 'epoch')} in batches"
     return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
 
 
@@ -133,7 +133,7 @@ def oddities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> 
     """Return what a reader of the scores must know of collections that were given, and how many queries were not."""
     given = corpus.folder / GIVEN_FOLDER
     rows = load_suite(given).datasets if given.is_dir() else ()
-    told = [(one.name, one.quirks.told_of(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
+    told = [(one.name, one.quirks.describe_quirks(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
     return [*(f"  {line}" for line in corpus.skipped), *(f"  {name}: {note}" for name, note in told if note)]
 
 
@@ -142,7 +142,7 @@ def near_duplicates(found: Mapping[str, int]) -> list[str]:
     if not found:
         return []
     named = ", ".join(f"{name} {count}" for name, count in found.items())
-    of = counted(sum(found.values()), "query", "queries")
+    of = count_noun(sum(found.values()), "query", "queries")
     return [
         f"  look at this: of {of} another document is nearly the same as their own ({named}): "
         "a model that finds that one instead is told it is wrong"
@@ -155,10 +155,10 @@ def few_queries(num: int, *, is_given: bool) -> list[str]:
         return []
     more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
     what = "judge more queries" if is_given else f"{more}, more pairs give more"
-    return [f"  look at this: {counted(num, 'query', 'queries')}: intervals will be wide; {what}"]
+    return [f"  look at this: {count_noun(num, 'query', 'queries')}: intervals will be wide; {what}"]
 
 
-def held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
+def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
     """Return how much was held out, and why where it is less than the tenth that is meant.
 
     `is_part`: a domain gave nothing, or as much as a collection takes; else the hash alone decided how many there are.
@@ -182,13 +182,13 @@ def plan_imported(
 
     ValueError when the corpus is too small to train on, or when most of its tokens are unknown and that is not allowed.
     """
-    corpus = imported_named(name)
+    corpus = find_imported(name)
     check_trainable(name)
-    folder = corpus_stage(corpus.corpus).build(progress)
+    folder = make_corpus_stage(corpus.corpus).build(progress)
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     pairs = read_pairs(folder / "train.arrow")
     sizes = np.bincount(pairs.domain_codes, minlength=1).tolist()
-    fixed = scale_named(scale).fields
+    fixed = get_scale(scale).fields
     changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=fixed["batch_size"])
     shared = {"corpus": corpus.corpus, "suite": corpus.name}
     rows = [{"scale": scale, **change, **shared} for change in changes]
@@ -205,17 +205,17 @@ def plan_imported(
     return Planned(corpus, told, runs, path, texts, was_edited)
 
 
-def evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:
+def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:
     """Return what an imported evaluation set holds, and the command that uses it; its suite is built."""
-    corpus = imported_named(name)
-    folder = corpus_stage(corpus.corpus).build(progress)
+    corpus = find_imported(name)
+    folder = make_corpus_stage(corpus.corpus).build(progress)
     sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
     rows = [
-        f"  {one}: {counted(size['num_queries'], 'query', 'queries')}, {counted(size['num_documents'], 'document')}"
+        f"  {one}: {count_noun(size['num_queries'], 'query', 'queries')}, {count_noun(size['num_documents'], 'document')}"
         for one, size in sizes.items()
     ]
     return [
-        f"{name} is an evaluation set of {counted(len(sizes), 'collection')}: "
+        f"{name} is an evaluation set of {count_noun(len(sizes), 'collection')}: "
         "nothing in it is to train on (no qrels/train.tsv)",
         *rows,
         *oddities(corpus, sizes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from repro.data.own.imported import imported_named
+from repro.data.own.imported import find_imported
 from repro.data.paper.hub import SOURCES
 from repro.spec import Run
 
@@ -12,42 +12,42 @@ MINED = {"desk": 168_464, "planted-tiny": 240}
 """Pairs of corpora that are made here; a test holds them to what is made."""
 
 
-def num_pairs_of(run: Run) -> int | None:
+def count_pairs(run: Run) -> int | None:
     """Return how many pairs a run's corpus, sources and selection leave, before anything is held out of an import.
 
     None where nobody knows before the corpus is here; then a selection of so many pairs says how many at most.
     """
-    num_all, named = _num_pairs_of_corpus(run.corpus), sources_of(run)
-    printed = printed_sizes(run.corpus)
+    num_all, named = _count_pairs_of_corpus(run.corpus), list_sources(run)
+    printed = get_printed_sizes(run.corpus)
     if num_all is not None and named and printed:
-        num_all = round(num_all * sum(printed_sizes(run.corpus, named)) / sum(printed))
+        num_all = round(num_all * sum(get_printed_sizes(run.corpus, named)) / sum(printed))
     return min((number for number in (num_all, run.num_pairs) if number is not None), default=None)
 
 
-def sources_of(run: Run) -> tuple[str, ...]:
+def list_sources(run: Run) -> tuple[str, ...]:
     """Return the sources that a run names; none where it trains on all."""
     return tuple(run.sources.split("+")) if run.sources else ()
 
 
-def domain_sizes(corpus: str, num_pairs: int, named: Sequence[str] = ()) -> Sequence[int]:
+def count_domain_sizes(corpus: str, num_pairs: int, named: Sequence[str] = ()) -> Sequence[int]:
     """Return the pairs of each domain as the paper prints them, or of the named, scaled to so many in all; else one."""
-    printed = printed_sizes(corpus, named or None)
+    printed = get_printed_sizes(corpus, named or None)
     return [round(rows * num_pairs / sum(printed)) for rows in printed] or [num_pairs]
 
 
-def printed_sizes(corpus: str, named: Sequence[str] | None = None) -> list[int]:
+def get_printed_sizes(corpus: str, named: Sequence[str] | None = None) -> list[int]:
     """Return the rows that the paper prints of a corpus' domains, or of the named; none where it prints none."""
     domains: Mapping[str, object] = SOURCES[corpus].domains if corpus in SOURCES else {}
     wanted = [domain for name, domain in domains.items() if named is None or name in named]
     return [rows for domain in wanted if (rows := getattr(domain, "num_rows", None))]
 
 
-def _num_pairs_of_corpus(corpus: str) -> int | None:
+def _count_pairs_of_corpus(corpus: str) -> int | None:
     if corpus in SOURCES:
         return SOURCES[corpus].num_rows
     if "@" not in corpus:
         return MINED.get(corpus)
     try:
-        return imported_named(corpus).found.num_kept
+        return find_imported(corpus).found.num_kept
     except ValueError:  # it is not here, which the plan says in its own line
         return None

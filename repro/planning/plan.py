@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.inputs.stages import known_stages_of, stages_by_phase
+from repro.pipeline.stages import list_known_stages, stages_by_phase
 from repro.planning.clusters import too_large_clusters
-from repro.planning.cost import Estimate, Known, estimate, phases_of
-from repro.planning.requirements import lacks_of, misfits_of
-from repro.planning.stage_cost import StageCost, lines_of, stage_costs, unknown_corpora
+from repro.planning.cost import Estimate, Known, estimate, list_training_phases
+from repro.planning.requirements import list_missing_requirements, misfits_of
+from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
 from repro.spec.artefact import ABSENT
-from repro.spec.identity import difference_in_words, run_id, training_id
-from repro.spec.scales import scale_named
-from repro.spec.values import counted
-from repro.storage.paths import published_records
+from repro.spec.identity import format_overrides, get_training_id, run_id
+from repro.spec.scales import get_scale
+from repro.spec.values import count_noun
+from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
-from repro.train.sharing import are_shared, why_not
+from repro.train.sharing import batches_are_sharded, explain_indivisible
 
 GIB = 2**30
 IN_SHARDS = ("tokens", "embeddings", "keys")
@@ -89,10 +89,10 @@ class Plan:
     def lines(self) -> list[str]:
         """Return the plan as lines for a reader."""
         unique = len(self.recorded) + len(self.missing)
-        asked = f"{counted(self.num_asked, 'run')} asked for, {unique} different"
+        asked = f"{count_noun(self.num_asked, 'run')} asked for, {unique} different"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
-        runs = [f"  {run_id(run)}  {_time_of(one):>8}  {difference_in_words(run)}" for run, one in pairs]
+        runs = [f"  {run_id(run)}  {_estimate_time(one):>8}  {format_overrides(run)}" for run, one in pairs]
         cut = {title: f" in {num} shards" for title, num in self.num_shards.items()}
         stages = [f"  stage {stage.title}{cut.get(stage.title, '')}" for stage in self.stages]
         return [
@@ -115,7 +115,7 @@ class Plan:
         if not self.stage_costs:
             return unknown
         cut = f"  {', '.join(IN_SHARDS)} in {self.most_shards} shards: the hours are those of all of them together"
-        return [*lines_of(self.stage_costs), *([cut] if self.most_shards > 1 else []), *unknown]
+        return [*format_stage_costs(self.stage_costs), *([cut] if self.most_shards > 1 else []), *unknown]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
@@ -134,27 +134,27 @@ class Plan:
         )
         sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        trainings = counted(cost["num_unknown"], "training")
+        trainings = count_noun(cost["num_unknown"], "training")
         unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
-        told += [*self._not_evaluated(), *self._together(), self._trust()]
+        told += [*self._count_unevaluated(), *self._together(), self._trust()]
         return [*self._other_machines(), *told]
 
     def _other_machines(self) -> list[str]:
         """Say, before what it costs on a CPU, for which machines the runs are meant, and how to reckon with those."""
-        meant = {run.scale: scale_named(run.scale) for run in self.missing}
+        meant = {run.scale: get_scale(run.scale) for run in self.missing}
         told = [f"{name} is meant for {one.hardware}" for name, one in sorted(meant.items()) if one.judges_values]
         if self.num_gpus or not (told or self.stage_costs):
             return []
         return ["; ".join([*told, "--profile NAME reckons with other machines, as slurm/profiles.toml has them"])]
 
-    def _not_evaluated(self) -> list[str]:
+    def _count_unevaluated(self) -> list[str]:
         """Say of how many runs the evaluation is no part of the times, and why."""
         pairs = zip(self.missing, self.estimates, strict=True)
         suites = [run.suite for run, one in pairs if not one.counts_evaluation]
         machine = "a GPU" if self.num_gpus else "a CPU"
         why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
-        return [f"evaluation not counted, of {counted(len(suites), 'run')}: {why}"] if suites else []
+        return [f"evaluation not counted, of {count_noun(len(suites), 'run')}: {why}"] if suites else []
 
     def _together(self) -> list[str]:
         """Say what the times leave out where several GPUs share a run."""
@@ -163,7 +163,9 @@ class Plan:
         gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is counted"
         whole = f"{gpus} take whole batches where batches_a_step is {self.num_gpus} or a multiple of it: {waiting}"
         told = {True: f"{gpus} share each batch, its context documents too: {waiting}", False: whole}
-        return [told[shared] for shared in {are_shared(run.batches_a_step, self.num_gpus) for run in self.missing}]
+        return [
+            told[shared] for shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
+        ]
 
     def _trust(self) -> str:
         measured = self.totals["num_measured"]
@@ -176,7 +178,7 @@ class Plan:
         return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
 
 
-def _time_of(one: Estimate) -> str:
+def _estimate_time(one: Estimate) -> str:
     return format_seconds(one.seconds) if one.is_known else ABSENT
 
 
@@ -195,7 +197,7 @@ def make_plan(
     """
     places = list(folders)
     recorded, missing = split_recorded(runs, places)
-    known = _readable_records(dict.fromkeys([published_records(), *places]))
+    known = _list_readable_records(dict.fromkeys([get_published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimates(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
     stages = _stages(missing)
@@ -204,29 +206,33 @@ def make_plan(
         tuple(recorded),
         tuple(missing),
         tuple(one for one, _ in stages),
-        lacks_of(missing),
+        list_missing_requirements(missing),
         estimates,
         num_gpus,
         num_at_once,
     )
-    most = max((num_shards(phase) for run in missing for phase in phases_of(run)), default=1)
+    most = max((num_shards(phase) for run in missing for phase in list_training_phases(run)), default=1)
     more: dict[str, Any] = {
         "num_shards": cut,
         "most_shards": most,
         "impossible": (
             *misfits_of(missing),
             *too_large_clusters(missing).values(),
-            *_undivided(missing, max(1, num_gpus)),
+            *_list_undivided(missing, max(1, num_gpus)),
         ),
         "scales_known": frozenset(record.run.scale for record in known),
     }
-    return Plan(len(runs), *made, stage_costs=stage_costs(missing), **more)
+    return Plan(len(runs), *made, stage_costs=estimate_stage_costs(missing), **more)
 
 
-def _undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
+def _list_undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
     """Give why so many devices cannot train a run, or a training before it, a line each."""
     for run in runs:
-        found = (why_not(phase, num_devices) for phase in phases_of(run) if phase.architecture in TRAINED)
+        found = (
+            explain_indivisible(phase, num_devices)
+            for phase in list_training_phases(run)
+            if phase.architecture in TRAINED
+        )
         yield from (f"run {run_id(run)}: {why}" for why in set(found) if why)
 
 
@@ -234,13 +240,16 @@ def _estimates(
     missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
     """Return the cost of each run; a training that several runs share is counted with the first of them."""
-    trained, known = {training_id(phase) for run in recorded for phase in phases_of(run)}, Known(records, kind)
+    trained, known = (
+        {get_training_id(phase) for run in recorded for phase in list_training_phases(run)},
+        Known(records, kind),
+    )
     for run in missing:
         yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
-        trained |= {training_id(phase) for phase in phases_of(run)}
+        trained |= {get_training_id(phase) for phase in list_training_phases(run)}
 
 
-def _readable_records(folders: Iterable[Path]) -> list[Record]:
+def _list_readable_records(folders: Iterable[Path]) -> list[Record]:
     # a record of other days tells no speed, and is no reason not to plan
     paths = (path for folder in folders for path in sorted(folder.glob("*.json")))
     return [record for record in map(readable_record, paths) if record is not None]
@@ -250,7 +259,7 @@ def _stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:
     """Return the stages that are not built, as far as they can be told, each with the first training it is made for."""
     found: dict[Path, tuple[Stage, Run]] = {}
     for run in runs:
-        for stage, owner in stages_by_phase(run, known_stages_of):
+        for stage, owner in stages_by_phase(run, list_known_stages):
             if not stage.is_built:
                 found.setdefault(stage.path, (stage, owner))
     return tuple(found.values())

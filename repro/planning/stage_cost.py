@@ -12,24 +12,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, clusters_of, num_fitted_pairs
-from repro.batches.fixed_encoder import FixedEncoder, filter_of, surrogate_of
+from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
+from repro.batches.fixed_encoder import FixedEncoder, filter_of, get_surrogate
 from repro.batches.negatives import ROWS_AT_ONCE
-from repro.data.own.imported import IMPORT_FOLDER, imported_named
+from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
-from repro.inputs.kinds import READS_PAIRS, needs_surrogate
+from repro.pipeline.kinds import READS_PAIRS, needs_surrogate
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
     TEXT_SHARE,
     forward_flops,
-    phases_of,
+    list_training_phases,
 )
-from repro.planning.pairs import domain_sizes, num_pairs_of, sources_of
+from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
 from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
-from repro.storage.atomic import size_in_words
+from repro.storage.atomic import format_bytes
 
 GIB = 2**30
 LEAST_PAIRS = 1_000_000
@@ -95,7 +95,7 @@ class StageCost:
 
     def line(self) -> str:
         """Return it as a line for a reader."""
-        disk, memory = size_in_words(self.disk_bytes), size_in_words(self.memory_bytes)
+        disk, memory = format_bytes(self.disk_bytes), format_bytes(self.memory_bytes)
         hours = f"{format_seconds(3600 * self.hours)} of a {self.on}"
         line = f"  {self.name:<34} disk {disk:>11}  memory {memory:>10}  {hours:>18}  {self.note}"
         return line.rstrip()
@@ -110,27 +110,27 @@ class Chosen:
     @cached_property
     def sizes(self) -> Sequence[int]:
         """Pairs of each domain as the paper prints them, scaled to as many as are chosen; else all in one."""
-        return domain_sizes(self.run.corpus, self.num_pairs, sources_of(self.run))
+        return count_domain_sizes(self.run.corpus, self.num_pairs, list_sources(self.run))
 
     @cached_property
     def num_pairs(self) -> int:
         """How many, as declared or imported; 0 where nobody knows."""
-        return num_pairs_of(self.run) or 0
+        return count_pairs(self.run) or 0
 
     @property
     def title(self) -> str:
         """Which pairs they are, for a reader."""
-        of = f", {len(named)} of its sources" if (named := sources_of(self.run)) else ""
+        of = f", {len(named)} of its sources" if (named := list_sources(self.run)) else ""
         return f"{self.run.corpus}{of}, {self.num_pairs:,} pairs"
 
 
-def stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
+def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
     """Return the stages of the runs, and of the trainings they go on from, whose corpus has, as far as known, a million
     pairs or more; each once, those of the same pairs together.
     """
     found: dict[tuple[str, str], StageCost] = {}
     for run in runs:
-        for phase in phases_of(run):
+        for phase in list_training_phases(run):
             chosen = Chosen(phase)
             if chosen.num_pairs >= LEAST_PAIRS:
                 for cost in _costs(chosen):
@@ -141,11 +141,11 @@ def stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
 
 def unknown_corpora(runs: Iterable[Run]) -> tuple[str, ...]:
     """Return the corpora of the paper that runs choose from and of which nobody here knows how many pairs they have."""
-    phases = (phase for run in runs for phase in phases_of(run))
-    return tuple(dict.fromkeys(one.corpus for one in phases if one.corpus in SOURCES and num_pairs_of(one) is None))
+    phases = (phase for run in runs for phase in list_training_phases(run))
+    return tuple(dict.fromkeys(one.corpus for one in phases if one.corpus in SOURCES and count_pairs(one) is None))
 
 
-def lines_of(costs: Sequence[StageCost]) -> Iterator[str]:
+def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     """Return the costs as lines for a reader: a row a stage, then how the figures of each kind are obtained."""
     disk = sum(one.disk_bytes for one in costs) / GIB
     yield f"stages, each once for all runs: {disk:,.0f} GiB of disk; memory is that of one process"
@@ -163,8 +163,8 @@ def _beside(costs: Sequence[StageCost]) -> Iterator[str]:
     """Say which disk is taken beside the stages: by what they are made of, and for a time."""
     download = sum(one.disk_bytes for one in costs if one.kind == "corpus" and one.pairs.partition(",")[0] in SOURCES)
     largest = max((one.disk_bytes for one in costs), default=0)
-    also = [f"the download ({size_in_words(download)})"] if download else []
-    also.append(f"the largest stage twice while its shards are joined ({size_in_words(largest)} more)")
+    also = [f"the download ({format_bytes(download)})"] if download else []
+    also.append(f"the largest stage twice while its shards are joined ({format_bytes(largest)} more)")
     yield f"beside it: {', and '.join(also)}"
 
 
@@ -173,41 +173,43 @@ def _costs(chosen: Chosen) -> Iterator[StageCost]:
     if not (trains or embeds or run.measure in READS_PAIRS):
         return
     yield _corpus(chosen)
-    yield _streamed(chosen, "selection", 8, "disk: 8 bytes a pair")
+    yield _estimate_streamed_stage(chosen, "selection", 8, "disk: 8 bytes a pair")
     if trains:
         yield _tokens(chosen)
     if trains or embeds:
-        yield _streamed(chosen, "keys", 8, "disk: 8 bytes a pair")
+        yield _estimate_streamed_stage(chosen, "keys", 8, "disk: 8 bytes a pair")
         if run.known_positives == "mask":
-            yield _streamed(chosen, "positives", 8, "disk: 8 bytes a pair")
+            yield _estimate_streamed_stage(chosen, "positives", 8, "disk: 8 bytes a pair")
     if embeds:
-        for encoder in {surrogate_of(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
+        for encoder in {get_surrogate(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
             yield _embeddings(chosen, encoder)
     if embeds and run.sampler == "cluster":
         yield _clusters(chosen)
     if trains and run.num_hard_negatives:
         yield _negatives(chosen)
     if trains:
-        yield _streamed(chosen, "start", 8, "disk: rows and epoch, 8 bytes a pair while it trains", " of a training")
+        yield _estimate_streamed_stage(
+            chosen, "start", 8, "disk: rows and epoch, 8 bytes a pair while it trains", " of a training"
+        )
 
 
 def _corpus(chosen: Chosen) -> StageCost:
     whole = Chosen(replace(chosen.run, num_pairs=None, sources=None))
     source = SOURCES.get(chosen.run.corpus)
-    size = (source.size_gb * 1e9 if source else _bytes_imported(chosen.run.corpus)) / whole.num_pairs
+    size = (source.size_gb * 1e9 if source else _estimate_import_bytes(chosen.run.corpus)) / whole.num_pairs
     how = (
         f"disk: the estimate of the download, or what is imported; time: that of generated pairs of {GENERATED_BYTES} "
         "bytes imported and cut, by the bytes where pairs have more"
     )
-    found, times = _streamed(whole, "corpus", size, how), max(1.0, size / GENERATED_BYTES)
+    found, times = _estimate_streamed_stage(whole, "corpus", size, how), max(1.0, size / GENERATED_BYTES)
     return replace(found, hours=found.hours * times, note=f"{size:,.0f} bytes a pair")
 
 
-def _bytes_imported(corpus: str) -> int:
-    return (imported_named(corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
+def _estimate_import_bytes(corpus: str) -> int:
+    return (find_imported(corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
 
 
-def _streamed(chosen: Chosen, kind: str, disk_a_pair: float, how: str, more: str = "") -> StageCost:
+def _estimate_streamed_stage(chosen: Chosen, kind: str, disk_a_pair: float, how: str, more: str = "") -> StageCost:
     """Return the cost of a stage that holds a block at a time, by the rates of its kind."""
     a_pair, held = MICROSECONDS_A_PAIR.get(kind, 0.0), BYTES_A_PAIR.get(kind, 0)
     told = f"{how}; memory: {PEAK_GIB[kind]} GiB" + (f" and {held} bytes a pair" if held else ", measured")
@@ -233,7 +235,7 @@ def _tokens(chosen: Chosen) -> StageCost:
 def _embeddings(chosen: Chosen, encoder: FixedEncoder) -> StageCost:
     width, disk, how = encoder.width, 2 * 2 * encoder.width, "disk: 2 sides in float16"
     if encoder.name == WORDS:
-        return _streamed(chosen, "embeddings", disk, how, f" by {encoder.name}")
+        return _estimate_streamed_stage(chosen, "embeddings", disk, how, f" by {encoder.name}")
     flops = 2 * chosen.num_pairs * forward_flops(TEXT_SHARE * chosen.run.max_tokens, width, NUM_ENCODER_LAYERS)
     held = BYTES_A_PAIR["longest first"]
     how += (
@@ -247,10 +249,10 @@ def _embeddings(chosen: Chosen, encoder: FixedEncoder) -> StageCost:
 
 
 def _clusters(chosen: Chosen) -> StageCost:
-    size, width = chosen.run.cluster_size, 2 * surrogate_of(chosen.run).width
+    size, width = chosen.run.cluster_size, 2 * get_surrogate(chosen.run).width
     assert size is not None, "only runs with clusters have this stage"
-    counts = [clusters_of(domain, size) for domain in chosen.sizes]
-    fitted = [num_fitted_pairs(domain, size) for domain in chosen.sizes]
+    counts = [count_clusters(domain, size) for domain in chosen.sizes]
+    fitted = [count_fitted_pairs(domain, size) for domain in chosen.sizes]
     rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
     rounds, each = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(chosen.sizes, counts, fitted, strict=True))
     flops = sum(2.0 * width * count * (rounds * 2 * fit + domain) for domain, count, fit in each)
@@ -269,7 +271,7 @@ def _clusters(chosen: Chosen) -> StageCost:
 
 
 def _negatives(chosen: Chosen) -> StageCost:
-    width, count = surrogate_of(chosen.run).width, chosen.run.num_hard_negatives
+    width, count = get_surrogate(chosen.run).width, chosen.run.num_hard_negatives
     flops = 2.0 * width * sum(size * size for size in chosen.sizes)
     # documents and a block of scores, the lots, keys and masks beside them
     memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_AT_ONCE) + GIB

@@ -8,9 +8,9 @@ import numpy as np
 
 from repro.data.pairs import Pairs
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
-from repro.inputs.wanted import tokenizer_of
+from repro.pipeline.wanted import get_tokenizer_name
 from repro.spec import Run
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 
 LOOKED_AT = 20_000
 """Pairs, evenly spaced, in which tokens are counted: a few seconds."""
@@ -35,7 +35,7 @@ class TextsRead:
 
     def lines(self) -> list[str]:
         """Return one line on length, and one on the vocabulary."""
-        documents = counted(self.num_looked_at, "document")
+        documents = count_noun(self.num_looked_at, "document")
         unknown = f"unknown tokens: {self.unknown_share:.1%}"
         if self.unknown_share > MUCH_UNKNOWN:
             unknown = f"look at this: {unknown}: the vocabulary lacks words of these texts, choose another tokenizer"
@@ -45,7 +45,7 @@ class TextsRead:
 
 def count_tokens(pairs: Pairs, run: Run) -> TextsRead:
     """Tokenise pairs, evenly spaced, as a run does, and count unknown tokens and documents that are cut."""
-    tokenizer = load_tokenizer(tokenizer_of(run))
+    tokenizer = load_tokenizer(get_tokenizer_name(run))
     places = np.unique(np.linspace(0, len(pairs) - 1, LOOKED_AT).astype(int))
     documents = tokenize(pairs.texts("document", places), tokenizer, run.max_tokens + 1)
     queries = tokenize(pairs.texts("query", places), tokenizer, run.max_tokens + 1)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.data.beir import HEADLINE, groups_of
+from repro.data.beir import HEADLINE, group_datasets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 """Of a mean, relative and absolute: arrays are kept as float32."""
 
 
-def content_digest(content: Mapping[str, Any]) -> str:
+def compute_content_digest(content: Mapping[str, Any]) -> str:
     """Return the sha256 of a record's content, its own digest left out, whatever the spaces and the order of keys."""
     plain = {name: value for name, value in content.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -72,24 +72,24 @@ def _is_share(name: str) -> bool:
 
 def check_digest(path: Path, data: bytes, content: Mapping[str, Any]) -> bool:
     """Return whether a digest vouches for a record; ValueError when one speaks against it."""
-    own, listed = content.get("sha256"), listed_digests(path.parent).get(path.name)
+    own, listed = content.get("sha256"), compute_listed_digests(path.parent).get(path.name)
     if listed is not None:  # the very bytes whose content was checked when they were listed
         if listed != hashlib.sha256(data).hexdigest():
             raise ValueError(f"{path} is not the file that {DIGESTS_FILE} lists; restore it")
         return True
-    if own is not None and own != content_digest(content):
+    if own is not None and own != compute_content_digest(content):
         raise ValueError(f"{path} was changed since it was written (its sha256 is another one); restore it")
     return own is not None
 
 
-def listed_digests(folder: Path) -> Mapping[str, str]:
+def compute_listed_digests(folder: Path) -> Mapping[str, str]:
     """Return the digests of a folder's committed files, by name; none where there is no list."""
     path = folder / DIGESTS_FILE
-    return _listed(path, path.stat().st_mtime_ns) if path.is_file() else {}
+    return _load_listed_digests(path, path.stat().st_mtime_ns) if path.is_file() else {}
 
 
 @lru_cache(maxsize=8)
-def _listed(path: Path, changed: int) -> Mapping[str, str]:
+def _load_listed_digests(path: Path, changed: int) -> Mapping[str, str]:
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     if wrong := [number for number, row in enumerate(rows, 1) if len(row) != 2 or len(row[0]) != 64]:
         raise ValueError(f"{path}, line {wrong[0]}: expected a sha256 and a file's name; restore the file")
@@ -100,13 +100,13 @@ def check_means(
     where: object, metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
 ) -> None:
     """ValueError when a metric is not the mean of the values behind it; `datasets`: the suite's, in their order."""
-    for name, expected in means_of(metrics, arrays, datasets).items():
+    for name, expected in recompute_means(metrics, arrays, datasets).items():
         found = metrics.get(name, expected)  # what is not there misleads nobody: who asks for it is told so
         if not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             raise ValueError(f"{where}: {name} is {found}, the mean of its arrays is {expected:.6f}; restore it")
 
 
-def means_of(
+def recompute_means(
     metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Return every metric that follows from the arrays: their own means, those by dataset, and the means over these."""
@@ -123,6 +123,6 @@ def means_of(
         sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)  # a dataset of no queries may be last
         with np.errstate(divide="ignore", invalid="ignore"):
             means = (sums / sizes).tolist()
-        for group, places in groups_of(datasets).items():
+        for group, places in group_datasets(datasets).items():
             found[f"{name}/{group}/{HEADLINE}"] = sum(means[place] for place in places) / len(places)
     return found

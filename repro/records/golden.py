@@ -20,22 +20,22 @@ MOST_METRICS = 12
 """Of what is no headline, the first so many by name: enough to notice, few enough to read."""
 
 
-def golden_path(name: str, folder: Path = CHECKOUT) -> Path:
+def get_golden_path(name: str, folder: Path = CHECKOUT) -> Path:
     """Return where the golden metrics of an experiment lie, by the name of its first artefact."""
     return folder / "tests" / "golden" / f"{name}.json"
 
 
 def without_golden(folder: Path = CHECKOUT) -> list[Experiment]:
     """Return the experiments that have no golden metrics yet."""
-    return [one for one in experiments() if not golden_path(one.artefacts[0], folder).is_file()]
+    return [one for one in experiments() if not get_golden_path(one.artefacts[0], folder).is_file()]
 
 
-def golden_runs(experiment: Experiment) -> list[Run]:
+def list_golden_runs(experiment: Experiment) -> list[Run]:
     """Return the runs whose metrics are golden: those of a reader's seeds at smoke, each once."""
     return list(dict.fromkeys(experiment.local_runs(SCALE)))
 
 
-def golden_metrics(recorded: Mapping[str, float]) -> dict[str, float]:
+def compute_golden_metrics(recorded: Mapping[str, float]) -> dict[str, float]:
     """Return the metrics that are kept of a record, rounded: headlines, or the first few where there are none."""
     metrics = {name: value for name, value in recorded.items() if "per_second" not in name}
     kept = [name for name in metrics if last_word(name) in HEADLINES and ("mean" in name or name.startswith("train"))]
@@ -52,8 +52,8 @@ def last_word(metric: str) -> str:
 
 def write_golden(name: str, records: Iterable[Record], folder: Path = CHECKOUT) -> Path:
     """Write the golden metrics of these records under an experiment's first artefact; return the file."""
-    found = {record.id: golden_metrics(record.metrics) for record in records}
-    path = golden_path(name, folder)
+    found = {record.id: compute_golden_metrics(record.metrics) for record in records}
+    path = get_golden_path(name, folder)
     with whole_file(path) as part:
         part.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     return path

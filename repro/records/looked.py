@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.checks import DIGESTS_FILE
-from repro.records.store import why_unreadable
+from repro.records.store import explain_unreadable
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.digests import sha256_of, source_digest
-from repro.storage.memo import Memo, digest_key
+from repro.storage.digests import compute_source_digest, hash_file
+from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import PACKAGE, home
 
 READING_FOLDERS = (PACKAGE / "records", PACKAGE / "spec", PACKAGE / "storage")
@@ -28,13 +28,13 @@ class Looked:
     def __init__(self, folder: Path) -> None:
         """Read the note."""
         self.folder, listed = folder, folder / DIGESTS_FILE
-        read_by = [source_digest(READING_FOLDERS), sha256_of(listed) if listed.is_file() else ""]
-        self.memo = Memo(home() / "records-looked-at.json", digest_key({"folder": str(folder), "read by": read_by}))
+        read_by = [compute_source_digest(READING_FOLDERS), hash_file(listed) if listed.is_file() else ""]
+        self.memo = Memo(home() / "records-looked-at.json", get_digest_key({"folder": str(folder), "read by": read_by}))
         told = self.memo.read()
         self._whole: dict[str, Any] = told if isinstance(told, dict) else {}
         self._is_new = False
 
-    def why_unreadable(self, run: Run) -> str | None:
+    def explain_unreadable(self, run: Run) -> str | None:
         """Return why the record that a run has cannot be read, "" where it can; None where there is none."""
         id = run_id(run)
         try:
@@ -46,7 +46,7 @@ class Looked:
         stamp = [found.st_size, found.st_mtime_ns]
         if self._whole.get(id) == stamp:
             return ""
-        why = why_unreadable(self.folder, run)
+        why = explain_unreadable(self.folder, run)
         if not why:  # the stamp is of before it was read: one that is replaced meanwhile is read again
             self._whole[id], self._is_new = stamp, True
         return why

@@ -13,15 +13,15 @@ from typing import Any
 
 from repro.records.store import readable_record, split_recorded
 from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
-from repro.spec.axes import axes_of_file, describe_grid, expand, is_axis, parse_axes
+from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
-from repro.spec.registry import experiment_of, experiments
-from repro.spec.scales import ORDER, scale_named
+from repro.spec.registry import experiments, find_experiment
+from repro.spec.scales import ORDER, get_scale
 from repro.spec.values import check_warmup
 from repro.storage.json_files import MOST_BYTES, check_regular, json_object, read_json, short
-from repro.storage.paths import corpora_folder, local_records, published_records, sweeps_folder
+from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
 
-RECORDS = (local_records, published_records)
+RECORDS = (get_local_records, get_published_records)
 MOST_RUNS = 50_000
 FILES = (".json", ".yaml", ".yml")
 MOST_LETTERS = 80
@@ -29,7 +29,7 @@ BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
 """What may begin a run's id, and is taken for it wherever a run can be named; no artefact or claim is called so."""
 
 
-def runs_asked(
+def resolve_runs(
     what: Sequence[str] | None,
     scale: str,
     *,
@@ -46,7 +46,7 @@ def runs_asked(
     scale and a seed of its own. ValueError names an unknown artefact, scale or field, a seed that no run of an
     asked artefact has, and words of which one would be ignored.
     """
-    scale_named(scale)
+    get_scale(scale)
     typed = [word for word in what or () if is_axis(word)]
     if typed:
         axes, rest = parse_axes(typed), [word for word in what or () if not is_axis(word)]
@@ -54,15 +54,15 @@ def runs_asked(
             raise ValueError(f"{' '.join(typed)}: name the runs to vary first, for example `table1 {typed[0]}`")
         if seeds and "seed" in axes:
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
-        rows = runs_asked(rest, scale, seeds=seeds, all_seeds=all_seeds)
+        rows = resolve_runs(rest, scale, seeds=seeds, all_seeds=all_seeds)
         found = expand(rows, axes)
         print(describe_grid(axes, rows, found), file=sys.stderr)
-        return split_recorded(found, [published_records()])[1] if is_unpublished else found
+        return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
     single, names = split_words(what)
     is_every = all_seeds or is_unpublished
     _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=bool(names) or not single)
     of_artefacts: list[Run] = []
-    for experiment in experiments_asked(names) if names or not single else ():
+    for experiment in resolve_experiments(names) if names or not single else ():
         runs = experiment.runs(scale) if is_every or seeds else experiment.local_runs(scale)
         of_artefacts += [run for run in runs if not seeds or run.seed in seeds or not is_random(run)]
     lacking = sorted({*(seeds or ())} - {run.seed for run in of_artefacts if is_random(run)})
@@ -70,7 +70,7 @@ def runs_asked(
     found += of_artefacts
     if lacking or not found:
         raise ValueError(_no_run(names or what or ["all"], names, scale, lacking))
-    return split_recorded(found, [published_records()])[1] if is_unpublished else found
+    return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
 
 
 def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts: bool) -> None:
@@ -84,9 +84,9 @@ def _no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequ
     """Say that there is no run of some words, or none of these seeds: which there are, and how others are run."""
     said = f"{' '.join(what)} has no run at scale {scale!r}"
     if not lacking:
-        scales = sorted({at for one in experiments_asked(names) for at in one.scales}, key=ORDER.index)
+        scales = sorted({at for one in resolve_experiments(names) for at in one.scales}, key=ORDER.index)
         return said if scale in scales else f"{said}; it runs at {', '.join(scales)}"
-    there = sorted({run.seed for one in experiments_asked(names) for run in one.runs(scale) if is_random(run)})
+    there = sorted({run.seed for one in resolve_experiments(names) for run in one.runs(scale) if is_random(run)})
     planned = f"repro plan {' '.join(names or what)} --scale {scale} --json > runs.json"
     return (
         f"{said} with seed {lacking}; it has {there}. Other seeds go into a file of runs: `{planned}`, change the "
@@ -108,12 +108,12 @@ def _is_file(word: str) -> bool:
     return word.endswith(FILES)
 
 
-def experiments_asked(what: Sequence[str] | None) -> list[Experiment]:
+def resolve_experiments(what: Sequence[str] | None) -> list[Experiment]:
     """Return the experiments that some artefacts are of, each once; all of them for no word or `all`.
 
     ValueError lists the artefacts there are.
     """
-    asked = experiments() if not what or list(what) == ["all"] else map(experiment_of, what)
+    asked = experiments() if not what or list(what) == ["all"] else map(find_experiment, what)
     return list({one.number: one for one in asked}.values())
 
 
@@ -154,7 +154,7 @@ def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     if str(path) in words:
         raise ValueError(f"{short(path)} names itself under runs")
     try:
-        rows, axes = runs_asked(words, content.get("scale", "desk")), axes_of_file(content["axes"])
+        rows, axes = resolve_runs(words, content.get("scale", "desk")), get_axes_of_file(content["axes"])
         found = expand(rows, axes)
     except ValueError as error:
         raise ValueError(f"{short(path)}: {error}") from error
@@ -181,8 +181,8 @@ def run_of_id(beginning: str) -> Run:
     ValueError when there is none, or more than one.
     """
     found: dict[str, Run] = {}
-    for known in (_recorded, _planned, _launched, _declared):
-        if known is not _planned or not found:
+    for known in (_list_recorded_runs, _list_planned_runs, _list_launched_runs, _list_declared_runs):
+        if known is not _list_planned_runs or not found:
             found |= {identifier: run for identifier, run in known(beginning) if identifier.startswith(beginning)}
     if len(found) != 1:
         why = f"it begins the ids of {sorted(found)[:5]}" if found else "no run is known by it"
@@ -193,19 +193,19 @@ def run_of_id(beginning: str) -> Run:
 Known = Iterator[tuple[str, Run]]
 
 
-def _recorded(beginning: str) -> Known:
+def _list_recorded_runs(beginning: str) -> Known:
     for folder in RECORDS:
         found = map(readable_record, sorted(folder().glob(f"{beginning}*.json")))
         yield from ((record.id, record.run) for record in found if record is not None)
 
 
-def _launched(beginning: str) -> Known:
-    for path in sorted(sweeps_folder().glob("*/submissions/*.json")):
+def _list_launched_runs(beginning: str) -> Known:
+    for path in sorted(get_sweeps_folder().glob("*/submissions/*.json")):
         with _left_out_where_wrong(path):
-            for identifier, values in _mapping(json_object(path).get("runs", {}), "its runs").items():
+            for identifier, values in _map_renamed_fields(json_object(path).get("runs", {}), "its runs").items():
                 if identifier.startswith(beginning):
                     with _left_out_where_wrong(path):
-                        yield identifier, run_from_record(_mapping(values, f"run {identifier}"), identifier)
+                        yield identifier, run_from_record(_map_renamed_fields(values, f"run {identifier}"), identifier)
 
 
 @contextmanager
@@ -217,21 +217,21 @@ def _left_out_where_wrong(path: Path) -> Iterator[None]:
         print(f"left out: {path}: {error}", file=sys.stderr)
 
 
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+def _map_renamed_fields(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} should be an object, found {short(value)}: move the file away")
     return value
 
 
-def _planned(beginning: str) -> Known:
+def _list_planned_runs(beginning: str) -> Known:
     """Return the runs in the files that `data import` and `data plan` write; one that cannot be read holds none."""
-    for folder in sorted(corpora_folder().glob("*")):
+    for folder in sorted(get_corpora_folder().glob("*")):
         for path in (folder / f"{folder.name}-{scale}.json" for scale in ORDER):
             with suppress(ValueError):
                 yield from [(run_id(run), run) for run in read_runs(path)]
 
 
-def _declared(beginning: str) -> Known:
+def _list_declared_runs(beginning: str) -> Known:
     for experiment in experiments():
         for scale in ORDER:
             yield from ((run_id(run), run) for run in experiment.runs(scale))
@@ -240,15 +240,15 @@ def _declared(beginning: str) -> Known:
 def _of_todays_content(runs: list[Run]) -> list[Run]:
     """Return runs that name the content of what was imported here; a corpus that names it speaks for its suite."""
     names = {name for run in runs for name in (run.corpus, run.pretraining_corpus, run.suite) if name}
-    if not any((corpora_folder() / name).is_dir() for name in names):
+    if not any((get_corpora_folder() / name).is_dir() for name in names):
         return runs  # without loading numpy and pyarrow, and each name is looked up once
-    from repro.data.own.imported import imported_named, is_imported
+    from repro.data.own.imported import find_imported, is_imported
 
-    today = {name: imported_named(name).corpus for name in names if "@" not in name and is_imported(name)}
-    return [_renamed(run, today) for run in runs]
+    today = {name: find_imported(name).corpus for name in names if "@" not in name and is_imported(name)}
+    return [_apply_renames(run, today) for run in runs]
 
 
-def _renamed(run: Run, today: Mapping[str, str]) -> Run:
+def _apply_renames(run: Run, today: Mapping[str, str]) -> Run:
     named = {name: getattr(run, name) for name in ("corpus", "pretraining_corpus", "suite")}
     found: dict[str, Any] = {name: today[value] for name, value in named.items() if value in today}
     if run.suite == run.corpus.partition("@")[0]:
@@ -258,7 +258,7 @@ def _renamed(run: Run, today: Mapping[str, str]) -> Run:
 
 def _run(row: Mapping[str, Any], where: str) -> Run:
     try:
-        scale_named(row["scale"])
+        get_scale(row["scale"])
         run = run_of_fields({name: value for name, value in row.items() if name != "id"})
         if run.architecture in TRAINED and run.num_steps is not None:  # else the training finds it, behind all stages
             check_warmup(run.num_warmup_steps, run.num_steps)
@@ -267,7 +267,7 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
     return run
 
 
-def sweep_name(what: Sequence[str] | None, scale: str) -> str:
+def get_sweep_name(what: Sequence[str] | None, scale: str) -> str:
     """Return the name of the folder in which these words are swept; the scale is told where a word takes it.
 
     Files of one name may lie in several folders: six digits of the path tell a file's sweep from another's.

@@ -45,7 +45,7 @@ def _git(*words: str) -> str:
     return done.stdout.decode(errors="surrogateescape")
 
 
-def code_identity() -> dict[str, Any]:
+def get_code_identity() -> dict[str, Any]:
     """Return the commit, and a hash of what differs from it in what runs, new files too (None: clean, or not known).
 
     Without a history of its own (installed, or an unpacked archive) it is the commit this copy was made from. Where
@@ -54,7 +54,7 @@ def code_identity() -> dict[str, Any]:
     return _identity()[0]
 
 
-def why_git_is_silent() -> str:
+def explain_git_is_silent() -> str:
     """Return git's own words where it does not answer for this checkout; empty where it does, or is not asked."""
     return _identity()[1]
 
@@ -103,7 +103,7 @@ def _new_source() -> str:
     return "".join(found)
 
 
-def source_digest() -> str:
+def compute_source_digest() -> str:
     """Return a digest of the files on disk that decide what a run does: modules, manifests, the lock; git or none.
 
     Texts, tests, pictures and published records are not in it: to commit those changes no run.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from repro.records.store import Record
 
 
-def seconds_of(records: Iterable[Record]) -> tuple[float, float]:
+def sum_seconds(records: Iterable[Record]) -> tuple[float, float]:
     """Return seconds of training and of measuring; a training that several runs share counts once."""
     trained, measured = {}, 0.0
     for record in records:

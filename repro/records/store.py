@@ -16,9 +16,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.records.checks import check_digest, check_means, check_types, content_digest
-from repro.spec import Run, first_phase_of
-from repro.spec.identity import run_from_record, run_id, training_id
+from repro.records.checks import check_digest, check_means, check_types, compute_content_digest
+from repro.spec import Run, get_first_phase
+from repro.spec.identity import get_training_id, run_from_record, run_id
 from repro.storage.atomic import whole_file
 from repro.storage.json_files import read_json_with_bytes
 
@@ -106,7 +106,7 @@ def write_record(
         with part.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **narrow)
         full["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
-    content["sha256"] = content_digest(_as_read(content))
+    content["sha256"] = compute_content_digest(_as_read(content))
     with whole_file(path, lasts=True) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
     return Record(run_id(run), run, dict(metrics), full, path, shown)
@@ -150,7 +150,7 @@ def _record_of(path: Path, content: Any) -> Record:
         raise ValueError(f"{path}: {error}") from error
     _check_first_phase(path, run, content["provenance"].get("training", {}))
     metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
-    return Record(identifier, run, metrics, _shared(content["provenance"]), path, shown)
+    return Record(identifier, run, metrics, _share_provenance(content["provenance"]), path, shown)
 
 
 def _as_read(content: Mapping[str, Any]) -> Any:
@@ -158,7 +158,7 @@ def _as_read(content: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(content))
 
 
-def _shared(provenance: dict[str, Any]) -> dict[str, Any]:
+def _share_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Return a provenance whose parts are those of the records read before where they are equal.
 
     Seeds of one setting tell the same of their suite and stages: thousands of records then fit into memory.
@@ -206,11 +206,11 @@ def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
 
 def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> None:
     """ValueError when a second phase went on from another first phase than its run has today."""
-    first = first_phase_of(run)
-    if first is not None and training and training.get("first_phase") != training_id(first):
+    first = get_first_phase(run)
+    if first is not None and training and training.get("first_phase") != get_training_id(first):
         was = training.get("first_phase", "none that is known")
         raise ValueError(
-            f"{path} went on from the first phase {was}, today's is {training_id(first)}; remove it and run again"
+            f"{path} went on from the first phase {was}, today's is {get_training_id(first)}; remove it and run again"
         )
 
 
@@ -224,7 +224,7 @@ def has_record(folder: Path, run: Run) -> bool:
     return (folder / f"{run_id(run)}.json").is_file()
 
 
-def why_unreadable(folder: Path, run: Run) -> str:
+def explain_unreadable(folder: Path, run: Run) -> str:
     """Return why the record that a run has cannot be read; nothing where it can, or where there is none."""
     try:
         _ = has_record(folder, run) and read_record(folder / f"{run_id(run)}.json")

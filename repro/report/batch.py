@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from repro.measures.batch_text import shorten
+from repro.analyses.batch_text import shorten
 from repro.report.view import View, format_number
 from repro.spec.artefact import ABSENT
 
 if TYPE_CHECKING:
-    from repro.measures.microscope import Explanation, Other, Pair
+    from repro.analyses.microscope import Explanation, Other, Pair
 
 
-def explanation_views(told: Explanation, *, num_pairs: int = 8) -> list[View]:
+def make_explanation_views(told: Explanation, *, num_pairs: int = 8) -> list[View]:
     """Return the views of a batch; of its pairs the first `num_pairs`."""
     return [_overview(told), _clusters(told), _pairs(told, num_pairs), _parts(told)]
 
@@ -45,7 +45,7 @@ def _clusters(told: Explanation) -> View:
 
 
 def _pairs(told: Explanation, num_pairs: int) -> View:
-    rows = [line for pair in told.pairs[:num_pairs] for line in _pair_lines(pair)]
+    rows = [line for pair in told.pairs[:num_pairs] for line in _format_pair_lines(pair)]
     left = len(told.pairs) - num_pairs
     notes = (f"{left} more pairs; --pairs {len(told.pairs)} prints all",) if left > 0 else ()
     return View(f"Pairs and their hardest negatives, scores of {told.surrogate}", PAIRS, tuple(rows), notes, "rlrrl")
@@ -54,18 +54,18 @@ def _pairs(told: Explanation, num_pairs: int) -> View:
 PAIRS = ("pair", "what", "place", "score", "text")
 
 
-def _pair_lines(pair: Pair) -> list[tuple[str, ...]]:
+def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
     own = format_number(pair.score, 3)
     lines = [
         (str(pair.place), "query", "", "", shorten(pair.query)),
         ("", "its document", str(pair.place), own, shorten(pair.document)),
-        *(_other_line(other, "hard negative") for other in pair.hardest),
-        *(_other_line(other, f"removed: {other.why}") for other in pair.removed),
+        *(_format_other_line(other, "hard negative") for other in pair.hardest),
+        *(_format_other_line(other, f"removed: {other.why}") for other in pair.removed),
     ]
     return lines
 
 
-def _other_line(other: Other, what: str) -> tuple[str, ...]:
+def _format_other_line(other: Other, what: str) -> tuple[str, ...]:
     return ("", what, str(other.place), format_number(other.score, 3), shorten(other.document))
 
 

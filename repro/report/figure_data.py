@@ -10,13 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 from repro.records.store import Record
-from repro.report.names import heading_of
-from repro.report.tables import metric_path, no_records_note
-from repro.report.view import View, format_mean, spread_note
-from repro.spec import FIELDS, Figure, Pick, Row, Run
+from repro.report.names import artefact_of, format_heading, format_spans
+from repro.report.tables import format_no_records_note, get_metric_path
+from repro.report.view import View, format_mean, format_spread_note
+from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
 from repro.spec.artefact import ABSENT
-from repro.spec.identity import setting_id
-from repro.spec.values import counted, suggestion
+from repro.spec.identity import get_setting_id
+from repro.spec.registry import artefacts
+from repro.spec.values import count_noun, suggestion
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that no axis of training applies to: they have no place on it, and are drawn as a level."""
@@ -25,7 +26,7 @@ USUAL_METRIC = "{suite}/mean/ndcg_at_10"
 METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
-def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
+def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return what a figure plots: a column for each of its axes, by the axis's name, and "series", "seed", "record" and
     "setting", an id that runs share which differ in nothing but the seed.
 
@@ -40,7 +41,7 @@ def figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) 
         for record in (have[run] for run in dict.fromkeys(runs) if series.of.matches(run) and run in have):
             partners = [partner(record) for partner in partners_of]
             if None not in partners:
-                rows += _rows_of(figure, series, record, *partners)
+                rows += _get_run_rows(figure, series, record, *partners)
     return rows
 
 
@@ -61,25 +62,25 @@ def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
     return [series for series in figure.series if not series.scales or scale in series.scales]
 
 
-def _rows_of(
+def _get_run_rows(
     figure: Figure, series: Row, record: Record, x_record: Record | None, minus: Record | None
 ) -> Iterator[dict[str, Any]]:
     assert x_record is not None and minus is not None, "a record without its partners gives no row"
-    end = {"setting": setting_id(record.run), "seed": record.run.seed, "record": record.id}
+    end = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
     minus_points = _points(figure, Row(label="", of=Pick(())), minus) if figure.minus else []
     of_minus = {_parts(point): point for point in minus_points}
     for point in _points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
-        for name in axes_of(figure):
+        for name in get_axis_columns(figure):
             row[name] = _value(figure, name, series, x_record if name == figure.x else record, point)
         if figure.minus:
             same = _same_point(figure, minus, of_minus, point)
-            row[number_of(figure)] -= _value(figure, number_of(figure), series, minus, same)
+            row[get_value_column(figure)] -= _value(figure, get_value_column(figure), series, minus, same)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
-        yield {**row, **parts, **_named(figure, record, point), **end}
+        yield {**row, **parts, **_get_part_name(figure, record, point), **end}
 
 
-def _named(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, str]:
+def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, str]:
     """Return the words that a record has for part1; nothing where it has none."""
     if not figure.named_by:
         return {}
@@ -106,12 +107,12 @@ def _same_point(
     return points[parts]
 
 
-def axes_of(figure: Figure) -> tuple[str, ...]:
+def get_axis_columns(figure: Figure) -> tuple[str, ...]:
     """Return the names of the columns that a figure plots, the number it is about last."""
     return tuple(dict.fromkeys(name for name in (figure.hue, figure.mark, figure.x, figure.y, figure.cell) if name))
 
 
-def number_of(figure: Figure) -> str:
+def get_value_column(figure: Figure) -> str:
     """Return the column that a figure is about: what stands in its cells, or on its y axis."""
     return figure.cell or figure.y
 
@@ -131,11 +132,11 @@ def _points(figure: Figure, series: Row, record: Record) -> list[dict[str, Any]]
 def _pattern(points: str, series: Row, record: Record) -> str:
     """Return a pattern whose `*` is any one name but those of means over datasets, and `{family}` one of those."""
     families = {d["family"] for d in record.provenance.get("suite", {}).get("datasets", ()) if "family" in d}
-    return _pattern_of(metric_path(points, record.run, series.context), frozenset(families))
+    return _compile_metric_pattern(get_metric_path(points, record.run, series.context), frozenset(families))
 
 
 @lru_cache(maxsize=256)  # the records of a figure have one suite, or few
-def _pattern_of(path: str, families: frozenset[str]) -> str:
+def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
     family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
     known = {"*": any_name, "{family}": family}
@@ -144,7 +145,7 @@ def _pattern_of(path: str, families: frozenset[str]) -> str:
 
 def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
     """Return the value of one axis; the number a figure is about comes times its factor."""
-    factor = figure.factor if name == number_of(figure) else 1.0
+    factor = figure.factor if name == get_value_column(figure) else 1.0
     if name in point:
         is_number = name == figure.x and str(point[name]).isdecimal()
         return point[name] * factor if name == "value" else int(point[name]) if is_number else point[name]
@@ -152,7 +153,7 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
         return None if record.run.architecture in REFERENCES else getattr(record.run, name)
     if figure.points and (name == figure.points or name == figure.points.rpartition("*")[2].lstrip("/")):
         return point["value"] * factor
-    path = metric_path(name, record.run, series.context)
+    path = get_metric_path(name, record.run, series.context)
     for part, value in point.items():
         path = path.replace(f"{{{part}}}", str(value))
     if "/" not in path:
@@ -164,32 +165,34 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
     return record.metrics[path] * factor
 
 
-def figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
+def make_figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
     """Return a figure as a table: means over seeds at each place of the axes; a scatter as its dots.
 
     A place whose runs have no record has a dash.
     """
     kept = {"published": published, "yours": yours}
-    return view_of_rows(figure, runs, {who: figure_rows(figure, runs, those) for who, those in kept.items() if those})
+    return make_rows_view(
+        figure, runs, {who: list_figure_rows(figure, runs, those) for who, those in kept.items() if those}
+    )
 
 
-def view_of_rows(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> View:
+def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> View:
     """Return the same of rows that are there already, by whose records they are from; without records, no rows."""
-    header = (*_labels(figure), "whose", "seeds", column_label(figure, number_of(figure)))
+    header = (*_labels(figure), "whose", "seeds", format_column_label(figure, get_value_column(figure)))
     lines: list[tuple[str, ...]] = []
-    asked = _asked(figure, runs)
+    asked = _count_expected_seeds(figure, runs)
     for whose, those in rows.items():
         cells: dict[tuple[str, ...], list[tuple[int, float]]] = {place: [] for place in asked}
         for row in those:
-            place = (row["series"], *(axis_text(row[name]) for name in _places(figure)))
-            cells.setdefault(place, []).append((row["seed"], row[number_of(figure)]))
-        lines += [(*place, whose, *_counted(figure, cells[place], asked.get(place))) for place in _in_order(cells)]
+            place = (row["series"], *(format_axis_text(row[name]) for name in _places(figure)))
+            cells.setdefault(place, []).append((row["seed"], row[get_value_column(figure)]))
+        lines += [(*place, whose, *_count_seeds(figure, cells[place], asked.get(place))) for place in _in_order(cells)]
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
-    notes = spread_note(lines) if lines or not runs else (no_records_note(figure.name, runs[0].scale),)
+    notes = format_spread_note(lines) if lines or not runs else (format_no_records_note(figure.name, runs[0].scale),)
     return View(title, header, tuple(lines), notes, "l" * (len(header) - 2) + "rr")
 
 
-def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | None) -> tuple[str, str]:
+def _count_seeds(figure: Figure, found: list[tuple[int, float]], num_asked: int | None) -> tuple[str, str]:
     num_seeds = len({seed for seed, _ in found})
     seeds = str(num_seeds) if num_asked is None else f"{num_seeds}/{num_asked}"
     by_seed: dict[int, list[float]] = {}
@@ -202,7 +205,7 @@ def _counted(figure: Figure, found: list[tuple[int, float]], num_asked: int | No
 
 def _places(figure: Figure) -> tuple[str, ...]:
     """Return the columns that say where a number stands: the axes, of a scatter and of one's own what a dot is."""
-    axes = tuple(name for name in axes_of(figure) if name != number_of(figure))
+    axes = tuple(name for name in get_axis_columns(figure) if name != get_value_column(figure))
     parts = range(1, 1 + len(PLACEHOLDER.findall(figure.points)) * (figure.kind in ("scatter", "own")))
     return tuple(dict.fromkeys((*axes, *(f"part{number}" for number in parts))))
 
@@ -221,7 +224,7 @@ def _order(texts: Iterable[str]) -> dict[str, int]:
     return {text: place for place, text in enumerate(different)}
 
 
-def _asked(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
+def _count_expected_seeds(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
     """Return the number of seeds asked for at each place, where fields of the runs alone say which places there are."""
     if not all(name in FIELDS for name in _places(figure)):
         return {}
@@ -229,35 +232,49 @@ def _asked(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
     for series in series_at(figure, runs):
         for run in filter(series.of.matches, runs):
             values = [None if run.architecture in REFERENCES else getattr(run, name) for name in _places(figure)]
-            seeds.setdefault((series.label, *map(axis_text, values)), set()).add(run.seed)
+            seeds.setdefault((series.label, *map(format_axis_text, values)), set()).add(run.seed)
     return {place: len(each) for place, each in seeds.items()}
 
 
-def axis_text(value: Any) -> str:
+def format_axis_text(value: Any) -> str:
     """Return a value of an axis as text; numbers with up to four digits that count."""
     if value is None:
         return ABSENT
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def subtitle_of(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
+def format_subtitle(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the small line under a picture's title: which figure, scale, whose records, how many seeds at most.
 
     Seeds are counted in each series: a reference that no seed changes has one of its own.
     """
+    if figure.is_diagram:
+        return f"{format_heading(figure.name)}, scale {scale}"
     seeds_of: dict[str, set[int]] = {}
     for row in rows:
         seeds_of.setdefault(row["series"], set()).add(row["seed"])
     count = max(map(len, seeds_of.values()), default=0)
-    seeds = counted(count, "seed") if count else ""
-    return ", ".join(filter(None, (heading_of(figure.name), f"scale {scale}", whose, seeds)))
+    seeds = count_noun(count, "seed") if count else ""
+    used = _describe_seeds_of_claims(figure, scale, set().union(*seeds_of.values()))
+    return ", ".join(filter(None, (format_heading(figure.name), f"scale {scale}", whose, seeds, used)))
+
+
+def _describe_seeds_of_claims(figure: Figure, scale: str, drawn: set[int]) -> str:
+    """Return which seeds the figure's claims use, if these are not the seeds that are drawn."""
+    if figure.name not in artefacts() or not drawn:
+        return ""
+    experiment, _ = artefacts()[figure.name]
+    claims = [one for one in experiment.claims if artefact_of(one.id, experiment.artefacts) == figure.name]
+    used = {one.declared_seeds(scale) for one in claims if not isinstance(one, Identity)}
+    others = sorted(seeds for seeds in used if set(seeds) != drawn)
+    return f"claims use seeds {' and '.join(map(format_spans, others))}" if others else ""
 
 
 def _labels(figure: Figure) -> tuple[str, ...]:
-    return ("series", *(column_label(figure, name) for name in _places(figure)))
+    return ("series", *(format_column_label(figure, name) for name in _places(figure)))
 
 
-def column_label(figure: Figure, name: str) -> str:
+def format_column_label(figure: Figure, name: str) -> str:
     """Return the words for an axis: the figure's own, or the metric's name."""
     if name == figure.x:
         return figure.x_label
@@ -270,5 +287,5 @@ def column_label(figure: Figure, name: str) -> str:
             return figure.parts[int(name[4:]) - 1]
         return "family" if PLACEHOLDER.findall(figure.points)[int(name[4:]) - 1] == "{family}" else "dataset"
     last = (figure.points if name in ("value", "") else name).rpartition("/")[2]
-    unit = " (points)" if figure.factor == 100 and name == number_of(figure) else ""
+    unit = " (points)" if figure.factor == 100 and name == get_value_column(figure) else ""
     return METRIC_WORDS.get(last, last.replace("_", " ")) + unit

@@ -76,7 +76,7 @@ MOST_FOLDED_ROWS = 1000
 """Rows of a table whose cells are folded to the terminal's width; of more, each is one line as long as it is."""
 
 
-def plain_lines(view: View) -> Iterator[str]:
+def format_plain_lines(view: View) -> Iterator[str]:
     """Return a view as lines, one a row and none folded: what thousands of rows are searched in."""
     view = view.shown
     widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
@@ -99,7 +99,7 @@ def _print_text(view: View) -> None:
     rows = tuple(tuple(map(visible, row)) for row in view.rows)
     view = replace(view, title=visible(view.title), rows=rows, notes=tuple(map(visible, view.notes)))
     if len(view.rows) > MOST_FOLDED_ROWS:
-        sys.stdout.writelines(f"{line}\n" for line in plain_lines(view))
+        sys.stdout.writelines(f"{line}\n" for line in format_plain_lines(view))
         return
     view, console = view.shown, console_here()
     if not view.header:
@@ -113,7 +113,7 @@ def _print_text(view: View) -> None:
     else:
         print(textwrap.fill(view.title, console.width, break_on_hyphens=False))
         for part in _parts(view, console.width):
-            console.print(_rich_table(part))
+            console.print(_make_rich_table(part))
     for note in view.notes:
         console.print(note)
 
@@ -144,7 +144,7 @@ def _parts(view: View, width: int) -> Iterator[View]:
     yield view.with_columns(kept)
 
 
-def _rich_table(view: View) -> RichTable:
+def _make_rich_table(view: View) -> RichTable:
     from rich import box
     from rich.table import Table
 

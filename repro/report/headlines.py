@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from repro.claims.judge import Judgement
-from repro.report.tables import in_unit
+from repro.report.tables import format_interval, in_unit
 from repro.report.view import View
 from repro.spec.artefact import ABSENT
 from repro.spec.registry import declared_notes
-
-UNSAID = ("WRONG SCALE", "NOT RUN")
-"""Verdicts that say nothing of a sentence."""
+from repro.statistics.judge import Judgement
 
 
-def headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
+def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
     """Return a row for each sentence; `judged` has the judgements by scale, a column each.
 
     ValueError names a claim that no scale has a judgement of: the list and the experiments are at odds.
@@ -32,15 +29,10 @@ def headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
 
 
 def _verdict(judged: Judgement | None) -> str:
-    """Return a verdict with effect and interval, or a dash where there is none."""
-    if judged is None or judged.verdict in UNSAID:
+    """Return a word with effects and intervals, or a dash if there is none."""
+    if judged is None or not judged.comparisons:
         return ABSENT
-    if judged.effect is None:
-        return judged.verdict
     unit = judged.unit
-    told = [in_unit(judged.effect, unit)]
-    if judged.low is not None and judged.high is not None:
-        told.append(f"({in_unit(judged.low, unit)} to {in_unit(judged.high, unit)})")
-    if unit.name != "points":
-        told.append(unit.name)
-    return f"{judged.verdict}: {' '.join(told)}{', post hoc' * judged.is_post_hoc}"
+    effects = [f"{in_unit(one.effect, unit)} {format_interval(one, unit)}" for one in judged.comparisons]
+    name = "" if unit.name == "points" else f" {unit.name}"
+    return f"{judged.verdict}: {', '.join(effects)}{name}"

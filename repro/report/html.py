@@ -15,10 +15,9 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from repro.claims.contrasts import WHAT_IS_RANDOM
-from repro.records.spent import seconds_of
+from repro.records.spent import sum_seconds
 from repro.report.artefacts import RECORD_WORDS
-from repro.report.known import forest_rows, known_sentence
+from repro.report.known import format_known_sentence, list_forest_rows
 from repro.report.sections import (
     ForestPainter,
     Line,
@@ -26,17 +25,16 @@ from repro.report.sections import (
     Picture,
     Section,
     deviations,
-    machines_of,
-    sections_of,
+    list_machines,
+    make_sections,
 )
-from repro.report.tables import INTERVAL_WORDS, ledger_place, summary_line
-from repro.report.verdicts import looking_once
+from repro.report.tables import INTERVAL_WORDS, format_summary_line, ledger_place
 from repro.report.view import format_seconds
 from repro.spec import Experiment
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
-from repro.spec.identity import difference_in_words
-from repro.spec.registry import experiments, paper_of
-from repro.spec.scales import scale_named
+from repro.spec.identity import format_overrides
+from repro.spec.registry import experiments, find_paper
+from repro.spec.scales import get_scale
 from repro.storage.atomic import check_replaceable, whole_file
 
 DRAWING = {
@@ -50,11 +48,11 @@ DRAWING = {
 """Elements that draw; all others go, `style` and `metadata` among them."""
 TEMPLATE = "report.html.j2"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "NO EFFECT": "=", "UNDECIDED": "?", "NOT RUN": "–", "WRONG SCALE": "·"}
+SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
 PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK = 4 / 3, 1.15, 0.85
-UNJUDGED = {"WRONG SCALE": "cannot be judged", "NOT RUN": "not run"}
-"""Verdicts that say nothing of the paper, folded away below the others; and how the fold is called."""
+UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
+"""States of claims without a number, folded away below the others; and how the fold is called."""
 
 
 def write_report(
@@ -71,11 +69,10 @@ def write_report(
     """
     check_replaceable(out)  # before minutes of drawing
     chosen = experiments() if shown is None else shown
-    with looking_once():
-        sections = [section for experiment in chosen for section in sections_of(experiment, scale, paint)]
+    sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
     own = (section for section in sections if section.paper == MAIN)
-    rows = forest_rows(line.judged for section in own for line in section.lines)
+    rows = list_forest_rows(line.judged for section in own for line in section.lines)
     forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as part:
@@ -92,27 +89,26 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
     )
     environment.filters |= {
         "anchor": lambda verdict: verdict.lower().replace(" ", "-"),
-        "sign": SIGNS.__getitem__,
+        "sign": lambda word: SIGNS.get(word, "·"),
         "svg": lambda picture, name, label: inline_svg(picture.svg, f"{name}-{picture.whose}-", label),
         "csv_link": csv_link,
         "whose": RECORD_WORDS.__getitem__,
         "fields": lambda record: fields_as_html(vars(record.run)),
-        "words": lambda record: difference_in_words(record.run),
+        "words": lambda record: format_overrides(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
         "duration": format_seconds,
-        "spent": lambda records: seconds_of([record for _, record in records]),
-        "machines": lambda records: machines_of([record for _, record in records]),
+        "spent": lambda records: sum_seconds([record for _, record in records]),
+        "machines": lambda records: list_machines([record for _, record in records]),
     }
     own, *companions = _ledgers(lines)
     return environment.get_template(TEMPLATE).render(
-        scale=scale_named(scale),
-        known=known_sentence([line.judged for line in own.lines]),
+        scale=get_scale(scale),
+        known=format_known_sentence([line.judged for line in own.lines]),
         companions=companions,
         papers=PAPERS,
         ledgers=[own, *companions],
         forest=forest,
         intervals=INTERVAL_WORDS,
-        random=WHAT_IS_RANDOM,
         sections=sections,
         deviations=deviations(scale),
         records=sorted(records.items()),
@@ -140,22 +136,22 @@ class Ledger:
     @property
     def summary(self) -> str:
         """Their number by verdict."""
-        return summary_line([line.judged for line in self.lines])
+        return format_summary_line([line.judged for line in self.lines])
 
     @property
     def judged(self) -> list[Line]:
         """Those that the scale says something of."""
-        return [line for line in self.lines if line.judged.verdict not in UNJUDGED]
+        return [line for line in self.lines if line.judged.word not in UNJUDGED]
 
     @property
     def unjudged(self) -> dict[str, list[Line]]:
         """The others, by why it does not."""
-        return {words: [one for one in self.lines if one.judged.verdict == name] for name, words in UNJUDGED.items()}
+        return {words: [one for one in self.lines if one.judged.word == name] for name, words in UNJUDGED.items()}
 
 
 def _ledgers(lines: Sequence[Line]) -> list[Ledger]:
     """Return this paper's ledger, and those of its companions that have claims."""
-    each = {paper: tuple(one for one in lines if paper_of(one.judged.claim.id) == paper) for paper in PAPERS}
+    each = {paper: tuple(one for one in lines if find_paper(one.judged.claim.id) == paper) for paper in PAPERS}
     return [Ledger(paper, PAPERS[paper], those) for paper, those in each.items() if those or paper == MAIN]
 
 

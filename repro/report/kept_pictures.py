@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.report.verdicts import ADDRESS, versions_of
-from repro.storage.digests import sha256_of, source_digest
-from repro.storage.memo import Memo, digest_key
+from repro.report.verdicts import ADDRESS, get_versions
+from repro.storage.digests import compute_source_digest, hash_file
+from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import PACKAGE, SOURCES
 
 DRAWING_FOLDERS = (SOURCES / "figures", PACKAGE / "spec", SOURCES / "experiments")
@@ -41,14 +41,14 @@ class KeptPicture:
         """Return whether this very picture exists in every file that is asked for, none of them changed since."""
         try:
             files = self.memo.read()
-            return files is not None and all(files[one] == sha256_of(self._file(one)) for one in endings)
+            return files is not None and all(files[one] == hash_file(self._file(one)) for one in endings)
         except (OSError, TypeError, KeyError):
             return False
 
     def remember(self, endings: Sequence[str]) -> None:
         """Note the files that were just drawn."""
         with suppress(OSError):
-            self.memo.write({one: sha256_of(self._file(one)) for one in endings})
+            self.memo.write({one: hash_file(self._file(one)) for one in endings})
 
     def _file(self, ending: str) -> Path:
         return self.path.parent / f"{self.path.name}.{ending}"
@@ -59,14 +59,14 @@ def kept_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: Mapping
     decides = {
         "rows": json.dumps(rows, default=repr),  # a text, since the order of columns counts
         "picture": ADDRESS.sub("", repr(sorted(picture.items()))),
-        "code": source_digest(DRAWING_FOLDERS),
-        "versions": versions_of(DRAWING_PACKAGES),
-        "styles": [sha256_of(one) for one in _style_files() if one.is_file()],
+        "code": compute_source_digest(DRAWING_FOLDERS),
+        "versions": get_versions(DRAWING_PACKAGES),
+        "styles": [hash_file(one) for one in _list_style_files() if one.is_file()],
     }
-    return KeptPicture(path, digest_key(decides))
+    return KeptPicture(path, get_digest_key(decides))
 
 
-def _style_files() -> list[Path]:
+def _list_style_files() -> list[Path]:
     """Return where matplotlib would find a reader's own settings."""
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
     named = [Path(os.environ[name]) for name in ("MATPLOTLIBRC", "MPLCONFIGDIR") if os.environ.get(name)]

@@ -40,7 +40,7 @@ def as_latex(view: View) -> str:
     title, *notes = (f"% {' '.join(text.split()).translate(IN_COMMENTS)}" for text in (view.title, *view.notes))
     if not view.header:
         return "\n".join((title, *notes, ""))
-    head, *body = (" & ".join(map(_escaped, line)) + r" \\" for line in (view.header, *view.rows))
+    head, *body = (" & ".join(map(_escape_latex, line)) + r" \\" for line in (view.header, *view.rows))
     columns = "".join(_column(view, number) for number in range(len(view.header)))
     table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
     if sum(_letters(view, number) + GAP for number in range(len(view.header))) > PAGE:
@@ -49,7 +49,7 @@ def as_latex(view: View) -> str:
     return "\n".join((title, *table, *notes, ""))
 
 
-def _escaped(text: str) -> str:
+def _escape_latex(text: str) -> str:
     return MINUS.sub("−", text).translate(SPECIAL)
 
 

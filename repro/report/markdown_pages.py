@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from repro.claims.judge import Judgement
-from repro.report.artefacts import artefact_views, judgements
-from repro.report.contents import artefact_table, file_map, folder_table, notes_table
+from repro.report.artefacts import judgements
+from repro.report.contents import make_artefact_table, make_notes_table
 from repro.report.formats import as_markdown
-from repro.report.headlines import headlines_view
-from repro.report.tables import by_paper, claims_view, sort_judgements
-from repro.report.view import View
+from repro.report.gallery import make_gallery
+from repro.report.headlines import make_headlines_view
+from repro.report.tables import by_paper, make_claims_view, sort_judgements
 from repro.spec.artefact import MAIN
-from repro.spec.registry import experiment_of, experiments
+from repro.spec.registry import experiments
+from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
 
-LEDGER = ("claims", "RESULTS.md")
+LEDGER = ("claims", "docs/CLAIMS.md")
 LEDGERS = {MAIN: LEDGER[0], "GTE": "claims_gte", "MRL": "claims_mrl"}
-"""The block of that page that has a paper's claims."""
-DESK, LAB = "desk", "lab"
-DEARER = "claims_lab"
-"""The block of the ledger's page that has what is judged at lab, which outranks desk."""
-TABLES = {
-    "table1": ("table1", DESK, "README.md"),
-    "table1_lab": ("table1", LAB, "RESULTS.md"),
-    "recipes": ("recipes", DESK, "RESULTS.md"),
-    "context_use": ("context_use", DESK, "RESULTS.md"),
-    "context_headroom_table": ("context_headroom_table", DESK, "RESULTS.md"),
-    "context_emergence_table": ("context_emergence_table", DESK, "RESULTS.md"),
-    "context_emergence_table_lab": ("context_emergence_table", LAB, "RESULTS.md"),
-    "batches_of_views": ("batches_of_views", LAB, "RESULTS.md"),
-    "context_designs": ("context_designs", DESK, "RESULTS.md"),
-}
-"""Of each block that shows a table whole: which table, at which scale, on which page."""
+"""The block of the ledger page for each paper."""
+DESK, LAB, MINI = "desk", "lab", "mini"
+DEARER = {LAB: "claims_lab", MINI: "claims_mini"}
+"""The blocks of the ledger page for the scales that outrank desk."""
+RESULTS = "docs/RESULTS.md"
 CONTENTS = {
-    ("artefacts", "README.md"): artefact_table,
-    ("folders", "README.md"): folder_table,
-    ("files", "ARCHITECTURE.md"): file_map,
-    ("not_judged", "RESULTS.md"): lambda folder: notes_table("not_judged"),
-    ("contradictions", "ERRATA.md"): lambda folder: notes_table("contradictions"),
-    ("deviations", "REPRODUCING.md"): lambda folder: notes_table("deviations"),
+    ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
+    ("not_judged", LEDGER[1]): lambda folder: make_notes_table("not_judged"),
+    ("contradictions", "docs/ERRATA.md"): lambda folder: make_notes_table("contradictions"),
+    ("deviations", "REPRODUCING.md"): lambda folder: make_notes_table("deviations"),
 }
-"""What is read from the source alone."""
+"""Blocks that are read from the source alone."""
 
 
 def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKOUT) -> dict[Path, str]:
@@ -56,16 +42,17 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
     apart = by_paper(judged)
     title = f"Claims at scale `{scale}`, from the published records"
     blocks = {
-        (name, LEDGER[1]): as_markdown(claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
+        (name, LEDGER[1]): as_markdown(make_claims_view(apart.get(paper, []), title)) for paper, name in LEDGERS.items()
     }
     blocks |= {place: write(folder) for place, write in CONTENTS.items()}
     if scale == DESK:
-        at_lab = measured(LAB)
-        blocks[DEARER, LEDGER[1]] = as_markdown(claims_view(at_lab, f"Claims that records at `{LAB}` judge"))
-        blocks["headlines", LEDGER[1]] = as_markdown(headlines_view({DESK: judged, LAB: at_lab}))
-        for block, (name, at, page) in TABLES.items():
-            view = artefact_views(experiment_of(name), at, with_yours=False)[name]
-            blocks[block, page] = as_markdown(view if at == DESK else begun_rows(view))
+        dearer = {at: judge_measured(at) for at in DEARER}
+        for at, block in DEARER.items():
+            view = make_claims_view(dearer[at], f"Claims that records at `{at}` judge")
+            blocks[block, LEDGER[1]] = as_markdown(view)
+        headlines = as_markdown(make_headlines_view({DESK: judged, LAB: dearer[LAB]}))
+        blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
+        blocks["gallery", RESULTS] = make_gallery()
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = folder / page
@@ -73,13 +60,7 @@ def renewed_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKO
     return pages
 
 
-def begun_rows(view: View) -> View:
-    """Return a table of runs without the rows of which no seed has a record: dear ones come in one by one."""
-    seeds = view.header.index("seeds")
-    return replace(view, rows=tuple(row for row in view.rows if not row[seeds].startswith("0/")))
-
-
-def measured(scale: str) -> list[Judgement]:
+def judge_measured(scale: str) -> list[Judgement]:
     """Return what the published records of a scale say of claims, without those that have none or are arithmetic.
 
     Experiments whose runs are those of another scale are left out: they are judged there.

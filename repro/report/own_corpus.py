@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.claims.units import stratified_mean
 from repro.records.store import Record
-from repro.report.scores import POINTS, records_of_runs, suite_rows
+from repro.report.scores import POINTS, find_records, list_suite_rows
 from repro.report.view import format_number
 from repro.spec import TRAINED, Run
-from repro.spec.values import counted
+from repro.spec.values import count_noun
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 FEW_QUERIES = 50
 LEARNED_BY_HEART = 0.05
@@ -53,14 +53,14 @@ class System:
         return float(low), float(high)
 
 
-def own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
+def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return the summary of the runs on one imported corpus: who wins, every system with its interval, what helps.
 
     Args:
         runs: all of one suite.
         sizes: `num_documents` and `num_queries` of each collection of the suite.
     """
-    systems = _systems(records_of_runs(runs))
+    systems = _systems(find_records(runs))
     trained = [one for one in systems if one.is_trained]
     if not trained:
         return []
@@ -69,8 +69,8 @@ def own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]
     ahead = [one for one in others if one.mean > best.mean]
     num_documents = sum(one.get("num_documents", 0) for one in sizes.values())
     counts = (
-        f"{counted(len(best.values_Q), 'held-out query', 'held-out queries')} searched among {num_documents} documents "
-        f"in {counted(len(sizes), 'collection')}"
+        f"{count_noun(len(best.values_Q), 'held-out query', 'held-out queries')} searched among {num_documents} documents "
+        f"in {count_noun(len(sizes), 'collection')}"
     )
     lines = [_verdict(best, one) for one in sorted(ahead or others, key=lambda one: -one.mean)[: len(ahead) or 1]]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
@@ -85,7 +85,7 @@ def own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]
 def _systems(records: Sequence[Record]) -> list[System]:
     found = []
     for record in records:
-        rows, values_Q = suite_rows(record.provenance), record.arrays.get(record.run.suite)
+        rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
             found.append(System(_name(record.run), record, np.asarray(values_Q), strata_Q))
@@ -120,7 +120,7 @@ def _hints(best: System, ahead: Sequence[System]) -> list[str]:
     run, loss = best.record.run, best.record.metrics.get("train/loss")
     hints = []
     if len(best.values_Q) < FEW_QUERIES:
-        hints.append(f"{counted(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
+        hints.append(f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
     if ahead and run.start not in ("random", "words"):
         hints.append(f"search with {ahead[0].name} until the model has learned more from further pairs")
     elif ahead:

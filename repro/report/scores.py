@@ -14,31 +14,31 @@ from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.artefact import ABSENT
 from repro.spec.axes import check_field
-from repro.spec.identity import difference, run_id, setting_id
-from repro.spec.values import counted
-from repro.storage.paths import local_records, published_records
+from repro.spec.identity import difference, get_setting_id, run_id
+from repro.spec.values import count_noun
+from repro.storage.paths import get_local_records, get_published_records
 
 POINTS = 100.0
 
 
-def records_of_runs(runs: Sequence[Run]) -> list[Record]:
+def find_records(runs: Sequence[Run]) -> list[Record]:
     """Return the records there are, this machine's before the published."""
-    places = (local_records(), published_records())
+    places = (get_local_records(), get_published_records())
     each = ([record for place in places for record in records_in(place, [run])] for run in dict.fromkeys(runs))
     return [records[0] for records in each if records]
 
 
-def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
+def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     """Return a table of the runs' scores in points: a column per field that varies, the mean, a column per collection.
 
     Below the runs follows a line for each setting of several seeds, then what is odd about their data.
     """
-    records = records_of_runs(runs)
-    datasets = list(dict.fromkeys(row["name"] for record in records for row in suite_rows(record.provenance)))
-    notes = dict.fromkeys(note for record in records for note in notes_of(record.provenance.get("suite", {})))
+    records = find_records(runs)
+    datasets = list(dict.fromkeys(row["name"] for record in records for row in list_suite_rows(record.provenance)))
+    notes = dict.fromkeys(note for record in records for note in list_notes(record.provenance.get("suite", {})))
     settings: dict[str, list[Record]] = {}
     for record in records:
-        settings.setdefault(setting_id(record.run), []).append(record)
+        settings.setdefault(get_setting_id(record.run), []).append(record)
     several = [seeds for seeds in settings.values() if len(seeds) > 1]
     apart = fields_apart([record.run for record in records])
     varying = [name for name in FIELDS if any(name in names for names in apart.values())]
@@ -46,7 +46,7 @@ def scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     but_seed = {architecture: [name for name in names if name != "seed"] for architecture, names in apart.items()}
     for seeds in several:
         lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, varying, datasets, measure)
-    asked = counted(len(set(runs)), "run has", "runs have")
+    asked = count_noun(len(set(runs)), "run has", "runs have")
     title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {asked} ended"
     spread = ("±: standard deviation over the seeds of a line",) if several else ()
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
@@ -74,8 +74,8 @@ def _lines(
     """Return the lines of one run, or of the seeds of one setting: one for each context."""
     run, lines = records[0].run, []
     own = apart[run.architecture]
-    values = [_value_in_words(run, name) if name in own else "" for name in varying]
-    for name, context in contexts_of(records[0].metrics, run.suite):
+    values = [_format_value(run, name) if name in own else "" for name in varying]
+    for name, context in list_contexts(records[0].metrics, run.suite):
         paths = [f"{name}/{dataset}/{measure}" for dataset in ["mean", *datasets]]
         found = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
         what = (called, run.architecture) if context == "own" else ("", f"· {context} context")
@@ -83,12 +83,12 @@ def _lines(
     return lines
 
 
-def _value_in_words(run: Run, name: str) -> str:
+def _format_value(run: Run, name: str) -> str:
     value = getattr(run, name)
     return ABSENT if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> list[dict[str, Any]]:
+def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> list[dict[str, Any]]:
     """Return a row for each recorded run that has the measure: its values of two fields, its seed, its score in points.
 
     ValueError for a field that does not exist, or that does not vary over the recorded runs.
@@ -97,12 +97,12 @@ def pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10")
         check_field(name)
     if x == y:
         raise ValueError(f"--pivot {x} {y}: give two different fields")
-    records = records_of_runs(runs)
+    records = find_records(runs)
     found: list[dict[str, Any]] = []
     for record in records:
         path = f"{record.run.suite}/mean/{measure}"
         if path in record.metrics:
-            places = {name: _value_in_words(record.run, name) for name in (x, y)}
+            places = {name: _format_value(record.run, name) for name in (x, y)}
             order = {name: getattr(record.run, name) for name in (x, y)}
             score = POINTS * record.metrics[path]
             found.append({**places, "series": "", "run": record.run, "order": order, "score": score})
@@ -114,9 +114,9 @@ def pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10")
     return [row for row in found if {x, y} <= {*apart[row["run"].architecture]}]
 
 
-def pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
+def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
     """Return a table of mean scores in points: a column per value of field `x`, a row per value of field `y`."""
-    rows = pivot_rows(runs, x, y, measure)
+    rows = list_pivot_rows(runs, x, y, measure)
 
     def values(name: str) -> list[str]:
         known = {row[name]: row["order"][name] for row in rows}
@@ -131,8 +131,8 @@ def pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10")
     over = [name for name in dict.fromkeys(others) if name not in (x, y)]
     notes = [f"each cell is the mean over {', '.join(over)}; ±: standard deviation"] if over else []
     if left_out := len(set(runs)) - len(rows):
-        notes.append(f"left out: {counted(left_out, 'run')} without a record, or without both fields")
-    title = f"{METRIC_WORDS.get(measure, measure)}, points, of {counted(len(rows), 'run')}: {x} across, {y} down"
+        notes.append(f"left out: {count_noun(left_out, 'run')} without a record, or without both fields")
+    title = f"{METRIC_WORDS.get(measure, measure)}, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
     return View(title, (y, *(f"{x}={one}" for one in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 
@@ -143,13 +143,13 @@ def _order(value: Any) -> tuple[int, float, str]:
     return (1, float(value), "") if isinstance(value, (int, float)) else (2, 0.0, str(value))
 
 
-def scores_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def tabulate_scores(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the runs as plain values, recorded or not: id, what differs from the scale, metrics (None: no record)."""
-    metrics = {record.run: dict(record.metrics) for record in records_of_runs(runs)}
+    metrics = {record.run: dict(record.metrics) for record in find_records(runs)}
     return [{"id": run_id(run), "run": difference(run), "metrics": metrics.get(run)} for run in dict.fromkeys(runs)]
 
 
-def contexts_of(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
+def list_contexts(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
     """Return the metric path and the name of each context that a suite was scored under, "own" first."""
     names = {path.split("/")[0] for path in metrics}
     found = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
@@ -162,15 +162,15 @@ def contexts_of(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str
     return sorted(found, key=place)
 
 
-def suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what a record's provenance says of each collection."""
     rows: list[dict[str, Any]] = provenance.get("suite", {}).get("datasets", [])
     return rows
 
 
-def notes_of(suite: Mapping[str, Any]) -> list[str]:
+def list_notes(suite: Mapping[str, Any]) -> list[str]:
     """Return a line for each collection that has something odd about it."""
     rows = suite.get("datasets", [])
     parts = Counter(row["part_of"] for row in rows if row.get("part_of"))
-    once = [f"{name}: {counted(size, 'collection')}, which count once in the mean" for name, size in parts.items()]
+    once = [f"{name}: {count_noun(size, 'collection')}, which count once in the mean" for name, size in parts.items()]
     return [*once, *(f"{row['name']}: {note}" for row in rows for note in row.get("quirks", []))]

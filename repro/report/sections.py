@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from repro.claims.judge import Judgement
-from repro.claims.variance import system_of
-from repro.measures.batch_text import BATCH_EXHIBIT
-from repro.measures.context_example import COLUMNS, EXHIBIT
+from repro.analyses.batch_text import BATCH_EXHIBIT
+from repro.analyses.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
-from repro.report.artefacts import RECORDS, judgements, records_of, view_of
-from repro.report.figure_data import figure_rows, view_of_rows
-from repro.report.names import COMPANION, heading_of, split_name, title_of
-from repro.report.tables import claims_view, exhibit_rows
+from repro.report.artefacts import RECORDS, judgements, load_records, make_view
+from repro.report.figure_data import list_figure_rows, make_rows_view
+from repro.report.names import COMPANION, artefact_of, format_heading, format_title, split_name
+from repro.report.tables import claim_row, list_exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
-from repro.spec.scales import scale_named
+from repro.spec.scales import get_scale
+from repro.statistics.contrasts import drop_seed
+from repro.statistics.judge import Judgement
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -40,8 +39,6 @@ ForestPainter = Callable[[Rows, str], Drawing]
 """Begins to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
 """The scale whose values are the paper's own; the others differ from it."""
-LETTERS = {"T": "table", "F": "figure", "G": "gte_table", "GF": "gte_figure", "M": "mrl_figure"}
-"""What the id of a claim begins with, and the name of its artefact."""
 TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
 """What rows of text that records carry are called."""
 
@@ -53,8 +50,9 @@ class Line:
     judged: Judgement
     effect: str
     interval: str
-    bar: str
+    threshold: str
     seeds: str
+    yours: str
     text: str
     artefact: str
 
@@ -92,15 +90,15 @@ class Section:
     @property
     def pictures(self) -> tuple[Picture, ...]:
         """What was drawn; waits for those under way."""
-        return self._drawn[0]
+        return self._draw_or_explain[0]
 
     @property
     def problem(self) -> str:
         """Why there is no picture, where that is no matter of missing records."""
-        return "; ".join(self._drawn[1])
+        return "; ".join(self._draw_or_explain[1])
 
     @cached_property
-    def _drawn(self) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+    def _draw_or_explain(self) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
         """The pictures and the problems of others: one that cannot be drawn spoils no other."""
         drawn, problems = [], []
         for whose, svg in self.drawings:
@@ -118,7 +116,7 @@ class Section:
     @property
     def heading(self) -> str:
         """The artefact's name as the paper writes it; what belongs to one has its own word in brackets."""
-        return heading_of(self.name)
+        return format_heading(self.name)
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -127,21 +125,21 @@ class Section:
         return (list(PAPERS).index(self.paper), ("Table", "Figure").index(kind) if number else 2, number)
 
 
-def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
+def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
     """Return a section for each artefact of an experiment."""
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
-    kept = {whose: records_of(runs, whose) for whose in RECORDS}
-    lines = ledger_lines(experiment, scale)
+    kept = {whose: load_records(runs, whose) for whose in RECORDS}
+    lines = format_ledger_lines(experiment, scale)
     declared = {one.rows or one.name for one in experiment.shows if isinstance(one, Exhibit)}
     sections = []
     for shown in experiment.shows:
         own = {run for run in runs if _shows(shown, run)} or set(runs)
         records = [(whose, record) for whose, those in kept.items() for record in those if record.run in own]
-        view, rows = _view_and_rows(shown, runs, kept)
+        view, rows = _make_view_and_rows(shown, runs, kept)
         sections.append(
             Section(
                 name=shown.name,
-                title=title_of(experiment, shown),
+                title=format_title(experiment, shown),
                 caption=shown.caption,
                 lines=tuple(line for line in lines if line.artefact == shown.name),
                 view=view,
@@ -160,21 +158,21 @@ def sections_of(experiment: Experiment, scale: str, paint: Painter) -> list[Sect
 def _shows(shown: Table | Figure | Exhibit, run: Any) -> bool:
     if isinstance(shown, Exhibit):
         return shown.of.matches(run)
-    return any(row.of.matches(run) for row in _rows_of(shown))
+    return any(row.of.matches(run) for row in _get_section_rows(shown))
 
 
-def _rows_of(shown: Table | Figure | Exhibit) -> tuple[Row, ...]:
+def _get_section_rows(shown: Table | Figure | Exhibit) -> tuple[Row, ...]:
     return shown.rows if isinstance(shown, Table) else shown.series if isinstance(shown, Figure) else ()
 
 
-def _view_and_rows(
+def _make_view_and_rows(
     shown: Table | Figure | Exhibit, runs: Sequence[Run], kept: Mapping[str, list[Record]]
 ) -> tuple[View, dict[str, Rows]]:
     """Return an artefact as a table, and what a figure plots by whose records it is from."""
     if not isinstance(shown, Figure):
-        return view_of(shown, runs, kept["published"], kept["yours"]), {}
-    rows: dict[str, Rows] = {who: figure_rows(shown, runs, those) for who, those in kept.items() if those}
-    return view_of_rows(shown, runs, rows), rows
+        return make_view(shown, runs, kept["published"], kept["yours"]), {}
+    rows: dict[str, Rows] = {who: list_figure_rows(shown, runs, those) for who, those in kept.items() if those}
+    return make_rows_view(shown, runs, rows), rows
 
 
 def _drawings(
@@ -190,14 +188,14 @@ def _texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared:
     """Return the rows of text that records carry and that are no artefact, of one seed of each system."""
     of_systems: dict[Run, Record] = {}
     for record in sorted(records, key=lambda record: record.run.seed):
-        of_systems.setdefault(system_of(record.run), record)
+        of_systems.setdefault(drop_seed(record.run), record)
     found = []
     for record in of_systems.values():
-        label = next((f"{row.label}, " for row in _rows_of(shown) if row.of.matches(record.run)), "")
+        label = next((f"{row.label}, " for row in _get_section_rows(shown) if row.of.matches(record.run)), "")
         for name in sorted(set(record.exhibits) - declared):
             if rows := record.exhibits[name]:
                 title = f"{TITLES.get(name, name)} ({label}seed {record.run.seed})"
-                found.append(exhibit_rows(title, rows, columns=_columns(name, rows)))
+                found.append(list_exhibit_rows(title, rows, columns=_columns(name, rows)))
     return tuple(found)
 
 
@@ -206,27 +204,18 @@ def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(one for one in COLUMNS if one in rows[0]) if name == EXHIBIT else ()
 
 
-def ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
-    """Return the verdict on each claim of an experiment, from the published records."""
-    judged = judgements(experiment, scale)
-    rows = claims_view(judged).rows
-    artefacts = [artefact_of(one.claim.id, experiment.artefacts) for one in judged]
+def format_ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
+    """Return the word for each claim of an experiment, from the published records."""
     return [
-        Line(one, *(row[2], row[3], row[4], row[5], row[6]), artefact)
-        for one, row, artefact in zip(judged, rows, artefacts, strict=True)
+        Line(one, effect, interval, threshold, seeds, yours, text, artefact_of(one.claim.id, experiment.artefacts))
+        for one in judgements(experiment, scale)
+        for effect, interval, threshold, seeds, yours, text in [claim_row(one)[2:]]
     ]
-
-
-def artefact_of(claim: str, artefacts: Sequence[str]) -> str:
-    """Return the artefact a claim is of: T1.a of table1, F3.a of figure3, any other of the first."""
-    found = re.match(r"([A-Z]+)(\d+)\.", claim)
-    name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
-    return name if name in artefacts else artefacts[0]
 
 
 def deviations(scale: str) -> View:
     """Return what a scale sets otherwise than the paper's small setting."""
-    here, paper = scale_named(scale).fields, scale_named(PAPER_SCALE).fields
+    here, paper = get_scale(scale).fields, get_scale(PAPER_SCALE).fields
     rows = [(name, _word(here[name]), _word(paper[name])) for name in here if here[name] != paper[name]]
     return View(f"What {scale} sets otherwise than the paper", ("field", scale, "paper"), tuple(rows), align="lrr")
 
@@ -235,7 +224,7 @@ def _word(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
-def machines_of(records: Iterable[Record]) -> list[str]:
+def list_machines(records: Iterable[Record]) -> list[str]:
     """Return the different machines that records were trained and measured on, in words."""
     found: dict[str, None] = {}
     told = (record.provenance for record in records)

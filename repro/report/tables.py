@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.records.store import Record
-from repro.report.needed import needed_words
-from repro.report.view import View, format_mean, format_number, format_signed, spread_note
-from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit, is_blind
+from repro.report.names import format_spans
+from repro.report.view import View, format_mean, format_number, format_signed, format_spread_note
+from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
 from repro.spec.artefact import ABSENT, MAIN, MINUTES, PAPERS
-from repro.spec.registry import paper_of
-from repro.spec.values import counted
+from repro.spec.registry import find_paper
+from repro.spec.values import count_noun
 
 if TYPE_CHECKING:  # judging loads scipy; what only prints should not wait for it
-    from repro.claims.judge import Judgement
+    from repro.statistics.judge import Comparison, Judgement
 
-INTERVAL_WORDS = "intervals at 95 %, corrected for the number of an artefact's claims"
+INTERVAL_WORDS = "plain 95 % intervals: of twenty words, one may be chance"
 WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 READS_TOKENS = {"max_tokens": ("surrogate",)}
 """Fields that a reference system, which is not trained, shows too."""
-LEDGER_ORDER = ("DIFFERS", "NO EFFECT", "UNDECIDED", "HOLDS", "WRONG SCALE", "NOT RUN")
-"""What does not hold on top, what was not run last."""
+LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
+"""What does not hold first, claims without a word last."""
+NARROW = 110
+"""Letters of a terminal below which the ledger has no room for thresholds."""
+LEAST_SENTENCE = 30
+"""Letters that are left of a claim's sentence if it is cut to fit on a line."""
 
 
-def metric_path(pattern: str, run: Run, context: str = "own") -> str:
+def get_metric_path(pattern: str, run: Run, context: str = "own") -> str:
     """Return the path under which a record keeps a metric: `{suite}` becomes the run's suite, seen through a context"""
     return pattern.replace("{suite}", run.suite if context == "own" else f"{run.suite}+{context}")
 
@@ -49,7 +53,7 @@ def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
             shown = record.run.architecture in (*TRAINED, *READS_TOKENS.get(column.value, ()))
             value = getattr(record.run, column.value) if shown else None
             return format_number(value, column.decimals)
-        path = metric_path(column.value, record.run, row.context).replace("{part}", row.part)
+        path = get_metric_path(column.value, record.run, row.context).replace("{part}", row.part)
         found = [record.metrics.get(one) for one in path.split(" & ")]
         if None in found:
             return ABSENT
@@ -57,7 +61,7 @@ def cell(column: Column, row: Row, records: Iterable[Record]) -> str:
     return format_mean(values, column.decimals)
 
 
-def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
+def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
     """Return a table of the paper with up to three lines a row: paper, published records, this machine's records.
 
     A published row that lacks one of its records has dashes: what is published is whole or not there. Of your own
@@ -86,29 +90,29 @@ def table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record],
     header = ("", "whose", "seeds", *(column.label for column in columns))
     notes = (WITHOUT.format(num=num_without, name=table.name, scale=scale),) if num_without else ()
     if not notes and all(whose == "paper" for _, whose, *_ in lines):
-        notes = (no_records_note(table.name, scale),)
+        notes = (format_no_records_note(table.name, scale),)
     title = f"{table.name} at scale {scale}: {table.caption}"
-    return View(title, header, _blank_repeated(lines), (*spread_note(lines), *notes))
+    return View(title, header, _blank_repeats(lines), (*format_spread_note(lines), *notes))
 
 
-def exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:
+def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:
     """Return the rows of text of the first record, in the order of the runs, that carries them."""
     title = f"{exhibit.name} at scale {wanted[0].scale if wanted else ABSENT}: {exhibit.caption}"
     name = exhibit.rows or exhibit.name
     have = {record.run: record for record in reversed(records) if name in record.exhibits}
     for run in (run for run in wanted if exhibit.of.matches(run) and run in have):
         note = f"from record {have[run].id}"
-        return exhibit_rows(title, have[run].exhibits[name], columns=exhibit.columns, notes=(note,))
-    notes = (no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
+        return list_exhibit_rows(title, have[run].exhibits[name], columns=exhibit.columns, notes=(note,))
+    notes = (format_no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
     return View(title, tuple(exhibit.columns), (), notes, "l" * len(exhibit.columns))
 
 
-def no_records_note(name: str, scale: str) -> str:
+def format_no_records_note(name: str, scale: str) -> str:
     """Return what stands for the rows of an artefact of which no record has one yet, and what to type next."""
     return f"No record has a row of it yet; `repro plan {name} --scale {scale}` says what its runs would take."
 
 
-def exhibit_rows(
+def list_exhibit_rows(
     title: str,
     rows: Sequence[Mapping[str, str | float]],
     *,
@@ -127,7 +131,7 @@ def _text(value: str | float | None) -> str:
     return format_number(value, 3) if isinstance(value, float) else str(value)
 
 
-def _blank_repeated(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _blank_repeats(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     shown, previous = [], None
     for line in lines:
         shown.append(("", *line[1:]) if line[0] == previous else line)
@@ -135,22 +139,110 @@ def _blank_repeated(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], 
     return tuple(shown)
 
 
-LEDGER_HEADER = ("claim", "verdict", "effect", "interval", "holds if", "seeds", "what is claimed")
+LEDGER_HEADER = ("claim", "word", "effect", "interval", "threshold", "seeds", "yours", "what is claimed")
 
 
-def claims_view(judgements: Sequence[Judgement], title: str = "Claims") -> View:
-    """Return the ledger: each claim with its verdict, effect and interval, the bar with its unit, and its seeds."""
-    rows = []
-    for judged in judgements:
-        unit, interval = judged.unit, ABSENT
-        if judged.low is not None and judged.high is not None:
-            interval = f"[{in_unit(judged.low, unit)}, {in_unit(judged.high, unit)}]"
-        effect = ABSENT if judged.effect is None else in_unit(judged.effect, unit)
-        bar = ABSENT if judged.effect is None else f"{judged.claim.bar} {unit.name}"
-        text = judged.claim.says + (f" ({judged.note})" if judged.note else "")
-        text = "; ".join(filter(None, (text, needed_words(judged))))
-        rows.append((judged.claim.id, judged.verdict, effect, interval, bar, str(judged.num_seeds or ABSENT), text))
-    return View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), align="llrrlrl")
+def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
+    """Return the ledger: a row per claim that has an effect, and one line for the others of each kind.
+
+    With `width` a row fits on a line of so many letters if possible: sentences are cut, a claim of several comparisons
+    prints their range, and claims about printed numbers have no row.
+    """
+    is_brief = width is not None
+    shown = [
+        one for one in judgements if one.comparisons or (is_arithmetic(one) and one.word != "HOLDS" and not is_brief)
+    ]
+    rows = [claim_row(one, is_brief=is_brief) for one in shown]
+    if width is not None:
+        columns = list(zip(LEDGER_HEADER, *rows, strict=True))[:-1]
+        room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
+        rows = [(*row[:-1], claim_text(one, room)) for row, one in zip(rows, shown, strict=True)]
+    notes = tuple(_list_others(judgements, shown))
+    view = View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
+    is_narrow = width is not None and width < NARROW  # `why` has the threshold
+    return view.with_columns([0, 1, 2, 3, 5, 6, 7], notes) if is_narrow else view
+
+
+GAP = 3
+"""Letters between two columns of a terminal."""
+
+
+def is_arithmetic(judged: Judgement) -> bool:
+    """Return whether a claim is arithmetic of printed numbers, which needs no record."""
+    return isinstance(judged.claim, Identity)
+
+
+def claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str, ...]:
+    """Return the cells of one claim under LEDGER_HEADER."""
+    unit, some = judged.unit, judged.comparisons
+    if not some:
+        return judged.claim.id, judged.verdict, *[ABSENT] * 4, "", claim_text(judged)
+    effects, yours = ([in_unit(value, unit) for value in values] for values in ([c.effect for c in some], judged.yours))
+    intervals = [format_interval(one, unit) for one in some]
+    if is_brief and len(some) > 1:
+        ends = [in_unit(find(one.effect for one in some), unit) for find in (min, max)]
+        effects, intervals, yours = [f"{len(some)}: {ends[0]} to {ends[1]}"], ["see `why`"], yours[:1]
+    threshold, seeds = f"{judged.claim.threshold} {unit.name}", format_seeds(judged)
+    cells = (", ".join(effects), ", ".join(intervals), threshold, seeds, ", ".join(yours))
+    return judged.claim.id, judged.verdict, *cells, claim_text(judged)
+
+
+def format_interval(one: Comparison, unit: Unit) -> str:
+    """Return an interval as printed, "(+0.27 to +0.60)"; a dash if there is none."""
+    if one.low is None or one.high is None:
+        return ABSENT
+    return f"({in_unit(one.low, unit)} to {in_unit(one.high, unit)})"
+
+
+def format_seeds(judged: Judgement) -> str:
+    """Return the seeds of a judgement, e.g. "3–7, 9"; "queries" if nothing depends on a seed."""
+    return format_spans(judged.seeds) or "queries"
+
+
+def claim_text(judged: Judgement, room: int | None = None) -> str:
+    """Return the sentence of a claim and what a reader must know of its word, the sentence cut to fit into `room`."""
+    says, notes = judged.claim.says, "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
+    if room is not None:
+        left = max(LEAST_SENTENCE, room - (len(notes) + 3 if notes else 0))
+        says = says if len(says) <= left else f"{says[: left - 2].rstrip()} …"
+    return f"{says} ({notes})" if notes else says
+
+
+def list_remarks(judged: Judgement) -> list[str]:
+    """Return what is printed next to a headline claim, and next to a claim about context."""
+    remarks, unit = [], judged.unit
+    if judged.p is not None:
+        remarks.append(f"p = {judged.p:.2g} after Holm")
+        over = [one.collections for one in judged.comparisons if one.collections]
+        words = ", ".join(f"({in_unit(low, unit)} to {in_unit(high, unit)})" for low, high in over)
+        remarks += [f"over collections {words}"] if over else []
+    if judged.claim.blind is not None and judged.comparisons:
+        found = judged.blind
+        difference = found and f"{in_unit(found.effect, unit)} {format_interval(found, unit)}"
+        remarks.append(f"minus context-blind {difference}" if difference else "not attributable to context")
+    return remarks
+
+
+def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) -> Iterator[str]:
+    """Return one line for each kind of claim that has no row."""
+    others = [one for one in judgements if one not in shown]
+    for words, does_hold in (("hold", True), ("do not hold", False)):
+        ids = [one.claim.id for one in others if is_arithmetic(one) and (one.word == "HOLDS") == does_hold]
+        if ids:
+            yield f"{count_noun(len(ids), 'claim')} about printed numbers {words}: {', '.join(ids)}"
+    for one in others:
+        if one.word == "descriptive":
+            yield f"{one.claim.id}, descriptive: {one.claim.says} ({one.note})"
+    if waiting := [one.claim.id for one in others if one.word == "not run"]:
+        yield f"{count_noun(len(waiting), 'claim')} without records: {', '.join(waiting)}"
+    elsewhere: dict[str, list[str]] = {}
+    for one in others:
+        if one.word == "other scale":
+            elsewhere.setdefault(one.note, []).append(one.claim.id)
+    if elsewhere:
+        number = count_noun(sum(map(len, elsewhere.values())), "claim")
+        needs = "; ".join(f"{scale}: {', '.join(ids)}" for scale, ids in elsewhere.items())
+        yield f"{number} need another scale: {needs}"
 
 
 def in_unit(value: float, unit: Unit) -> str:
@@ -159,25 +251,25 @@ def in_unit(value: float, unit: Unit) -> str:
 
 
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the judgements with what does not hold first and what was not run last."""
+    """Return the judgements with what does not hold first and claims without a word last."""
     return sorted(judgements, key=ledger_place)
 
 
 def ledger_place(judged: Judgement) -> tuple[int, bool]:
-    """Return the place of a judgement in a ledger: by its verdict, what was measured before what was reckoned."""
-    return LEDGER_ORDER.index(judged.verdict), judged.effect is None
+    """Return the place of a judgement in a ledger: by its word, measured claims before arithmetic."""
+    return LEDGER_ORDER.index(judged.word), judged.effect is None
 
 
 def by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
     """Return the judgements by the paper whose claims they are, that of this suite first, sorted as a ledger."""
     found: dict[str, list[Judgement]] = {paper: [] for paper in PAPERS}
     for judged in sort_judgements(judgements):
-        found[paper_of(judged.claim.id)].append(judged)
+        found[find_paper(judged.claim.id)].append(judged)
     return {paper: those for paper, those in found.items() if those or paper == MAIN}
 
 
-def summary_line(judgements: Sequence[Judgement]) -> str:
-    """Return the number of claims with each verdict, as one line."""
-    counts = Counter(judged.verdict for judged in judgements)
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LEDGER_ORDER if counts[verdict])
-    return f"{counted(len(judgements), 'claim')}: {told or 'none judged'}"
+def format_summary_line(judgements: Sequence[Judgement]) -> str:
+    """Return the number of claims with each word, as one line."""
+    counts = Counter(judged.word for judged in judgements)
+    words = ", ".join(f"{counts[word]} {word}" for word in LEDGER_ORDER if counts[word])
+    return f"{count_noun(len(judgements), 'claim')}: {words or 'none judged'}"

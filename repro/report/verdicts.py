@@ -1,178 +1,114 @@
-"""Verdicts kept from one command to the next: the same claims on the same records are judged once.
+"""Cache of verdicts: the same claims on the same records are judged once.
 
-A file for each experiment, scale and owner of the records. Its key is a digest of all that decides: the source and the
-versions behind the judge, the claims and runs as they are declared, and the bytes of every record that has a say (the
-wanted ones, and all published ones, from which the judge knows how much seeds move a number). A file that is not there,
-is damaged or has another key is no answer, and what cannot be written is not kept.
+Judging loads scipy and statsmodels and reads hundreds of records, a cached answer needs neither. There is one file per
+experiment and scale. Its key is a digest of everything that decides: the source code and package versions, the claims
+and runs, and name, time and size of each record. A missing or damaged file, or another key, means judging again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from repro.claims.estimate import Estimate
-from repro.claims.judge import Judgement
+from repro.records.made import FIRST_COMMITS_FILE
 from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
+from repro.statistics.judge import Comparison, Judgement
 from repro.storage.atomic import whole_file
-from repro.storage.digests import sha256_of, source_digest
+from repro.storage.digests import compute_source_digest
 from repro.storage.json_files import json_object
 from repro.storage.paths import PACKAGE, SOURCES
 
-DECIDING_FOLDERS = (PACKAGE, PACKAGE / "claims", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
-"""The folders whose source decides a verdict (of the package itself, that of seeds); a claim may hold a function, so
-those that declare claims, too."""
-DECIDING_PACKAGES = ("numpy", "scipy")
+DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
+"""Folders whose source decides a verdict. A claim may hold a function, so those that declare claims are among them."""
+DECIDING_PACKAGES = ("numpy", "scipy", "statsmodels")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-OF_A_RECORD = (".json", ".npz")
 
 
 @dataclass(frozen=True)
 class KeptVerdicts:
-    """Where the verdicts of one experiment are kept, and the digest of all that decides them."""
+    """Where the verdicts of one experiment are cached, and the digest of everything that decides them."""
 
     path: Path
     key: str
 
     def read(self, claims: Sequence[Claim]) -> list[Judgement] | None:
-        """Return the kept verdicts on the claims; None when there are none that can be believed."""
+        """Return the cached verdicts on the claims; None if there are none that can be trusted."""
         try:
             content = json_object(self.path)
             if content["key"] != self.key or content["sha256"] != _digest(content["verdicts"]):
                 return None
             rows = json.loads(content["verdicts"])
-            return [_judgement(claim, row) for claim, row in zip(claims, rows, strict=True)]
+            return [_read_judgement(claim, row) for claim, row in zip(claims, rows, strict=True)]
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
     def write(self, judged: Sequence[Judgement]) -> None:
-        """Keep verdicts; in a folder that cannot be written, none."""
-        verdicts = json.dumps([_row(one) for one in judged])  # a text of its own: it may hold nan
+        """Write the verdicts. A folder that cannot be written is no error."""
+        names = [one.name for one in fields(Judgement) if one.name != "claim"]
+        rows = [{name: _plain(getattr(one, name)) for name in names} | {"id": one.claim.id} for one in judged]
+        verdicts = json.dumps(rows)
         content = {"key": self.key, "sha256": _digest(verdicts), "verdicts": verdicts}
         with suppress(OSError, ValueError), whole_file(self.path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def key_of(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, *, judged: Path, pool: Path) -> str:
-    """Return the digest of all that decides the verdicts on claims at a scale.
-
-    Of the folder `judged` the records of the wanted runs count, of `pool` all there are.
-    """
-    ids, published = [run_id(run) for run in wanted], stamps_of(pool)
-    own = _digests(judged, published if judged == pool else stamps_of(judged))
+def compute_key(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, folders: Sequence[Path]) -> str:
+    """Return the digest of everything that decides the verdicts on claims at a scale."""
+    names = [f"{run_id(run)}{suffix}" for run in wanted for suffix in (".json", ".npz")] + [FIRST_COMMITS_FILE]
     decides = {
-        "code": source_digest(DECIDING_FOLDERS),
-        "versions": versions_of(DECIDING_PACKAGES),
+        "code": compute_source_digest(DECIDING_FOLDERS),
+        "versions": get_versions(DECIDING_PACKAGES),
         "scale": scale,
         "claims": ADDRESS.sub("", repr(claims)),
-        "judged": {id: [own.get(id + suffix) for suffix in OF_A_RECORD] for id in ids},
-        "pool": _digest_of_all(pool, published),
+        "records": [(name, _stamp(folder / name)) for folder in folders for name in names],
     }
     return _digest(json.dumps(decides, sort_keys=True))
 
 
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 @cache
-def versions_of(packages: Sequence[str]) -> dict[str, str]:
+def get_versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of Python and of some installed packages."""
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
-Stamps = tuple[tuple[str, int, int], ...]
-"""Of each file of a record in a folder: its name, when it was changed, its size."""
-_LOOKED: ContextVar[dict[Path, tuple[int, Stamps]] | None] = ContextVar("_LOOKED", default=None)
-"""What was found in each folder, and when the folder itself had changed then."""
-
-
-@contextmanager
-def looking_once() -> Iterator[None]:
-    """Within this block each folder is looked at once: what a verb says is of one moment."""
-    token = _LOOKED.set({})
-    try:
-        yield
-    finally:
-        _LOOKED.reset(token)
-
-
-def forget_changed_folders() -> None:
-    """Look again at what came, went or was replaced since: verdicts must be kept under what was judged.
-
-    Records are written by rename, which changes their folder; one that is edited in place is not believed when read.
-    """
-    looked = _LOOKED.get() or {}
-    for folder in [folder for folder, (changed, _) in looked.items() if _changed(folder) != changed]:
-        del looked[folder]
-
-
-def stamps_of(folder: Path) -> Stamps:
-    """Return what tells without reading whether a folder's records are as they were; nothing where there is none."""
-    looked = _LOOKED.get()
-    if looked is None:
-        return _look(folder)
-    if folder not in looked:
-        looked[folder] = (_changed(folder), _look(folder))  # in this order: a change in between is found later
-    return looked[folder][1]
-
-
-def _changed(folder: Path) -> int:
-    return folder.stat().st_mtime_ns if folder.is_dir() else 0
-
-
-def _look(folder: Path) -> Stamps:
-    if not folder.is_dir():
-        return ()
-    with os.scandir(folder) as entries:
-        looked = [(one.name, one.stat()) for one in entries if one.name.endswith(OF_A_RECORD) and one.is_file()]
-    return tuple(sorted((name, found.st_mtime_ns, found.st_size) for name, found in looked))
-
-
-@lru_cache(maxsize=4)  # a verb asks once for each experiment
-def _digests(folder: Path, stamps: Stamps) -> Mapping[str, str]:
-    """Return the digest of each file by name."""
-    return {name: _file_digest(folder / name, changed, size) for name, changed, size in stamps}
-
-
-@lru_cache(maxsize=4)
-def _digest_of_all(folder: Path, stamps: Stamps) -> str:
-    return _digest(json.dumps(_digests(folder, stamps), sort_keys=True))
-
-
-@lru_cache(maxsize=2**17)  # more files than are looked at: fewer places than files would be of no use at all
-def _file_digest(path: Path, changed: int, size: int) -> str:
-    return sha256_of(path)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _row(judged: Judgement) -> dict[str, Any]:
-    """Return a judgement as plain values, its claim by id."""
-    row = {one.name: getattr(judged, one.name) for one in fields(judged) if one.name != "claim"}
-    plain = {"unit": asdict(judged.unit), "estimate": judged.estimate and asdict(judged.estimate)}
-    return row | plain | {"estimates": [asdict(one) for one in judged.estimates], "id": judged.claim.id}
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return asdict(value) if isinstance(value, Comparison | Unit) else value
 
 
-def _judgement(claim: Claim, row: Mapping[str, Any]) -> Judgement:
+def _read_judgement(claim: Claim, row: Mapping[str, Any]) -> Judgement:
     values = dict(row)
     if values.pop("id") != claim.id:
         raise ValueError(f"verdicts of other claims than {claim.id}")
-    deciding, all_of = values["estimate"], values["estimates"]
-    values |= {"unit": Unit(**values["unit"]), "seeds": tuple(values["seeds"])}
-    values |= {"estimates": tuple(map(_estimate, all_of))}
-    return Judgement(claim, **values | {"estimate": deciding and _estimate(deciding)})
+    values["unit"] = Unit(**values["unit"])
+    values["comparisons"] = tuple(map(_read_comparison, values["comparisons"]))
+    values["blind"] = values["blind"] and _read_comparison(values["blind"])
+    return Judgement(claim, **values | {name: tuple(values[name]) for name in ("seeds", "yours")})
 
 
-def _estimate(values: Mapping[str, Any]) -> Estimate:
-    return Estimate(**{**values, "unit": Unit(**values["unit"])})
+def _read_comparison(values: Mapping[str, Any]) -> Comparison:
+    collections = values["collections"] and tuple(values["collections"])
+    return Comparison(**{**values, "by_seed": tuple(values["by_seed"]), "collections": collections})

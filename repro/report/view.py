@@ -87,7 +87,7 @@ def format_mean(values: Sequence[float], decimals: int) -> str:
     return mean if len(values) < 2 else f"{mean} ± {format_number(statistics.stdev(values), decimals)}"
 
 
-def spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
+def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """Return the note of a table that has means over its runs; none where no cell has a ±."""
     return (SPREAD,) if any("±" in cell for row in rows for cell in row) else ()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.spec.claim import Claim
 from repro.spec.run import Run, is_random
-from repro.spec.scales import scale_named
+from repro.spec.scales import get_scale
 from repro.spec.term import Pick
 
 PAPERS: Mapping[str, str] = MappingProxyType(
@@ -92,6 +92,7 @@ class Figure:
     minus: Pick | None = None  # with points: y less the same metric of the record that this picks
     mark: str = ""  # dots: a field of the run that gives them their shape
     is_panelled: bool = False  # scatter: a panel a series
+    is_diagram: bool = False  # draws the model, not results: no seeds, no records
     named_by: str = ""  # with points: rows of text of the record, part1 and its words, that come in a column "name"
     draw: Callable[[Any, Any], str | None] | None = None  # of (DataFrame, Axes), when no kind can draw it; gives a note
 
@@ -124,7 +125,7 @@ class Experiment:
     def __post_init__(self) -> None:
         """ValueError for a paper that is none of PAPERS, or an unknown scale."""
         for scale in self.scales:
-            scale_named(scale)
+            get_scale(scale)
         if self.paper not in PAPERS:
             raise ValueError(f"experiment {self.number}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}")
 

@@ -11,7 +11,7 @@ from typing import Any
 from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
 from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, is_random
-from repro.spec.values import RANGES, checked_value, counted, suggestion
+from repro.spec.values import RANGES, checked_value, count_noun, suggestion
 from repro.storage.json_files import short
 
 AXIS = re.compile(r"[^=/\\]+=.*", re.DOTALL)
@@ -76,13 +76,13 @@ def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
     """Return one line with the numbers of values, rows and runs."""
     sizes = " × ".join(f"{len(values)} {name}" for name, values in axes.items())
     untrained = sum(run.architecture not in TRAINED for run in runs)
-    kept = f" ({counted(untrained, 'row is', 'rows are')} not trained and ignore fields of training)"
-    return f"grid: {counted(len(set(runs)), 'row')} × {sizes} = {counted(len(grid), 'run')}" + (
+    kept = f" ({count_noun(untrained, 'row is', 'rows are')} not trained and ignore fields of training)"
+    return f"grid: {count_noun(len(set(runs)), 'row')} × {sizes} = {count_noun(len(grid), 'run')}" + (
         kept if untrained else ""
     )
 
 
-def axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
+def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
     """Return the axes that a file gives as an object: lists of values, single values, or text as on a command line."""
     if not isinstance(values, Mapping) or not values:
         raise ValueError('"axes": expected an object like {"learning_rate": [1e-4, 3e-5], "seed": "1..5"}')

@@ -8,9 +8,11 @@ from datetime import date
 from typing import ClassVar
 
 from repro.spec.run import Run, check_fields
-from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, unit_of
+from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, get_display_unit
 
 Pair = tuple[Term, Term]
+DEFAULT_SEEDS = (1, 2, 3, 4, 5)
+"""The seeds of a claim that names none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +33,15 @@ class Claim:
     source: str
     because: str
     version: int = 1  # counts wordings: one more whenever what is judged changes
-    stated: str = ""  # when this wording was stated, ISO date
-    seen_seeds: tuple[int, ...] = ()  # seeds whose records at desk had been looked at then: there they do not judge it
+    stated: str = ""  # when this wording was stated, ISO date; records made before it do not judge it
+    seeds: tuple[int, ...] | ByScale = DEFAULT_SEEDS  # declared before they are trained
     scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
-    has_new_delta: bool = False  # δ was set with records at hand: seeds that had been looked at say nothing by it
-    is_chosen: bool = False  # what is compared was picked for how it looked on the seen seeds: these say nothing at all
-    num_looks: int | ByScale = 1  # times it was judged, on ever more seeds (a number: at desk)
+    headlines: tuple[str, ...] = ()  # scales at which it is one of the main claims, whose p is corrected by Holm
+    descriptive: str = ""  # why its effect is printed without a word; empty: it is judged
+    blind: Term | None = (
+        None  # of a claim about context: the same metric of the model that is trained without documents
+    )
+    caveat: str = ""  # printed after the claim, e.g. that a context-blind model would meet it
 
     def __post_init__(self) -> None:
         """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""
@@ -65,12 +70,17 @@ class Claim:
     @property
     def unit(self) -> Unit:
         """What its effect is printed in."""
-        return unit_of(self.terms[0].metric) if self.terms else Unit("")
+        return get_display_unit(self.terms[0].metric) if self.terms else Unit("")
 
     @property
-    def bar(self) -> str:
+    def threshold(self) -> str:
         """What the effect must be for the claim to hold, in its unit, e.g. "> 0" or "within ±0.5"."""
         return "> 0"
+
+    def declared_seeds(self, scale: str) -> tuple[int, ...]:
+        """Return the seeds that judge the claim at a scale."""
+        found = self.seeds.at(scale) if isinstance(self.seeds, ByScale) else self.seeds
+        return tuple(found) or DEFAULT_SEEDS
 
     def needs(self, run: Run) -> bool:
         """Return whether a run that one of its terms picks is judged at all."""
@@ -90,22 +100,22 @@ class Value(Claim):
         return tuple(self.expected)
 
     @property
-    def bar(self) -> str:
+    def threshold(self) -> str:
         """How far off a number may be."""
         return f"within ±{self.margin * self.unit.factor:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directed(Claim):
-    """A claim that an effect is on one side of a bar; the base of orders, interactions, trends and correlations."""
+    """A claim that an effect is beyond a threshold; the base of orders, interactions, trends and correlations."""
 
     margin: float = 0.0
     sign: int = 1
     delta: float | None = None
 
     @property
-    def bar(self) -> str:
-        """The side and the bar; after δ, within what there is no effect."""
+    def threshold(self) -> str:
+        """The side and the size; then δ, within which an effect is small."""
         size = self.sign * self.margin * self.unit.factor + 0.0  # no -0
         side = f"{'>' if self.sign > 0 else '<'} {size:.4g}"
         return side if self.delta is None else f"{side}, δ {self.delta * self.unit.factor:.4g}"
@@ -130,7 +140,7 @@ class Paired(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Directed, Paired):
-    """In every pair the first term is above the second by more than `margin`; no effect is within ±δ."""
+    """In every pair the first term is above the second by more than `margin`; an effect within ±δ is small."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +183,7 @@ class Trend(Directed):
     @property
     def unit(self) -> Unit:
         """The metric's unit, a doubling."""
-        of = unit_of(self.over.metric)
+        of = get_display_unit(self.over.metric)
         return Unit(f"{of.name}/doubling", of.factor, of.decimals)
 
     def needs(self, run: Run) -> bool:
@@ -183,7 +193,7 @@ class Trend(Directed):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Directed):
-    """Pearson's r of two metrics, times sign, is above margin; see `repro.claims.correlation`.
+    """Pearson's r of two metrics, times sign, is above margin; see `repro.statistics.judge`.
 
     A point is of "runs" a configuration that both terms pick, the mean over its seeds; of "datasets" a dataset and a
     system, metrics have `*` for the dataset, `minus` is taken from `y`, r is the mean over systems, and
@@ -223,7 +233,7 @@ class Equivalence(Paired):
     delta: float
 
     @property
-    def bar(self) -> str:
+    def threshold(self) -> str:
         """How far apart two terms may be."""
         return f"within ±{self.delta * self.unit.factor:.4g}"
 

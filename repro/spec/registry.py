@@ -10,7 +10,6 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -55,23 +54,23 @@ def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
             experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
             _check_experiment(name, experiment, found)
         except OF_A_FILE as error:
-            problems.append(f"experiments/{name}.py: {_told(error)}")
+            problems.append(f"experiments/{name}.py: {_describe_clash(error)}")
         else:
-            found.append(replace(experiment, runs=_naming(name, experiment)))
+            found.append(replace(experiment, runs=_add_file_to_errors(name, experiment)))
     return tuple(found), tuple(problems)
 
 
-def num_experiment_files() -> int:
+def count_experiment_files() -> int:
     """Return how many files of experiments/ there are, right or wrong."""
     found, problems = _read_experiments()
     return len(found) + len(problems)
 
 
-def _told(error: Exception) -> str:
+def _describe_clash(error: Exception) -> str:
     return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
-def _naming(name: str, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
+def _add_file_to_errors(name: str, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
     """Return the experiment's runs, none at a scale that it does not have; mistakes name the file."""
 
     def named(scale: str) -> tuple[Run, ...]:
@@ -80,7 +79,9 @@ def _naming(name: str, experiment: Experiment) -> Callable[[str], tuple[Run, ...
         try:
             return experiment.runs(scale)
         except OF_A_FILE as error:
-            raise FaultyRunsError(f"experiments/{name}.py: its runs at scale {scale!r}: {_told(error)}") from error
+            raise FaultyRunsError(
+                f"experiments/{name}.py: its runs at scale {scale!r}: {_describe_clash(error)}"
+            ) from error
 
     return named
 
@@ -97,11 +98,10 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
         raise ValueError(f"{what} is declared by more than one experiment: choose another")
 
 
-def declared_notes(name: str) -> tuple[Any, ...]:
-    """Return what `experiments` lists under a name, NOT_JUDGED, ERRATA, DEVIATIONS or HEADLINES, as dataclasses."""
-    module = name.lower() if name in ("DEVIATIONS", "HEADLINES") else "unjudged"
-    found: tuple[Any, ...] = getattr(importlib.import_module(f"experiments.{module}"), name)
-    return found
+def declared_notes(name: str) -> Any:
+    """Return the notes that `experiments` declares under a name such as NOT_JUDGED or FINDINGS."""
+    module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
+    return getattr(importlib.import_module(f"experiments.{module}"), name)
 
 
 @cache
@@ -117,28 +117,18 @@ def _papers() -> dict[str, str]:
     return {claim.id: experiment.paper for experiment in experiments() for claim in experiment.claims}
 
 
-def paper_of(claim: str) -> str:
+def find_paper(claim: str) -> str:
     """Return the paper whose claim an id is of; that of this suite for one that no experiment declares."""
     return _papers().get(claim, MAIN)
 
 
-@cache
-def runs_of_companions(scale: str) -> frozenset[Run]:
-    """Return the runs that only experiments of companion papers ask for, less those of files that cannot tell them."""
-    asked: dict[bool, set[Run]] = {True: set(), False: set()}
-    for experiment in experiments():
-        with suppress(FaultyRunsError):
-            asked[experiment.paper == MAIN].update(experiment.runs(scale))
-    return frozenset(asked[False] - asked[True])
-
-
-def folded(word: str) -> str:
+def normalise_artefact_name(word: str) -> str:
     """Return the artefact that is meant by a word written otherwise ("Table 1", "fig 14"); any other word as it is."""
     plain = re.sub(r"^fig(?=\d)", "figure", re.sub(r"[\s.]+", "", word).casefold())
     return plain if plain != word and plain in artefacts() else word
 
 
-def experiment_of(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """Return the experiment that shows an artefact; ValueError says which is spelt nearly so, and what lists them."""
     if name not in artefacts():
         raise ValueError(f"unknown artefact {name!r}{suggestion(name, artefacts())}; `repro list` shows the artefacts")

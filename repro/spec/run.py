@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES, SEARCHES_IN_FULL, SETS_NUM_CONTEXTS, TRAINED
-from repro.spec.scales import scale_named, values_at
+from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_start
 from repro.spec.values import checked_value, suggestion
 from repro.spec.widths import widths_in
@@ -121,7 +121,7 @@ class Run:
             checked = checked_value(name, value, declared)
             if checked is not value:
                 object.__setattr__(self, name, checked)
-        scale_named(self.scale)
+        get_scale(self.scale)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name}={short(repr(getattr(self, name)))} is unknown; choose one of {list(valid)}")
@@ -240,9 +240,9 @@ def nested_widths(run: Run) -> tuple[int, ...]:
 
 
 @cache
-def training_of(run: Run) -> Run:
+def get_training_run(run: Run) -> Run:
     """Return the run whose training `run` uses: the same with its scale's own evaluation, null if it is blind."""
-    fixed = scale_named(run.scale).fields
+    fixed = get_scale(run.scale).fields
     evaluation = {name: fixed[name] for name in EVALUATION_FIELDS}
     if is_blind(run):
         evaluation["test_contexts"] = "null"
@@ -250,7 +250,7 @@ def training_of(run: Run) -> Run:
 
 
 @cache
-def batches_of(run: Run) -> tuple[object, ...]:
+def get_batch_key(run: Run) -> tuple[object, ...]:
     """Return what decides the batches of a run but for its seed, as values that can be compared."""
     return tuple(getattr(run, name) for name in BATCH_FIELDS)
 
@@ -266,7 +266,7 @@ PHASE_FIELDS = (
 """Fields that speak of a run's own phase: the phase before it has its scale's own values."""
 
 
-def first_phase_of(run: Run) -> Run | None:
+def get_first_phase(run: Run) -> Run | None:
     """Return the training that a two-phase run starts from: the same run at the scale's own `PHASE_FIELDS`, as long and
     on the corpus that `run` says; None for a run of one phase.
 
@@ -275,7 +275,7 @@ def first_phase_of(run: Run) -> Run | None:
     """
     if run.pretraining_corpus is None:
         return None
-    fixed = scale_named(run.scale).fields
+    fixed = get_scale(run.scale).fields
     one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
     one_phase |= dict.fromkeys(name for name in FIELDS if "pretraining" in name)
     if run.pretraining_batch_size is not None:
@@ -288,7 +288,7 @@ def first_phase_of(run: Run) -> Run | None:
         "num_steps": run.num_pretraining_steps,
         "num_epochs": run.num_pretraining_epochs,
     }
-    return training_of(replace(run, **one_phase, **steps))
+    return get_training_run(replace(run, **one_phase, **steps))
 
 
 def check_fields(names: Iterable[str], where: str) -> None:

@@ -218,7 +218,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
 )
 
 
-def scale_named(name: str) -> Scale:
+def get_scale(name: str) -> Scale:
     """Return a scale by name; ValueError lists the valid names."""
     if not isinstance(name, str) or name not in SCALES:
         raise ValueError(f"unknown scale {short(repr(name))}; choose one of {list(ORDER)}")
@@ -227,7 +227,7 @@ def scale_named(name: str) -> Scale:
 
 def values_at(scale: str, fields: Iterable[str]) -> Mapping[str, Any]:
     """Return the values that a scale fixes; ValueError names those of `fields` that have none there."""
-    values = scale_named(scale).fields
+    values = get_scale(scale).fields
     lacking = [name for name in fields if name not in values and name not in ("scale", "seed")]
     if lacking:
         raise ValueError(f"scale {scale!r} has no value for {lacking}: give SMOKE and SMALL one in {__name__}")

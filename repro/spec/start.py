@@ -143,7 +143,7 @@ def register_encoder(folder: Path) -> Encoder:
     """
     folder = folder.expanduser().resolve()
     sizes = read_encoder(folder)
-    weights = [path.name for path in _weight_files(folder)]
+    weights = [path.name for path in _list_weight_files(folder)]
     digests = _digests_of(folder)
     one = digests[weights[0]]
     joined = "".join(f"{digests[name]}  {name}\n" for name in weights)
@@ -178,7 +178,7 @@ def find_encoder(name: str) -> Encoder | None:
         ) from error
 
 
-def encoder_folder(start: str) -> Path | None:
+def get_encoder_folder(start: str) -> Path | None:
     """Return the folder of a local encoder; None for a start that is none.
 
     Raises:
@@ -238,12 +238,12 @@ def _entry(name: str) -> Path:
 def _digests_of(folder: Path) -> dict[str, str]:
     """Return the sha256 of the files that can change a result; a file is read once, until its size or time changes."""
     names = [CONFIG, INDEX, *TOKENIZER_FILES]
-    paths = [*_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
+    paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
     return noted_digests(folder, paths, note)
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def _list_weight_files(folder: Path) -> list[Path]:
     """Return the files of the weights, in order of name: one, or the shards that an index names."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
@@ -275,7 +275,7 @@ def _size(config: Mapping[str, Any], name: str, path: Path) -> int:
 def _weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
     """Return the file and the shape of each weight, from the headers of the files."""
     found: dict[str, tuple[Path, list[int]]] = {}
-    for path in _weight_files(folder):
+    for path in _list_weight_files(folder):
         size = path.stat().st_size
         try:
             with path.open("rb") as file:
@@ -298,7 +298,7 @@ def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[
     config = folder / CONFIG
     words = [one for name, one in shapes.items() if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
     if not words:
-        raise ValueError(f"{_weight_files(folder)[0]} holds no word vectors (embeddings.word_embeddings.weight)")
+        raise ValueError(f"{_list_weight_files(folder)[0]} holds no word vectors (embeddings.word_embeddings.weight)")
     path, shape = words[0]
     if shape != [sizes["vocab_size"], sizes["hidden_size"]]:
         name = "vocab_size" if shape[:1] != [sizes["vocab_size"]] else "hidden_size"
@@ -316,7 +316,7 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
     made_of = next((folder / name for name in MAKE_TOKENIZERS if (folder / name).is_file()), None)
     if made_of is None:
         raise ValueError(f"{folder / TOKENIZER} is missing: save the encoder's own tokenizer next to its weights")
-    ids = _token_ids(made_of)
+    ids = _get_token_ids(made_of)
     if not ids:
         return
     num_words = max(ids.values()) + 1
@@ -335,7 +335,7 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
             )
 
 
-def _token_ids(path: Path) -> dict[str, int]:
+def _get_token_ids(path: Path) -> dict[str, int]:
     """Return the id of each token of a tokenizer file; nothing for formats that only their libraries read."""
     if path.name == "vocab.txt":
         return {word: place for place, word in enumerate(path.read_text(encoding="utf-8").splitlines())}

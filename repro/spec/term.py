@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.spec.run import Run, check_fields
-from repro.spec.scales import scale_named
+from repro.spec.scales import get_scale
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ByScale:
 def by_scale(values: Mapping[str, Any]) -> ByScale:
     """Return a value for `pick` and `term` that depends on the scale; ValueError names an unknown scale."""
     for scale in values:
-        scale_named(scale)
+        get_scale(scale)
     return ByScale(tuple(values.items()))
 
 
@@ -102,7 +102,7 @@ PARTS = ("name", "family")
 """What `*` stands for in the metric of a claim that something varies: each dataset, or each family."""
 
 
-def unit_of(metric: str) -> Unit:
+def get_display_unit(metric: str) -> Unit:
     """Return what differences of a metric are printed in."""
     if metric.startswith(LOG2):
         return Unit("doublings")

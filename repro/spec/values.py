@@ -62,7 +62,7 @@ def checked_value(name: str, value: Any, declared: str) -> Any:
     """Return a field's value as its declared type ("float | None") writes it: 1 and -0.0 as 1.0 and 0.0, which are one
     number and must be one id. ValueError when it is not of that type, or out of its range.
     """
-    kind, may_be_none = _declared(declared)
+    kind, may_be_none = _parse_annotation(declared)
     if value is None and may_be_none:
         return value
     allowed: Any = KINDS[kind]
@@ -77,7 +77,7 @@ def checked_value(name: str, value: Any, declared: str) -> Any:
 
 
 @cache
-def _declared(declared: str) -> tuple[str, bool]:
+def _parse_annotation(declared: str) -> tuple[str, bool]:
     """Return the kind of a declared type, and whether it may be None."""
     kind, *others = declared.split(" | ")
     return kind, "None" in others
@@ -111,6 +111,6 @@ def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str
     return f", did you mean {near[0]!r}?" if near else ""
 
 
-def counted(number: int, one: str, more: str | None = None) -> str:
+def count_noun(number: int, one: str, more: str | None = None) -> str:
     """Return a number with its word, "1 run" or "2 runs"; `more` where that is not the word of one and an s."""
     return f"{number} {one if number == 1 else more or one + 's'}"

@@ -60,7 +60,7 @@ class ArrayWriter:
 
 def append_all(writer: ArrayWriter, array: np.ndarray, plus: int = 0) -> None:
     """Add all entries of an array that may lie in a file, each increased by `plus`; a block in memory."""
-    for part in blocks_of(len(array), max(1, NUMBERS_PER_CHECK // max(1, prod(array.shape[1:])))):
+    for part in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // max(1, prod(array.shape[1:])))):
         writer.append(array[part] + plus if plus else array[part])
         give_back(array)
 
@@ -117,7 +117,7 @@ def _map_of(array: np.ndarray | None) -> mmap.mmap | None:
 def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return these rows of an array that may lie in a file, a few at a time: each brings 64 KiB of the file with it."""
     found = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    for part in blocks_of(len(rows), ROWS_PER_TAKE):
+    for part in iter_blocks(len(rows), ROWS_PER_TAKE):
         found[part] = array[rows[part]]
         give_back(array)
     return found
@@ -130,14 +130,14 @@ def rows_by_code(codes_N: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     return codes, np.split(order_N, np.cumsum(counts)[:-1]) if len(codes) else []
 
 
-def blocks_of(length: int, size: int) -> Iterator[slice]:
+def iter_blocks(length: int, size: int) -> Iterator[slice]:
     """Return slices of at most `size` that cover `length`."""
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 def is_rising(numbers: np.ndarray) -> bool:
     """Return whether no number is below the one before it; looked at in blocks."""
-    for part in blocks_of(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
+    for part in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
         if (np.diff(numbers[part.start : part.stop + 1]) < 0).any():
             return False
         give_back(numbers)
@@ -164,15 +164,15 @@ def load_array(
     if not fits:
         raise ValueError(f"{path} has shape {array.shape}, expected {shape} (None: any): {REMEDY}")
     if below is not None and array.size:
-        least, most = _range_of(array)
+        least, most = _get_dtype_range(array)
         if least < 0 or most >= below:
             raise ValueError(f"{path} holds numbers from {least} to {most}, expected 0 to {below - 1}: {REMEDY}")
     return array
 
 
-def _range_of(array: np.ndarray) -> tuple[int, int]:
+def _get_dtype_range(array: np.ndarray) -> tuple[int, int]:
     flat, ends = array.reshape(-1), []
-    for part in blocks_of(len(flat), NUMBERS_PER_CHECK):
+    for part in iter_blocks(len(flat), NUMBERS_PER_CHECK):
         ends += [int(flat[part].min()), int(flat[part].max())]
         give_back(array)
     return min(ends), max(ends)

@@ -74,11 +74,11 @@ def check_room(num_bytes: int, folder: Path, what: str) -> None:
     free = shutil.disk_usage(there).free
     if num_bytes > free:
         shown = next(path for path in (folder, *folder.parents) if path.suffix != ".part")
-        need, have = size_in_words(num_bytes), size_in_words(free)
+        need, have = format_bytes(num_bytes), format_bytes(free)
         raise ValueError(f"{what} needs about {need} in {shown}, where {have} are free: {MAKE_ROOM}")
 
 
-def size_in_words(num_bytes: float) -> str:
+def format_bytes(num_bytes: float) -> str:
     """Return a number of bytes for a reader: 12 KiB, 120 MiB, 3.5 GiB."""
     if num_bytes >= 2**30 / 10:
         return f"{num_bytes / 2**30:,.1f} GiB"

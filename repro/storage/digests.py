@@ -16,17 +16,17 @@ from typing import Any
 from repro.storage.memo import Memo
 
 
-def digests_of(folder: Path) -> dict[str, str]:
+def hash_folder(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file below a folder, by its relative name."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            found[path.relative_to(folder).as_posix()] = sha256_of(path)
+            found[path.relative_to(folder).as_posix()] = hash_file(path)
     return found
 
 
 @cache
-def source_digest(folders: Sequence[Path]) -> str:
+def compute_source_digest(folders: Sequence[Path]) -> str:
     """Return the digest of the Python files in some folders, by name and content."""
     found = hashlib.sha256()
     for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
@@ -35,7 +35,7 @@ def source_digest(folders: Sequence[Path]) -> str:
     return found.hexdigest()
 
 
-def sha256_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the sha256 of a file; OSError when it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -63,7 +63,7 @@ def noted_digests(
     note: Path,
     *,
     deep: bool = False,
-    read: Callable[[Path, int, int], str] = lambda path, size, time: sha256_of(path),
+    read: Callable[[Path, int, int], str] = lambda path, size, time: hash_file(path),
 ) -> dict[str, str]:
     """Return the sha256 of files by their names in a folder, read only where size or time is not the one of the note.
 

@@ -31,7 +31,7 @@ EXIT_LOST = 70
 """Exit status of a process whose lease was taken over while it was still alive."""
 
 
-def dead_after_seconds() -> float:
+def get_lease_timeout() -> float:
     """Return how long an owner may be silent before others take over (REPRO_DEAD_AFTER_SECONDS, default 180).
 
     Attribute caches of network disks hide a heart-beat for up to a minute, so stay above 120 on a shared disk.
@@ -79,7 +79,7 @@ class Lease:
         self.folder, self.number = folder, number
         self.on_beat: Callable[[], None] = lambda: None
         self._descriptor = descriptor
-        self._patience_seconds = dead_after_seconds()
+        self._patience_seconds = get_lease_timeout()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {folder.name}", daemon=True)
         self._thread.start()
@@ -87,14 +87,14 @@ class Lease:
     @property
     def is_lost(self) -> bool:
         """Whether another process has taken this lease over."""
-        return _owner_file(self.folder, self.number + 1).exists()
+        return _get_owner_file(self.folder, self.number + 1).exists()
 
     def release(self, outcome: str = "") -> None:
         """End the lease: the next one to ask gets it at once."""
         if self._ended.is_set():
             return
         self._ended.set()
-        is_told = _write_outcome(_ended_file(self.folder, self.number), outcome)
+        is_told = _write_outcome(_get_ended_file(self.folder, self.number), outcome)
         if threading.current_thread() is not self._thread:
             self._thread.join()
         if not is_told:
@@ -138,7 +138,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
             return None
         number = last.number + 1 if last else 1
         try:
-            descriptor = os.open(_owner_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            descriptor = os.open(_get_owner_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
             continue
         try:
@@ -147,7 +147,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
             os.fsync(descriptor)
         except OSError:  # a full disk: nobody is to wait for an owner that never was
             os.close(descriptor)
-            _owner_file(folder, number).unlink()
+            _get_owner_file(folder, number).unlink()
             raise
         return Lease(folder, number, descriptor=descriptor)
 
@@ -158,7 +158,7 @@ def look(folder: Path) -> Owner | None:
     if not numbers:
         return None
     number = max(numbers)
-    while _owner_file(folder, number + 1).exists():  # a network disk may list a folder as it was a while ago
+    while _get_owner_file(folder, number + 1).exists():  # a network disk may list a folder as it was a while ago
         number += 1
     return _read_owner(folder, number)
 
@@ -174,14 +174,14 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _read_owner(folder: Path, number: int) -> Owner:
-    with _owner_file(folder, number).open(errors="replace") as file:  # opening makes a network disk look again
+    with _get_owner_file(folder, number).open(errors="replace") as file:  # opening makes a network disk look again
         text = file.read(MOST_OWNER_BYTES)
         beat = os.fstat(file.fileno()).st_mtime
     # an owner that has just created its file has not filled it yet: alive, for as long as anybody else
     found = _told_by_owner(text)
     # a beat that is far ahead of the disk's own clock is no beat of a living owner: it would have been renewed since
-    age = abs(time.time() + _clock_offset(folder) - beat)
-    ended = _ended_file(folder, number)
+    age = abs(time.time() + _get_clock_offset(folder) - beat)
+    ended = _get_ended_file(folder, number)
     outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
     alive = outcome is None and age < found["dead_after_seconds"] and not _is_gone(found)
     return Owner(
@@ -202,15 +202,15 @@ def _told_by_owner(text: str) -> dict[str, Any]:
     try:
         patience = bounded_patience(plain.get("dead_after_seconds"), "dead_after_seconds")
     except ValueError:
-        patience = dead_after_seconds()
+        patience = get_lease_timeout()
     return {**found, "dead_after_seconds": patience}
 
 
-def _owner_file(folder: Path, number: int) -> Path:
+def _get_owner_file(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.json"
 
 
-def _ended_file(folder: Path, number: int) -> Path:
+def _get_ended_file(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.ended"
 
 
@@ -237,7 +237,7 @@ def _myself() -> dict[str, Any]:
         "machine": _machine(),
         "born": _born(os.getpid()),
         "since": time.time(),
-        "dead_after_seconds": dead_after_seconds(),
+        "dead_after_seconds": get_lease_timeout(),
     }
 
 
@@ -263,7 +263,7 @@ def _is_gone(found: Mapping[str, Any]) -> bool:
     return machine is not None and machine == _machine() and _born(found.get("pid", 0)) != found.get("born")
 
 
-def _clock_offset(folder: Path) -> float:
+def _get_clock_offset(folder: Path) -> float:
     """Return the disk's clock minus ours, seconds; 0 where we may not write. Asked once a minute and disk."""
     device = folder.stat().st_dev
     if device not in _OFFSETS or time.monotonic() - _OFFSETS[device][1] > ASK_AGAIN_SECONDS:

@@ -18,7 +18,7 @@ def cores_here() -> int:
     return os.cpu_count() or 1
 
 
-def peak_bytes(*, with_children: bool = False) -> int:
+def measure_peak_bytes(*, with_children: bool = False) -> int:
     """Return the most memory that this process has had so far, or any of its children that have ended."""
     asked = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if with_children else (resource.RUSAGE_SELF,)
     return max(resource.getrusage(one).ru_maxrss for one in asked) * RESIDENT_UNIT_BYTES
@@ -32,7 +32,7 @@ def take_room(descriptor: int, num_bytes: int) -> None:
         os.ftruncate(descriptor, num_bytes)
 
 
-def free_bytes() -> int | None:
+def measure_free_bytes() -> int | None:
     """Return the memory that this process may still take: of the machine, or less under the limit of its cgroup.
 
     None on a system that does not tell.

@@ -48,7 +48,7 @@ class Memo:
         return hashlib.sha256(f"{self.key} {text}".encode()).hexdigest()
 
 
-def digest_key(decides: Mapping[str, Any], length: int = 64) -> str:
+def get_digest_key(decides: Mapping[str, Any], length: int = 64) -> str:
     """Return the hex digest of plain values, for the key of a memo; other values count by their text."""
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:length]
 

@@ -31,10 +31,12 @@ def home() -> Path:
     ValueError if it cannot be one: a file has its name or that of a folder above it, its links lead in a circle, or its
     name is not UTF-8.
     """
-    return _resolved(_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out"))
+    return _resolve_cached(
+        _get_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
+    )
 
 
-def _named_folder(variable: str) -> Path | None:
+def _get_named_folder(variable: str) -> Path | None:
     """Return the folder that a variable names, `~` being the user's own as in a shell; None if it is not set."""
     named = os.environ.get(variable)
     if not named:
@@ -57,19 +59,21 @@ def _resolved_from(path: Path) -> Path:
         found = path.resolve()
     except (OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
-            raise ValueError(f"{_called(path)} cannot be opened, since its links lead in a circle: {_REMEDY}") from None
+            raise ValueError(
+                f"{_describe_home(path)} cannot be opened, since its links lead in a circle: {_REMEDY}"
+            ) from None
         found = path.resolve()
     # False also for what may not be looked at
     there = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
     if not there.is_dir():
-        raise ValueError(f"{_called(found)} is no folder, since {there} is a file: {_REMEDY}")
+        raise ValueError(f"{_describe_home(found)} is no folder, since {there} is a file: {_REMEDY}")
     return found
 
 
 _REMEDY = "set REPRO_HOME to a folder that you may write to"
 
 
-def _called(folder: Path) -> str:
+def _describe_home(folder: Path) -> str:
     return f"REPRO_HOME={folder}" if os.environ.get("REPRO_HOME") else f"the folder of what is made here, {folder},"
 
 
@@ -79,9 +83,9 @@ def check_home() -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{_called(folder)} cannot be made ({error.strerror}): {_REMEDY}") from error
+        raise ValueError(f"{_describe_home(folder)} cannot be made ({error.strerror}): {_REMEDY}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{_called(folder)} cannot be written to: {_REMEDY}")
+        raise ValueError(f"{_describe_home(folder)} cannot be written to: {_REMEDY}")
 
 
 def who_else_may_write() -> str:
@@ -101,7 +105,7 @@ def who_else_may_write() -> str:
     return ""
 
 
-def _resolved(path: Path) -> Path:
+def _resolve_cached(path: Path) -> Path:
     """Return a path without links; asked once, since ten thousand runs ask for it forty thousand times."""
     return _resolved_from(path if path.is_absolute() else Path.cwd() / path)
 
@@ -133,22 +137,22 @@ def check_model_name(name: str) -> None:
         )
 
 
-def published_records() -> Path:
+def get_published_records() -> Path:
     """Return the folder of the records that are published with the code."""
     return SOURCES / "experiments" / "records"
 
 
-def figures_folder() -> Path:
+def get_figures_folder() -> Path:
     """Return the folder to which pictures are drawn."""
     return home() / "figures"
 
 
-def verdicts_folder() -> Path:
+def get_verdicts_folder() -> Path:
     """Return the folder of the verdicts on claims, kept so that they are not judged again."""
     return home() / "verdicts"
 
 
-def local_records() -> Path:
+def get_local_records() -> Path:
     """Return the folder of the records made on this machine."""
     return home() / "records"
 
@@ -158,21 +162,21 @@ def run_folder(run_id: str) -> Path:
     return home() / "runs" / run_id
 
 
-def sweeps_folder() -> Path:
+def get_sweeps_folder() -> Path:
     """Return the folder that holds a folder for each sweep."""
     return home() / "sweeps"
 
 
-def stage_folder() -> Path:
+def get_stage_folder() -> Path:
     """Return the folder of the shared stages."""
     return home() / "stages"
 
 
-def corpora_folder() -> Path:
+def get_corpora_folder() -> Path:
     """Return the folder of the corpora that readers have imported."""
     return home() / "corpora"
 
 
-def data_folder() -> Path:
+def get_data_folder() -> Path:
     """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
-    return (_named_folder("REPRO_DATA") or home() / "data").resolve()
+    return (_get_named_folder("REPRO_DATA") or home() / "data").resolve()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.storage.json_files import read_json
-from repro.storage.paths import stage_folder
+from repro.storage.paths import get_stage_folder
 from repro.storage.stages import STAGE_FILE, Part, Stage
 
 SUFFIX = ".shards"
@@ -82,7 +82,7 @@ class Joined(Stage):
         return path
 
 
-def shard_of(stage: Stage, part: Part) -> Shard:
+def make_shard(stage: Stage, part: Part) -> Shard:
     """Return one shard of a stage that has `sharding`."""
     sharding = stage.sharding
     assert sharding is not None, f"{stage.name} cannot be made in shards"
@@ -105,16 +105,16 @@ def _bytes_to_come(stage: Stage, num_shards: int) -> int:
     return whole + whole * (num_shards - there) // num_shards
 
 
-def shards_of(stage: Stage, num_shards: int) -> tuple[Shard, ...]:
+def list_shards(stage: Stage, num_shards: int) -> tuple[Shard, ...]:
     """Return all shards of a stage; none where it is not made in shards."""
     if num_shards == 1 or stage.sharding is None:
         return ()
-    return tuple(shard_of(stage, Part(number, num_shards)) for number in range(1, num_shards + 1))
+    return tuple(make_shard(stage, Part(number, num_shards)) for number in range(1, num_shards + 1))
 
 
-def joined(stage: Stage, num_shards: int) -> Stage:
+def merge_shards(stage: Stage, num_shards: int) -> Stage:
     """Return the stage as one that is made by joining its shards; the very stage where it is not made in shards."""
-    shards, sharding = shards_of(stage, num_shards), stage.sharding
+    shards, sharding = list_shards(stage, num_shards), stage.sharding
     if sharding is None or not shards:
         return stage
 
@@ -127,20 +127,20 @@ def joined(stage: Stage, num_shards: int) -> Stage:
     return Joined(**{one.name: getattr(stage, one.name) for one in fields(Stage)} | {"make": make})
 
 
-def stage_named(name: str, stages: tuple[Stage, ...]) -> Stage:
+def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:
     """Return the stage, or the shard of one, that has this title; `stages` has the whole stages."""
     whole, _, part = name.partition(f"{SUFFIX}/")
     stage = next(stage for stage in stages if stage.title == whole)
-    return shard_of(stage, part_named(part)) if part else stage
+    return make_shard(stage, parse_part(part)) if part else stage
 
 
-def part_named(name: str) -> Part:
+def parse_part(name: str) -> Part:
     """Return the part that a folder's name tells: 3-of-8."""
     number, _, of = name.partition("-of-")
     return Part(int(number), int(of))
 
 
-def whole_of(name: str) -> str:
+def find_parent_stage(name: str) -> str:
     """Return the title of the stage that a shard's title belongs to; empty for the title of a stage."""
     whole, found, _ = name.partition(f"{SUFFIX}/")
     return whole if found else ""
@@ -153,7 +153,7 @@ def left_shards(stage: Path) -> Iterator[Path]:
 
 def needless_shards() -> Iterator[Path]:
     """Return shards whose whole is there: left by a join that was killed, or made beside it."""
-    for folder in sorted(stage_folder().glob(f"*/*{SUFFIX}")):
+    for folder in sorted(get_stage_folder().glob(f"*/*{SUFFIX}")):
         whole = folder.with_name(folder.name.removesuffix(SUFFIX))
         if (whole / STAGE_FILE).is_file():
             yield from left_shards(whole)

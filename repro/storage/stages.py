@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.storage.atomic import check_room, whole_folder
-from repro.storage.digests import check_digests, digests_of
+from repro.storage.digests import check_digests, hash_folder
 from repro.storage.json_files import read_json
 from repro.storage.lease import acquire, look
-from repro.storage.paths import stage_folder
+from repro.storage.paths import get_stage_folder
 
 STAGE_FILE = "stage.json"
 
@@ -65,7 +65,7 @@ class Stage:
     @property
     def path(self) -> Path:
         """The folder: the kind, then twelve hex digits of the key and of the keys of all it needs."""
-        return stage_folder() / self.name / self.folder_name
+        return get_stage_folder() / self.name / self.folder_name
 
     @cached_property
     def folder_name(self) -> str:
@@ -145,7 +145,7 @@ class Stage:
                 with whole_folder(self.path) as part:
                     self.make(part)
                     told |= {"made_with": found} if (found := self.made_with()) else {}
-                    (part / STAGE_FILE).write_text(json.dumps(told | {"files": digests_of(part)}, indent=1))
+                    (part / STAGE_FILE).write_text(json.dumps(told | {"files": hash_folder(part)}, indent=1))
                 if not self.is_built:
                     raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")
 

@@ -15,12 +15,17 @@ from typing import Any
 import numpy as np
 
 from repro.batches.directions import mask_directions
-from repro.batches.fixed_encoder import FixedEncoder, surrogate_of
-from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives, masked_fraction
-from repro.batches.negatives import document_rows
+from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
+from repro.batches.mask import (
+    compute_batch_difficulty,
+    compute_content_keys,
+    compute_masked_fraction,
+    mask_false_negatives,
+)
+from repro.batches.negatives import list_document_rows
 from repro.data.pairs import Side
-from repro.inputs.inputs import Inputs
-from repro.inputs.prompting import texts_for
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.prompting import texts_for
 from repro.storage.arrays import give_back, read_here_and_there
 
 Vectors = dict[Side, np.ndarray | None]
@@ -43,7 +48,7 @@ class BatchView:
     @property
     def difficulty(self) -> float | None:
         """The mean surrogate similarity of a query to the other documents; None without scores."""
-        return None if self.scores_BM is None else batch_difficulty(self.scores_BM)
+        return None if self.scores_BM is None else compute_batch_difficulty(self.scores_BM)
 
     @property
     def masked_fraction(self) -> float:
@@ -52,7 +57,7 @@ class BatchView:
         """
         num_documents = len(self.rows_M)
         is_of_documents = self.masked.shape[1] == num_documents
-        return float(masked_fraction(self.masked, None if is_of_documents else num_documents))
+        return float(compute_masked_fraction(self.masked, None if is_of_documents else num_documents))
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class BatchViewer:
 
     def __call__(self, pairs_B: np.ndarray) -> BatchView:
         """Return the view of the batch of these pairs, int64 (B,)."""
-        run, rows_M = self.inputs.run, document_rows(pairs_B, self.inputs.negatives)
+        run, rows_M = self.inputs.run, list_document_rows(pairs_B, self.inputs.negatives)
         keys_M = np.asarray(self.inputs.content_keys[rows_M])
         seen = self._vectors(self._stored, pairs_B, rows_M)
         filtering = seen if run.filter == "surrogate" else None
@@ -81,7 +86,7 @@ class BatchViewer:
         how["known_BM"] = None if known is None else known.among(pairs_B, keys_M)
         masked_BM = masked = mask_false_negatives(keys_M, filtering_BM, **how)
         if run.loss == "icl":
-            query_keys_B = content_keys(self.inputs.pairs.texts("query", pairs_B))
+            query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filtering, **how)
         give_back(self.inputs.content_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
@@ -97,7 +102,7 @@ class BatchViewer:
     @cached_property
     def _surrogate(self) -> FixedEncoder:
         """The run's surrogate, for what is not stored; loading it takes a second, so it stays for the next batch."""
-        return surrogate_of(self.inputs.run)
+        return get_surrogate(self.inputs.run)
 
     def _vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> Seen | None:
         queries_BD = self._rows(stored["query"], "query", pairs_B)

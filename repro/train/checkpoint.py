@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from repro.model.encoding import check_fit, shapes_of, write_tensors
+from repro.model.encoding import check_fit, get_shapes, write_tensors
 from repro.train.steps_done import CHECKPOINT_FILE
 
 WEIGHT, STATE = "model/", "optimizer/"
@@ -54,7 +54,7 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None
-    with _opened(path) as file:
+    with _open_checkpoint(path) as file:
         state = _state(file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     if state.run_id != run_id:
@@ -71,7 +71,7 @@ def sittings_in(folder: Path) -> list[Mapping[str, Any]]:
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return []
-    with _opened(path) as file:
+    with _open_checkpoint(path) as file:
         return list(_state(file.metadata() or {}).sittings)
 
 
@@ -80,12 +80,12 @@ def chunks_in(folder: Path) -> str:
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return ""
-    with _opened(path) as file:
+    with _open_checkpoint(path) as file:
         return _state(file.metadata() or {}).chunks
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_checkpoint(path: Path) -> Iterator[Any]:
     """Yield a checkpoint's file; ValueError for whatever is wrong with it as it is read."""
     try:
         with safe_open(path, "pt") as file:
@@ -114,7 +114,7 @@ def _state(header: Mapping[str, str]) -> TrainState:
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
     weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
     says = f"{path} does not fit this model (remove it to start this run again)"
-    check_fit(shapes_of(weights), shapes_of(model.state_dict()), says)
+    check_fit(get_shapes(weights), get_shapes(model.state_dict()), says)
     by_name = dict(model.named_parameters())
     labels = [label.removeprefix(STATE).partition("/")[2] for label in tensors if label.startswith(STATE)]
     if strangers := sorted(set(labels) - set(by_name)):

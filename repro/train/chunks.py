@@ -76,14 +76,14 @@ Sizes = ModelConfig | Run
 """Both say how large a model is, in the same words."""
 
 
-def second_stage_bytes(model: Sizes, switches: Switches) -> float:
+def estimate_second_stage_bytes(model: Sizes, switches: Switches) -> float:
     """Return what the graph of one text keeps until backward, behind its context where the model has one."""
     before = model.num_contexts * model.tokens_per_document + model.num_soft_prompts
     num_tokens = model.max_tokens + (before if model.architecture == "contextual" else 0)
     return _bytes(num_tokens, model.num_layers, model, switches)
 
 
-def first_stage_bytes(model: Sizes, switches: Switches) -> float:
+def estimate_first_stage_bytes(model: Sizes, switches: Switches) -> float:
     """Return what the graph of one context document keeps until backward."""
     return _bytes(model.max_tokens, model.num_first_stage_layers, model, switches)
 
@@ -124,16 +124,16 @@ def chunks_for(
     if stored:
         return parse_sizes(stored)
     if gpu_bytes is not None:
-        of_each = (second_stage_bytes(model, switches), first_stage_bytes(model, switches))
+        of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
         return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
     if free is None:
         return ChunkSizes()
     switches, usual = replace(switches, autocast=False), ChunkSizes()
     num_contexts = model.num_contexts if model.architecture == "contextual" else 0
     budget = max(LEAST_BUDGET, int(FREE_SHARE * free))
-    if kept_bytes(model, usual, switches, num_texts=num_texts, num_contexts=num_contexts) <= budget:
+    if estimate_graph_bytes(model, usual, switches, num_texts=num_texts, num_contexts=num_contexts) <= budget:
         return usual
-    of_each = (second_stage_bytes(model, switches), first_stage_bytes(model, switches))
+    of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
     return ChunkSizes(*(max(LEAST_TEXTS, min(4096, int(budget / one))) for one in of_each))
 
 
@@ -161,8 +161,10 @@ def _is_count(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) < 10 and int(word) > 0
 
 
-def kept_bytes(model: Sizes, sizes: ChunkSizes, switches: Switches, *, num_texts: int, num_contexts: int = 0) -> float:
+def estimate_graph_bytes(
+    model: Sizes, sizes: ChunkSizes, switches: Switches, *, num_texts: int, num_contexts: int = 0
+) -> float:
     """Return what a step keeps at most: both graphs when all its texts fit, else a chunk's of the stage with more."""
-    second = min(num_texts, sizes.texts) * second_stage_bytes(model, switches)
-    first = min(num_contexts, sizes.contexts) * first_stage_bytes(model, switches)
+    second = min(num_texts, sizes.texts) * estimate_second_stage_bytes(model, switches)
+    first = min(num_contexts, sizes.contexts) * estimate_first_stage_bytes(model, switches)
     return second + first if sizes.hold(num_texts, num_contexts) else max(second, first)

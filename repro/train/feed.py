@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.batches.negatives import document_rows
+from repro.batches.negatives import list_document_rows
 from repro.data.tokens import Tokens
 from repro.model.texts import texts_from
 from repro.seeds import derive, generator_for
 from repro.train.gradcache import StepTexts
-from repro.train.parallel import num_processes, rank, share_of_contexts
-from repro.train.sharing import are_shared, own_places
+from repro.train.parallel import count_processes, rank, share_of_contexts
+from repro.train.sharing import batches_are_sharded, own_places
 
 
 class Batches(Protocol):
@@ -99,7 +99,7 @@ def step_batches(batches: Batches, step: int, batches_a_step: int) -> list[Batch
     return [Batch(number, np.asarray(batches.at(number), dtype=np.int64)) for number in numbers]
 
 
-def batch_hash(pairs_B: np.ndarray) -> str:
+def compute_batch_hash(pairs_B: np.ndarray) -> str:
     """Return 16 hex digits of a batch's pair indices in their order, as the training's log has them."""
     return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
@@ -110,7 +110,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     own_B = _share(whole_B) if is_shared else whole_B
     contexts = None
     if num_contexts:
-        rows_M = document_rows(whole_B, data.negative_rows_NH)
+        rows_M = list_document_rows(whole_B, data.negative_rows_NH)
         places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
         places_C = share_of_contexts(places_C) if is_shared else places_C
         contexts = texts_from(*data.documents.pad(rows_M[places_C]))
@@ -118,7 +118,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked)
     texts = StepTexts(
         queries=texts_from(*data.queries.pad(own_B)),
-        documents=texts_from(*data.documents.pad(document_rows(own_B, data.negative_rows_NH))),
+        documents=texts_from(*data.documents.pad(list_document_rows(own_B, data.negative_rows_NH))),
         contexts=contexts,
     )
     for tokens in (data.queries, data.documents):
@@ -134,8 +134,8 @@ def feeds_of_steps(
 
     What goes wrong in the making of a step is raised where that step would be given. Close it to end the thread.
     """
-    is_shared = are_shared(batches_a_step, num_processes())
-    own = own_places(batches_a_step, rank=rank(), num_processes=num_processes())
+    is_shared = batches_are_sharded(batches_a_step, count_processes())
+    own = own_places(batches_a_step, rank=rank(), num_processes=count_processes())
 
     def make(step: int) -> StepFeed:
         batches = step_batches(data.batches, step, batches_a_step)
@@ -161,8 +161,10 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: i
 
 
 def _share(whole_B: np.ndarray) -> np.ndarray:
-    assert len(whole_B) % num_processes() == 0, "`repro.train.sharing.why_not` says which numbers of processes can be"
-    return whole_B.reshape(num_processes(), -1)[rank()]
+    assert len(whole_B) % count_processes() == 0, (
+        "`repro.train.sharing.explain_indivisible` says which numbers of processes can be"
+    )
+    return whole_B.reshape(count_processes(), -1)[rank()]
 
 
 def sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:

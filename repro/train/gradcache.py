@@ -75,7 +75,7 @@ def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) 
     num_contexts = step.contexts.num_texts if step.contexts is not None else 0
     if sizes.hold(num_texts, num_contexts):
         return _direct(stages, step, sizes)
-    return _cached(stages, step, sizes)
+    return _add_gradients_in_chunks(stages, step, sizes)
 
 
 def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
@@ -91,7 +91,7 @@ def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     return parts.detach()
 
 
-def _cached(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
+def _add_gradients_in_chunks(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
         contexts = Replay.of(stages.first, cut_by_length(step.contexts, cuts.contexts))

@@ -31,27 +31,27 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
 from repro.spec.values import check_warmup
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
-from repro.storage.machine import peak_bytes
+from repro.storage.machine import measure_peak_bytes
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import Feed, StepFeed, TrainData, batch_hash, feeds_of_steps, sampler_state
+from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, feeds_of_steps, sampler_state
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts, batch_loss
 from repro.train.metrics import MetricsLog
 from repro.train.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from repro.train.parallel import (
     any_process,
+    count_processes,
     finish_gradients,
     gather_contexts,
     gather_documents,
     gather_with_gradient,
     mean_everywhere,
-    num_processes,
     rank,
     same_everywhere,
     same_value_everywhere,
 )
-from repro.train.sharing import are_shared
+from repro.train.sharing import batches_are_sharded
 from repro.train.sittings import sitting_here
 from repro.train.switches import Switches
 
@@ -86,7 +86,7 @@ class TrainSettings:
     @property
     def shares_batches(self) -> bool:
         """Whether the processes there are share each batch; else each has whole ones."""
-        return are_shared(self.batches_a_step, num_processes())
+        return batches_are_sharded(self.batches_a_step, count_processes())
 
 
 def train(
@@ -157,21 +157,21 @@ def _take_up(
     state = read_checkpoint(folder, settings.run_id, model, optimizer)
     same_value_everywhere("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=num_processes())
+        return TrainState(settings.run_id, num_processes=count_processes())
     sampler = sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
         raise ValueError(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed is another one; remove the folder to start again"
         )
-    shared = settings.shares_batches or are_shared(settings.batches_a_step, state.num_processes)
-    if state.num_processes != num_processes() and shared and drops_at_random(model) and rank() == 0:
+    shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
+    if state.num_processes != count_processes() and shared and drops_at_random(model) and rank() == 0:
         warnings.warn(
-            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {num_processes()}: each "
+            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {count_processes()}: each "
             "drops contexts by draws of its own, so the training goes on with other draws than it would have had",
             stacklevel=2,
         )
-    return replace(state, num_processes=num_processes())
+    return replace(state, num_processes=count_processes())
 
 
 def drops_at_random(model: Model) -> bool:
@@ -199,9 +199,9 @@ def _advance(
     line = {
         "step": step,
         **numbers,
-        "batch": "+".join(batch_hash(batch.pairs_B) for batch in batches),
+        "batch": "+".join(compute_batch_hash(batch.pairs_B) for batch in batches),
         "pairs_per_second": round(sum(len(batch.pairs_B) for batch in batches) / seconds, 1),
-        "memory_bytes": memory_bytes(model.device),
+        "memory_bytes": measure_memory_bytes(model.device),
     }
     return replace(state, step=step, seconds=state.seconds + seconds, sampler=sampler), line
 
@@ -312,13 +312,13 @@ def _open_log(folder: Path, state: TrainState) -> AbstractContextManager[Metrics
     return MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
 
 
-def gpu_bytes(device: torch.device) -> int | None:
+def measure_gpu_bytes(device: torch.device) -> int | None:
     """Return the whole memory of a GPU; None for a CPU."""
     return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else None
 
 
-def memory_bytes(device: torch.device) -> int:
+def measure_memory_bytes(device: torch.device) -> int:
     """Return the most memory used so far: of the GPU if the model is on one, else of this process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    return peak_bytes()
+    return measure_peak_bytes()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from repro.batches.mask import masked_fraction
+from repro.batches.mask import compute_masked_fraction
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ def improved_contrastive(
 
 
 def _cross_entropy(scores_QK: Tensor, masked_QK: Tensor | None, num_documents: int | None = None) -> LossParts:
-    """Return the loss by scores, column q the own document of query q; `num_documents` as `masked_fraction` has it."""
+    """Return the loss by scores, column q the own document of query q; `num_documents` as `compute_masked_fraction` has it."""
     targets_Q = torch.arange(len(scores_QK), device=scores_QK.device)
     fraction = scores_QK.new_zeros(())
     if masked_QK is not None:
         masked_QK = masked_QK.scatter(1, targets_Q[:, None], False)
         scores_QK = scores_QK.masked_fill(masked_QK, -torch.inf)
-        fraction = masked_fraction(masked_QK, num_documents)
+        fraction = compute_masked_fraction(masked_QK, num_documents)
     loss = nn.functional.cross_entropy(scores_QK, targets_Q)
     accuracy = (scores_QK[:, :num_documents].detach().argmax(1) == targets_Q).float().mean()
     return LossParts(loss, accuracy, fraction)

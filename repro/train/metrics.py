@@ -95,10 +95,10 @@ def read_metrics(folder: Path, num_steps: int | None = None) -> list[dict[str, A
     complete = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
     if num_steps is not None and len(complete) < num_steps:
         raise ValueError(f"{path} has {len(complete)} lines, the training took {num_steps} steps: {REMEDY}")
-    return [_checked(line, step, path) for step, line in enumerate(complete[:num_steps], 1)]
+    return [_validate_lines(line, step, path) for step, line in enumerate(complete[:num_steps], 1)]
 
 
-def _checked(text: str, step: int, path: Path) -> dict[str, Any]:
+def _validate_lines(text: str, step: int, path: Path) -> dict[str, Any]:
     where = f"{path}, line {step}"
     try:
         line = json.loads(text)

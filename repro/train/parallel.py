@@ -29,7 +29,7 @@ def rank() -> int:
     return dist.get_rank() if _together() else 0
 
 
-def num_processes() -> int:
+def count_processes() -> int:
     """Return W, 1 when this process is alone."""
     return dist.get_world_size() if _together() else 1
 
@@ -75,7 +75,7 @@ def gather_with_gradient(local_ND: Tensor) -> Tensor:
     """Return the rows of all processes in order of rank, (W × N, D); only this process's rows carry a graph."""
     if not _together():
         return local_ND
-    parts = [torch.empty_like(local_ND) for _ in range(num_processes())]
+    parts = [torch.empty_like(local_ND) for _ in range(count_processes())]
     dist.all_gather(parts, local_ND.detach().contiguous())
     parts[rank()] = local_ND
     return torch.cat(parts)
@@ -83,14 +83,14 @@ def gather_with_gradient(local_ND: Tensor) -> Tensor:
 
 def gather_documents(local_MD: Tensor, num_pairs: int) -> Tensor:
     """Do the same for [positives, hard negatives] of each process; return all positives, then all hard negatives."""
-    parts_WMD = gather_with_gradient(local_MD).unflatten(0, (num_processes(), -1))
+    parts_WMD = gather_with_gradient(local_MD).unflatten(0, (count_processes(), -1))
     return torch.cat([parts_WMD[:, :num_pairs].flatten(0, 1), parts_WMD[:, num_pairs:].flatten(0, 1)])
 
 
 def share_of_contexts(places_C: np.ndarray) -> np.ndarray:
     """Return this process's share of places, ⌈C / W⌉ in order of rank; where C is no multiple, the last repeat some."""
-    own = -(-len(places_C) // num_processes())
-    return np.resize(places_C, own * num_processes())[rank() * own :][:own]
+    own = -(-len(places_C) // count_processes())
+    return np.resize(places_C, own * count_processes())[rank() * own :][:own]
 
 
 def gather_contexts(own_CD: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own_CD: Tensor) -> Tensor:
         """Return the rows of all, in order of rank."""
-        parts = [torch.empty_like(own_CD) for _ in range(num_processes())]
+        parts = [torch.empty_like(own_CD) for _ in range(count_processes())]
         dist.all_gather(parts, own_CD.contiguous())
         return torch.cat(parts)
 
@@ -119,7 +119,7 @@ class _Gathered(torch.autograd.Function):
         """Return the sum over processes of the gradients at this one's rows."""
         summed_CD = gradient_CD.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(summed_CD)
-        return summed_CD.chunk(num_processes())[rank()]
+        return summed_CD.chunk(count_processes())[rank()]
 
 
 @torch.no_grad()
@@ -145,7 +145,7 @@ def mean_everywhere(values: Tensor) -> Tensor:
         return values
     summed = values.clone()
     dist.all_reduce(summed)
-    return summed / num_processes()
+    return summed / count_processes()
 
 
 def same_everywhere(weights: Iterable[Tensor]) -> None:
@@ -159,7 +159,7 @@ def same_value_everywhere(what: str, value: str) -> None:
     """ValueError, in every process, when they do not all have the same value; it names the first that differs."""
     if not _together():
         return
-    told: list[str] = [""] * num_processes()
+    told: list[str] = [""] * count_processes()
     dist.all_gather_object(told, value)
     if differing := [number for number, other in enumerate(told) if other != told[0]]:
         raise ValueError(

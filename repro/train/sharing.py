@@ -12,23 +12,23 @@ from __future__ import annotations
 from repro.spec import Run
 
 
-def are_shared(batches_a_step: int, num_processes: int) -> bool:
+def batches_are_sharded(batches_a_step: int, num_processes: int) -> bool:
     """Return whether all processes share each of a step's batches in turn; else each has G / W whole ones."""
     return batches_a_step % num_processes > 0
 
 
 def own_places(batches_a_step: int, *, rank: int, num_processes: int) -> range:
     """Return the places in the step of the batches that a process computes, whole or in part."""
-    if are_shared(batches_a_step, num_processes):
+    if batches_are_sharded(batches_a_step, num_processes):
         return range(batches_a_step)
     own = batches_a_step // num_processes
     return range(rank * own, (rank + 1) * own)
 
 
-def why_not(run: Run, num_processes: int) -> str:
+def explain_indivisible(run: Run, num_processes: int) -> str:
     """Return why so many processes cannot train a run, and how many can; nothing when they can."""
     size, batches = run.batch_size, run.batches_a_step
-    if not are_shared(batches, num_processes) or size % num_processes == 0:
+    if not batches_are_sharded(batches, num_processes) or size % num_processes == 0:
         return ""
     return (
         f"a batch of {size} cannot be shared equally by {num_processes} processes (nor batches_a_step={batches} be "

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from repro.records.provenance import code_identity, machine, versions
-from repro.train.parallel import num_processes
+from repro.records.provenance import get_code_identity, machine, versions
+from repro.train.parallel import count_processes
 from repro.train.switches import Switches
 
 
@@ -18,11 +18,11 @@ def sitting_here(from_step: int, switches: Switches) -> dict[str, Any]:
     """Return who goes on training after so many steps: code, switches, processes, and this process's machine."""
     return {
         "from_step": from_step,
-        **code_identity(),
+        **get_code_identity(),
         "versions": versions(),
         "switches": list(switches.words),
         "machine": machine(narrow=switches.autocast),
-        "num_processes": num_processes(),
+        "num_processes": count_processes(),
     }
 
 

@@ -17,26 +17,26 @@ import torch
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.tokens import load_tokenizer
-from repro.inputs.inputs import Inputs
-from repro.inputs.wanted import domain_codes, domain_names, tokenizer_of
 from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
-from repro.spec import Run, first_phase_of, nested_widths
-from repro.spec.identity import training_id
-from repro.spec.values import counted
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.wanted import domain_codes, get_tokenizer_name, list_domain_names
+from repro.spec import Run, get_first_phase, nested_widths
+from repro.spec.identity import get_training_id
+from repro.spec.values import count_noun
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
-from repro.storage.machine import free_bytes
+from repro.storage.machine import measure_free_bytes
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import chunks_in, sittings_in
 from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
 from repro.train.feed import Filtered, TrainData
-from repro.train.loop import TrainSettings, gpu_bytes, train
+from repro.train.loop import TrainSettings, measure_gpu_bytes, train
 from repro.train.metrics import read_metrics
-from repro.train.parallel import any_process, join_processes, num_processes, rank
-from repro.train.sharing import why_not
+from repro.train.parallel import any_process, count_processes, join_processes, rank
+from repro.train.sharing import explain_indivisible
 from repro.train.sittings import words_of
 from repro.train.steps_done import steps_done
 from repro.train.switches import switches_here
@@ -71,7 +71,7 @@ def train_run(
     Runs that differ in evaluation only share a training, and so its folder: one process trains, the others wait.
     """
     join_processes(device())
-    folder = run_folder(training_id(inputs.run))
+    folder = run_folder(get_training_id(inputs.run))
     with _lease_of_all(folder / "training"):
         return _train(inputs, folder, should_stop, progress)
 
@@ -94,7 +94,7 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
 
 def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
     run = inputs.run
-    model, data, settings, sampler = prepared(inputs, should_stop, progress)
+    model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
 
     tell = teller(settings.num_steps, steps_done(folder), progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=tell)
@@ -115,7 +115,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     provenance |= {"switches": words} if (words := words_of(state.sittings)) else {}
     provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
     if inputs.first_phase is not None:
-        provenance["first_phase"] = first = training_id(inputs.first_phase.run)
+        provenance["first_phase"] = first = get_training_id(inputs.first_phase.run)
         provenance["first_phase_sittings"] = sittings_in(run_folder(first))
     if rank() > 0:  # the log is rank 0's: another node may not see its last lines yet, and has no use for them
         return model.eval(), Summary({}, {}, provenance)
@@ -153,12 +153,12 @@ def teller(
     return tell
 
 
-def prepared(
+def prepare_training(
     inputs: Inputs, should_stop: Callable[[], bool], progress: Progress
 ) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
     """Return the model at its start, what it is trained on, and how."""
     run, sampler = inputs.run, build_sampler(inputs)
-    settings = settings_of(run, len(sampler))  # before a first phase is trained for settings that cannot be
+    settings = make_train_settings(run, len(sampler))  # before a first phase is trained for settings that cannot be
     model = start_model(inputs, should_stop, progress).to(device())
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),
@@ -171,19 +171,19 @@ def prepared(
         progress(f"  {inputs.known_positives.describe()}")
     chunks = chunks_for(
         model.config,
-        gpu_bytes(model.device),
+        measure_gpu_bytes(model.device),
         settings.switches,
-        free=_free_share(),
+        free=_compute_free_share(),
         stored=chunks_in(run_folder(settings.run_id)),
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
     return model, data, replace(settings, chunks=chunks), sampler
 
 
-def _free_share() -> int | None:
+def _compute_free_share() -> int | None:
     """Return the free memory of the machine for one of this job's processes; None if it is unknown."""
-    free = free_bytes()
-    return None if free is None else free // num_processes()
+    free = measure_free_bytes()
+    return None if free is None else free // count_processes()
 
 
 def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
@@ -192,10 +192,10 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
     Steps rise, and the last is below the training's own. What is left of an earlier attempt in `folder` is removed.
     ValueError in a job of several processes, of which one alone measures.
     """
-    if num_processes() > 1:
+    if count_processes() > 1:
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
-    model, data, settings, _ = prepared(inputs, lambda: False, lambda line: None)
+    model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
     reached = [0]
 
     def note(line: dict[str, Any]) -> None:
@@ -214,7 +214,7 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
 def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Model:
     """Return the model a training starts from: fresh, or what the first phase has left."""
     run, first = inputs.run, inputs.first_phase
-    model = build_model(config_of(run), start=run.start, seed=run.seed, heads=run.heads)
+    model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
     model.is_narrow = switches_here().autocast  # what it is measured in; a training has its own settings
     if first is not None:
         model.load_state_dict(train_run(first, should_stop=should_stop, progress=progress)[0].state_dict())
@@ -230,12 +230,12 @@ def device() -> torch.device:
     return own
 
 
-def config_of(run: Run) -> ModelConfig:
+def make_model_config(run: Run) -> ModelConfig:
     """Return the model a run asks for, with the sizes its start weights dictate."""
-    return fit_to_start(replace(sizes_of(run), tokenizer=tokenizer_of(run)), run.start)
+    return fit_to_start(replace(make_base_config(run), tokenizer=get_tokenizer_name(run)), run.start)
 
 
-def sizes_of(run: Run) -> ModelConfig:
+def make_base_config(run: Run) -> ModelConfig:
     """Return the model a run asks for by its own fields, which takes no file."""
     num_heads = max(1, run.hidden_size // (LARGE_HEAD if run.hidden_size >= 512 else SMALL_HEAD))
     shared = {name: getattr(run, name) for name in MODEL_FIELDS}
@@ -246,10 +246,10 @@ def check_model(run: Run) -> None:
     """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together, when its
     settings cannot be, or when the environment sets switches or chunk sizes that there are not."""
     switches_here(), chunks_given()
-    for phase in (run, first_phase_of(run)):
+    for phase in (run, get_first_phase(run)):
         if phase is not None and phase.num_steps is not None:  # of epochs, the number of batches is needed
-            settings_of(phase, 0)
-    config = config_of(run)
+            make_train_settings(phase, 0)
+    config = make_model_config(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
     if num_words > config.vocab_size:
         raise ValueError(
@@ -267,7 +267,7 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
             alpha=run.mixing_alpha,
             batch_size=run.batch_size,
             seed=run.seed,
-            names=domain_names(run, pairs),
+            names=list_domain_names(run, pairs),
             folder=home(),
         )
     clusters = inputs.clusters if run.sampler == "cluster" else None
@@ -282,19 +282,19 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
     )
 
 
-def settings_of(run: Run, num_batches: int) -> TrainSettings:
+def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
     """Return the training settings. Epochs become steps: of the batches that are too few for a last one none is seen.
 
     Loss and gradient are those of one process, but for rounding and for what stages draw at random. ValueError where
     neither a batch nor the batches of a step can be divided equally among the processes.
     """
-    if why := why_not(run, num_processes()):
+    if why := explain_indivisible(run, count_processes()):
         raise ValueError(why)
     whole = (run.num_epochs or 0) * num_batches // run.batches_a_step
     num_steps = run.num_steps if run.num_steps is not None else whole
     if not num_steps:
         raise ValueError(
-            f"num_epochs={run.num_epochs} of {counted(num_batches, 'batch', 'batches')} are less than one step of "
+            f"num_epochs={run.num_epochs} of {count_noun(num_batches, 'batch', 'batches')} are less than one step of "
             f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
         )
     fields = (
@@ -310,7 +310,7 @@ def settings_of(run: Run, num_batches: int) -> TrainSettings:
     )
     values: dict[str, Any] = {name: getattr(run, name) for name in fields}
     values |= {"nested_sizes": nested_widths(run), "switches": switches_here()}
-    return TrainSettings(run_id=training_id(run), num_steps=num_steps, **values)
+    return TrainSettings(run_id=get_training_id(run), num_steps=num_steps, **values)
 
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:

@@ -8,7 +8,7 @@ import pytest
 
 from repro.batches import cluster, fit
 from repro.batches.cluster import best_attempt, cluster_pairs, load_clusters
-from repro.batches.fit import sampled_domains
+from repro.batches.fit import list_sampled_domains
 from repro.seeds import derive
 from tests.batches.planted import planted_pairs, unit
 
@@ -144,8 +144,8 @@ def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assign
     monkeypatch.setattr(fit, "PAIRS_A_CENTROID", 16)
     queries, documents = pairs_without_structure(1200)
     domains = np.repeat([2, 5], [1000, 200])
-    assert sampled_domains(domains, 50) == {2: (320, 1000)}
-    assert sampled_domains(domains, 100) == {2: (300, 1000)}
+    assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
+    assert list_sampled_domains(domains, 100) == {2: (300, 1000)}
     fitted: list[int] = []
     attempt = cluster._one_attempt
     monkeypatch.setattr(

@@ -9,10 +9,10 @@ import torch
 
 from repro.batches.directions import mask_directions
 from repro.batches.known_positives import KnownPositives, find_links
-from repro.batches.mask import content_keys, mask_false_negatives
+from repro.batches.mask import compute_content_keys, mask_false_negatives
 from repro.batches.negatives import mine_negatives
 from repro.data.pairs import Row, write_pairs
-from repro.inputs.inputs import Inputs
+from repro.pipeline.inputs import Inputs
 from repro.seeds import generator_for
 from repro.spec import base
 from repro.train.batch_view import BatchViewer
@@ -23,7 +23,7 @@ DOCUMENTS = ["replace its seal", "check the pump", "turn left", "turn right", "T
 
 
 def known_of(queries: list[str], documents: list[str]) -> KnownPositives:
-    keys = content_keys(queries), content_keys(documents)
+    keys = compute_content_keys(queries), compute_content_keys(documents)
     return KnownPositives(keys[0], *find_links(*keys))
 
 
@@ -51,9 +51,9 @@ def test_batches_mask_known_positives() -> None:
     known = known_of(queries, documents)
     pairs, negatives = np.arange(0, 40, 3), rng.integers(0, 40, 14)
     rows = np.concatenate([pairs, negatives])
-    known_BM = known.among(pairs, content_keys([documents[row] for row in rows]))
+    known_BM = known.among(pairs, compute_content_keys([documents[row] for row in rows]))
     masked = mask_false_negatives(
-        content_keys([documents[row] for row in rows]), None, known_BM=known_BM, num_hard_negatives=1
+        compute_content_keys([documents[row] for row in rows]), None, known_BM=known_BM, num_hard_negatives=1
     )
     for place, pair in enumerate(pairs):
         for column, row in enumerate(rows):
@@ -66,7 +66,7 @@ def test_mining_takes_no_known_positive(with_near: bool) -> None:
     rng = generator_for(1, "test known positives")
     vectors = rng.normal(size=(2, 60, 4)).astype(np.float32)
     queries, documents = [f"q{n // 3}" for n in range(60)], [f"d{n}" for n in range(60)]
-    keys = content_keys(documents)
+    keys = compute_content_keys(documents)
     how: dict[str, Any] = {"num_hard_negatives": 5, "with_near": with_near, "seed": 0}
     domains = np.repeat([0, 1], 30)
     plain = mine_negatives(*vectors, domains, keys, **how)
@@ -87,7 +87,7 @@ def test_too_few_other_documents_are_refused() -> None:
     with pytest.raises(ValueError, match="num_hard_negatives=2: a query has 1 documents"):
         known = known_of(["q", "q", "q", "r"], documents)
         mine_negatives(
-            vectors, vectors, np.zeros(4), content_keys(documents), num_hard_negatives=2, known=known, seed=0
+            vectors, vectors, np.zeros(4), compute_content_keys(documents), num_hard_negatives=2, known=known, seed=0
         )
 
 
@@ -137,12 +137,14 @@ def test_a_run_that_masks_has_no_meeting(
 def test_no_gradient_between_a_query_and_a_known_positive() -> None:
     """Under both losses: with one pair whose only other document is a known positive, nothing is pushed away."""
     queries, documents = ["one query", "one query"], ["first", "second"]
-    known_BM = known_of(queries, documents).among(np.arange(2), content_keys(documents))
-    masked = mask_false_negatives(content_keys(documents), None, known_BM=known_BM)
+    known_BM = known_of(queries, documents).among(np.arange(2), compute_content_keys(documents))
+    masked = mask_false_negatives(compute_content_keys(documents), None, known_BM=known_BM)
     vectors = torch.randn(2, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     info_nce(vectors[0], vectors[1], masked_QM=torch.from_numpy(masked)).loss.backward()
     assert vectors.grad is not None and not vectors.grad.any()
-    every = mask_directions(content_keys(queries), content_keys(documents), masked, None, known_BM=known_BM)
+    every = mask_directions(
+        compute_content_keys(queries), compute_content_keys(documents), masked, None, known_BM=known_BM
+    )
     vectors.grad = None
     parts = improved_contrastive(vectors[0], vectors[1], masked_QK=torch.from_numpy(every))
     alone = [improved_contrastive(vectors[0, n : n + 1], vectors[1, n : n + 1]).loss for n in range(2)]

@@ -6,7 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.batches.mask import batch_difficulty, content_keys, mask_false_negatives, masked_fraction
+from repro.batches.mask import (
+    compute_batch_difficulty,
+    compute_content_keys,
+    compute_masked_fraction,
+    mask_false_negatives,
+)
 
 Batch = tuple[np.ndarray, np.ndarray, float, int]
 
@@ -81,21 +86,23 @@ def test_a_shift_of_all_scores_changes_nothing(batch: Batch, shift: float) -> No
 def test_torch_and_numpy_say_the_same_share(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
-    assert float(masked_fraction(torch.from_numpy(masked))) == pytest.approx(float(masked_fraction(masked)))
+    assert float(compute_masked_fraction(torch.from_numpy(masked))) == pytest.approx(
+        float(compute_masked_fraction(masked))
+    )
 
 
 def test_the_masked_fraction_counts_negatives_only() -> None:
     masked = mask_false_negatives(np.array([5, 5, 6]), None)
-    assert masked_fraction(masked) == pytest.approx(2 / 6)
+    assert compute_masked_fraction(masked) == pytest.approx(2 / 6)
 
 
 def test_difficulty_is_the_mean_similarity_to_the_negatives() -> None:
     scores = np.array([[0.9, 0.1, 0.3], [0.2, 0.8, -0.4]])
-    assert batch_difficulty(scores) == pytest.approx((0.1 + 0.3 + 0.2 - 0.4) / 4)
+    assert compute_batch_difficulty(scores) == pytest.approx((0.1 + 0.3 + 0.2 - 0.4) / 4)
 
 
 def test_texts_that_differ_in_case_or_space_have_one_key() -> None:
-    keys = content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
+    keys = compute_content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
     assert keys.dtype == np.int64
     assert keys[0] == keys[1] != keys[2]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from repro.batches import mixing
-from repro.batches.mixing import BLOCK, MixedSampler, mixing_shares
+from repro.batches.mixing import BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.sampler import SamplerState
 
 SIZES = (400, 100, 25)
@@ -23,9 +23,9 @@ def source_of(batches: MixedSampler, step: int) -> int:
 
 def test_shares_are_those_of_the_equation() -> None:
     """Sizes 400, 100 and 25: square roots 20, 10 and 5."""
-    assert mixing_shares(np.array(SIZES), 0.5) == pytest.approx([20 / 35, 10 / 35, 5 / 35])
-    assert mixing_shares(np.array(SIZES), 0) == pytest.approx([1 / 3] * 3)
-    assert mixing_shares(np.array(SIZES), 1) == pytest.approx([400 / 525, 100 / 525, 25 / 525])
+    assert compute_mixing_shares(np.array(SIZES), 0.5) == pytest.approx([20 / 35, 10 / 35, 5 / 35])
+    assert compute_mixing_shares(np.array(SIZES), 0) == pytest.approx([1 / 3] * 3)
+    assert compute_mixing_shares(np.array(SIZES), 1) == pytest.approx([400 / 525, 100 / 525, 25 / 525])
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])

@@ -111,3 +111,18 @@ def test_a_domain_with_too_few_texts_is_named_with_its_size() -> None:
     vectors = np.eye(3, dtype=np.float32)
     with pytest.raises(ValueError, match="domain of 3 pairs has 3 different documents"):
         mine_negatives(vectors, vectors, np.zeros(3), np.arange(3), num_hard_negatives=3, seed=0)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 2.0**-30, 1e3])
+def test_common_factor_changes_no_negatives(factor: float) -> None:
+    """Also where too few documents lie below the positive, and others are drawn."""
+    rng = generator_for(5, "test negatives")
+    queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
+    documents[:20] += 2 * queries[:20]
+
+    def found(scale: float) -> list[list[int]]:
+        scaled = ((each * scale).astype(np.float32) for each in (queries, documents))
+        kept = {"num_hard_negatives": 20, "seed": 0}
+        return mine_negatives(*scaled, np.zeros(60), np.arange(60), **kept).tolist()
+
+    assert found(factor) == found(1)

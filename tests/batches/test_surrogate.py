@@ -12,7 +12,7 @@ import torch
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
 from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
-from repro.data.tokens import minilm_folder
+from repro.data.tokens import get_minilm_folder
 
 TEXTS = [
     "list buckets",
@@ -52,14 +52,14 @@ def test_minilm_is_that_of_sentence_transformers(minilm: MiniLM, monkeypatch: py
     from sentence_transformers import SentenceTransformer
 
     monkeypatch.setattr(module, "CPU_TOKENS_PER_BATCH", 50)
-    reference = SentenceTransformer(str(minilm_folder()), device="cpu")
+    reference = SentenceTransformer(str(get_minilm_folder()), device="cpu")
     reference.max_seq_length = 32
     expected = reference.encode(TEXTS, normalize_embeddings=True)
     np.testing.assert_allclose(minilm.embed(TEXTS, 32), expected, atol=2e-3 if minilm._device.type == "cuda" else 2e-6)
 
 
 def test_a_local_folder_is_a_surrogate_too(minilm: MiniLM) -> None:
-    other = load_surrogate(str(minilm_folder()))
+    other = load_surrogate(str(get_minilm_folder()))
     assert other.num_dimensions == 384
     np.testing.assert_allclose(other.embed(TEXTS, 16), minilm.embed(TEXTS, 16), atol=2e-3)
 
@@ -68,7 +68,7 @@ def test_a_local_folder_is_narrow_on_a_gpu_and_its_batches_hold_a_number_of_toke
     minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a GPU does, done on a CPU: no batch is above the budget, nor has one text where three fit."""
-    other = load_surrogate(str(minilm_folder()))
+    other = load_surrogate(str(get_minilm_folder()))
     expected = other.embed(TEXTS, 32)
     monkeypatch.setattr(sentence_encoder, "GPU_TOKENS_PER_BATCH", 96)
     other._is_narrow = True

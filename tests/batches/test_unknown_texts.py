@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from repro.batches.directions import mask_directions
-from repro.batches.mask import content_keys, mask_false_negatives
+from repro.batches.mask import compute_content_keys, mask_false_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
 
@@ -16,11 +16,11 @@ def test_unknown_scripts_mask_nothing(name: str) -> None:
     """Thai, which MiniLM's vocabulary lacks, has zero vectors: no negative is masked, in one direction or four."""
     vectors_ND = load_surrogate(name).embed([*THAI, "an English text", "ok กขคง"], 40)
     assert (np.abs(vectors_ND).sum(1) > 0).tolist() == [False, False, False, True, True]
-    keys_M = content_keys(THAI)
+    keys_M = compute_content_keys(THAI)
     queries_BD = documents_MD = vectors_ND[:3]
     masked_BM = mask_false_negatives(keys_M, queries_BD @ documents_MD.T)
     assert not masked_BM.any()
-    assert not mask_directions(content_keys(THAI[::-1]), keys_M, masked_BM, (queries_BD, documents_MD)).any()
+    assert not mask_directions(compute_content_keys(THAI[::-1]), keys_M, masked_BM, (queries_BD, documents_MD)).any()
 
 
 def test_known_texts_are_masked_next_to_unknown() -> None:

@@ -8,7 +8,7 @@ import pytest
 from repro.cli import renew as renewing
 from repro.cli.renew import renew
 from repro.spec import Experiment
-from repro.spec.registry import experiment_of
+from repro.spec.registry import find_experiment
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     page, picture = tmp_path / "PAGE.md", tmp_path / "picture.svg"
     page.write_text("old")
     picture.write_text("<svg/>")
-    lacking = [experiment_of("figure14")]
+    lacking = [find_experiment("figure14")]
     done: list[str] = []
 
     def make(experiment: Experiment) -> Path:
@@ -56,7 +56,7 @@ def test_it_writes_what_is_not_current_once(
 def test_a_smoke_run_that_fails_leaves_no_golden_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewing.sys, "executable", "false")
     with pytest.raises(ValueError, match="`repro run figure14 --scale smoke` failed"):
-        renewing.make_golden(experiment_of("figure14"))
+        renewing.make_golden(find_experiment("figure14"))
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
@@ -70,5 +70,5 @@ def test_what_a_smoke_run_says_of_a_folder_that_is_gone_is_shown_only_when_it_fa
     monkeypatch.setattr(renewing, "golden_runs", lambda experiment: [])
     monkeypatch.setattr(renewing, "write_golden", lambda name, records: tmp_path)
     with nullcontext() if ends_well else pytest.raises(ValueError, match="failed, see above"):
-        renewing.make_golden(experiment_of("figure14"))
+        renewing.make_golden(find_experiment("figure14"))
     assert ("drawn: " in capfd.readouterr().err) is not ends_well

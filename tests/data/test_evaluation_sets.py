@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.beir import write_beir_folder
-from repro.data.own.imported import bring, imported_named
-from repro.inputs.corpora import check_available
+from repro.data.own.imported import bring, find_imported
 from repro.interop.opening import open_suite
+from repro.pipeline.corpora import check_available
 from repro.spec import base
-from repro.spec.values import counted
+from repro.spec.values import count_noun
 from tests.interop.test_mteb import collection
 
 
@@ -37,7 +37,7 @@ def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folde
     theirs: Path, what: str, names: list[str]
 ) -> None:
     shown = typed("data", "import", str(theirs / what), "--name", "others")
-    assert f"evaluation set of {counted(len(names), 'collection')}: " in shown and "--suite others" in shown
+    assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite others" in shown
     assert [dataset.name for dataset in open_suite("others").datasets] == names
     named, folder = (
         json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
@@ -48,7 +48,7 @@ def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folde
 
 def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: Path) -> None:
     corpus = bring(theirs / "one", name="others")
-    assert imported_named("others").only_evaluates
+    assert find_imported("others").only_evaluates
     for action in (
         lambda: typed("data", "plan", "others"),
         lambda: typed("data", "show", "others"),

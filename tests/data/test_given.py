@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from repro.cli.main import app
-from repro.data.beir import Retrieval, legal_name, load_beir, load_suite, write_beir_folder
+from repro.data.beir import Retrieval, get_legal_name, load_beir, load_suite, write_beir_folder
 from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
-from repro.inputs.corpora import corpus_stage
 from repro.interop.opening import open_suite
+from repro.pipeline.corpora import make_corpus_stage
 
 SIZE = 60
 
@@ -70,7 +70,7 @@ def test_a_packed_beir_folder_is_evaluated_on_its_test_split_as_the_folder_is(
     folder = with_two_splits(tmp_path / "theirs")
     packed = bring(archive_of(folder, tmp_path / name, is_flat=is_flat), name="packed")
     plain = bring(folder, name="plain")
-    (one, other) = (corpus_stage(corpus.corpus).build() for corpus in (packed, plain))
+    (one, other) = (make_corpus_stage(corpus.corpus).build() for corpus in (packed, plain))
     pairs = [read_pairs(stage / "train.arrow") for stage in (one, other)]
     asked = [sorted(each.texts("query", range(len(each)))) for each in pairs]
     assert asked[0] == asked[1] == sorted(f"question {n}" for n in range(40) if n != 1)
@@ -159,14 +159,14 @@ def test_negatives_that_are_evaluated_are_not_trained_on(tmp_path: Path) -> None
     words = ("data", "import", str(tmp_path / "x.jsonl"), "--name", "mine", "--scale", "smoke")
     shown = typed(*words, "--evaluate-on", str(tmp_path / "exam"))
     assert "200 negatives with a judged text of the given evaluation set, taken out" in shown
-    pairs = read_pairs(corpus_stage(bring_again("mine")).build() / "train.arrow")
+    pairs = read_pairs(make_corpus_stage(bring_again("mine")).build() / "train.arrow")
     assert pairs.negatives(range(len(pairs))) == [[f"not {n}"] for n in range(200)]
 
 
 def bring_again(name: str) -> str:
-    from repro.data.own.imported import imported_named
+    from repro.data.own.imported import find_imported
 
-    return imported_named(name).corpus
+    return find_imported(name).corpus
 
 
 @pytest.mark.parametrize("name", ["my corpus", "données", "日本語", "+odd", "c++docs"])
@@ -174,7 +174,7 @@ def test_a_folder_of_any_name_is_imported_and_scores_as_it_does_directly(tmp_pat
     write_beir_folder(tmp_path / "all" / name, collection(name))
     write_beir_folder(tmp_path / "all" / "other", collection("other"))
     bring(tmp_path / "all", name="mine")
-    assert legal_name(name) in {one.name for one in load_suite(load_suite_folder("mine")).datasets}
+    assert get_legal_name(name) in {one.name for one in load_suite(load_suite_folder("mine")).datasets}
     assert scores("mine") == scores(str(tmp_path / "all"))
 
 

@@ -8,7 +8,7 @@ import pytest
 from repro.data.audit import overlap
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.own import holdout
-from repro.data.own.holdout import FAMILY, LEAST_PAIRS, collection_name, hold_out, rows_of, training_rows
+from repro.data.own.holdout import FAMILY, LEAST_PAIRS, get_collection_name, hold_out, iter_rows, training_rows
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
 from repro.data.wording import normalise
@@ -33,7 +33,7 @@ def pairs_of(tmp_path: Path, sizes: dict[str, int], order: int = 1) -> Pairs:
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 3, "b": 2})
-    assert list(rows_of(pairs))[3] == Row("b0", "question b 0", "the answer to b is number 0", "b", "mine", ("no 0",))
+    assert list(iter_rows(pairs))[3] == Row("b0", "question b 0", "the answer to b is number 0", "b", "mine", ("no 0",))
 
 
 @pytest.mark.parametrize("domains", [(), ("a",)])
@@ -113,7 +113,10 @@ def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
     write_pairs(
         tmp_path / "same.arrow", [Row(f"{n}", "what", f"{' '.join('abcdefghij')} {n}", "a", "mine") for n in range(300)]
     )
-    both = [*rows_of(pairs), *(Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300))]
+    both = [
+        *iter_rows(pairs),
+        *(Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300)),
+    ]
     write_pairs(tmp_path / "both.arrow", [row._replace(negatives=()) for row in both])
     rules = SuiteRules(several_answers=True)
     with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
@@ -136,9 +139,9 @@ def test_what_was_too_few_to_hold_out_is_the_documents_where_it_is_not_the_pairs
 
 def test_holding_out_everything_says_that_nothing_is_left_and_of_which_domains(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30, "b": 30})
-    rows = [*rows_of(pairs), *(row._replace(id=f"c{row.id}", domain="c") for row in rows_of(pairs))]
+    rows = [*iter_rows(pairs), *(row._replace(id=f"c{row.id}", domain="c") for row in iter_rows(pairs))]
     for more, says in (([], ""), (rows, "; 60 with a text that is evaluated")):
-        write_pairs(tmp_path / "x.arrow", more or rows_of(pairs), with_negatives=True)
+        write_pairs(tmp_path / "x.arrow", more or iter_rows(pairs), with_negatives=True)
         every = read_pairs(tmp_path / "x.arrow")
         left = training_rows(every, hold_out(every, ["a", "b"]), ["a", "b"], Counter())
         with pytest.raises(ValueError) as caught:
@@ -150,8 +153,10 @@ def test_holding_out_everything_says_that_nothing_is_left_and_of_which_domains(t
 
 
 def test_names_of_domains_become_names_of_folders_that_differ() -> None:
-    assert collection_name("Über / Fragen!") == "ber-fragen"
-    assert collection_name("../..") == "domain" and collection_name("mean") == "mean-domain"
-    assert collection_name("A b", ["a-b"]) == "a-b-2" and collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"
-    assert collection_name("java", ["java-2", "java"]) == "java-3", "a name that was given counts, whatever it means"
-    assert collection_name("java", ["java-2"]) == "java"
+    assert get_collection_name("Über / Fragen!") == "ber-fragen"
+    assert get_collection_name("../..") == "domain" and get_collection_name("mean") == "mean-domain"
+    assert get_collection_name("A b", ["a-b"]) == "a-b-2" and get_collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"
+    assert get_collection_name("java", ["java-2", "java"]) == "java-3", (
+        "a name that was given counts, whatever it means"
+    )
+    assert get_collection_name("java", ["java-2"]) == "java"

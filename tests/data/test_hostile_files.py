@@ -12,7 +12,7 @@ from repro.data.beir import load_beir, load_suite, write_beir_folder
 from repro.data.readers import read_foreign
 from repro.records.lookup import read_runs
 from repro.spec import base
-from repro.spec.identity import run_id, training_id
+from repro.spec.identity import get_training_id, run_id
 from slurm.profiles import Profile
 from tests.fuzz.collections import small
 
@@ -123,7 +123,7 @@ def test_1_and_1_point_0_are_one_run(tmp_path: Path, value: Any) -> None:
     same = base("smoke", first_stage_rate=1.0, filter_margin=0.0)
     assert [run_id(run) for run in read_runs(path)] == [run_id(same)]
     odd = replace(base("smoke", learning_rate=1), filter_margin=np.float64(-0.0))
-    assert training_id(odd) == training_id(base("smoke", learning_rate=1.0, filter_margin=0.0))
+    assert get_training_id(odd) == get_training_id(base("smoke", learning_rate=1.0, filter_margin=0.0))
 
 
 @pytest.mark.parametrize(

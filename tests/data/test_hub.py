@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.paper.hub import EMPTY, SOURCES, load_source, local_copy, pair_files, prompts_by_domain
-from repro.data.paper.quirks import QUIRKS, quirks_of
+from repro.data.paper.hub import EMPTY, SOURCES, list_pair_files, load_source, local_copy, prompts_by_domain
+from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
-from repro.inputs.inputs import Inputs
-from repro.inputs.stages import stages_of
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.stages import list_stages
 from repro.spec import base
 
 
@@ -50,7 +50,7 @@ def test_hidden_files_of_a_local_copy_are_as_if_not_there(tmp_path: Path) -> Non
         local_copy("nomic-unsupervised", tmp_path)
     rows = [{"query": "a", "document": "b", "dataset": "paq"}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
-    assert [path.name for path in pair_files(folder)] == ["train-00000-of-00001.parquet"]
+    assert [path.name for path in list_pair_files(folder)] == ["train-00000-of-00001.parquet"]
     assert [row.query for row in load_source("nomic-unsupervised", tmp_path)] == ["a"]
 
 
@@ -64,7 +64,7 @@ def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     asked = {"corpus": "nomic-unsupervised", "num_pairs": None, "suite": "planted"}
     run, tokenizer = base("smoke", **asked, prompts="task"), load_tokenizer("minilm")
-    for stage in (*stages_of(run), *stages_of(base("smoke", **asked))):
+    for stage in (*list_stages(run), *list_stages(base("smoke", **asked))):
         stage.build(print)
     own, plain = Inputs(run), Inputs(base("smoke", **asked))
     place_of = {text: place for place, text in enumerate(own.pairs.texts("query", [0, 1]))}
@@ -112,7 +112,7 @@ def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path: Path) -> None:
 
 
 def test_oddities_are_found_by_either_name_and_explain_themselves() -> None:
-    assert quirks_of("ArguAna").removes_self_hits and quirks_of("QuoraRetrieval").asks_on_both_sides
-    assert quirks_of("MSMARCO").split == "dev" and quirks_of("Touche2020").says
-    assert quirks_of("scifact").split == "test" and not quirks_of("scifact").removes_self_hits
+    assert find_quirks("ArguAna").removes_self_hits and find_quirks("QuoraRetrieval").asks_on_both_sides
+    assert find_quirks("MSMARCO").split == "dev" and find_quirks("Touche2020").says
+    assert find_quirks("scifact").split == "test" and not find_quirks("scifact").removes_self_hits
     assert all(quirk.says for quirk in QUIRKS.values())

@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own import imported
-from repro.data.own.imported import ImportedCorpus, bring, imported_corpora, imported_named, is_imported
+from repro.data.own.imported import ImportedCorpus, bring, find_imported, imported_corpora, is_imported
 from repro.data.pairs import read_pairs
 from repro.execute import execute
-from repro.inputs.corpora import check_available, corpus_stage, describe_corpus, suite_of
-from repro.planning.imported import held_out_line, plan_imported
+from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
+from repro.planning.imported import format_held_out_line, plan_imported
 from repro.records.lookup import read_runs
 from repro.spec import MTEB_SUITES, base
 from repro.spec.identity import run_id
-from repro.spec.scales import scale_named
-from repro.storage.paths import corpora_folder
+from repro.spec.scales import get_scale
+from repro.storage.paths import get_corpora_folder
 
 
 def write_pairs_file(path: Path, num: int = 400, tail: str = "", **columns: str) -> Path:
@@ -48,10 +48,10 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
     check_available([run])
-    folder = corpus_stage(run.corpus).build()
+    folder = make_corpus_stage(run.corpus).build()
     told = json.loads((folder / "report.json").read_text())
     assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - told["left_out"]["evaluated"]
-    assert {dataset.name for dataset in suite_of(run).datasets} == {"all"} == set(told["suite"])
+    assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(told["suite"])
     assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
@@ -59,24 +59,24 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
 def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) -> None:
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     for name in (".mine.0123.part", "mine.BAK", "a b"):
-        shutil.copytree(corpus.folder, corpora_folder() / name)
-    (corpora_folder() / "notes.txt").write_text("x")
+        shutil.copytree(corpus.folder, get_corpora_folder() / name)
+    (get_corpora_folder() / "notes.txt").write_text("x")
     assert imported_corpora() == {"mine": corpus}
     with pytest.raises(ValueError, match=r"unknown corpus 'desl'; choose one of \['planted-tiny'.*'mine'\]"):
-        corpus_stage("desl")
+        make_corpus_stage("desl")
 
 
 def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path: Path) -> None:
     first = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
-    old = corpus_stage(first.corpus).path
+    old = make_corpus_stage(first.corpus).path
     shutil.rmtree(first.folder)
     second = bring(write_pairs_file(tmp_path / "x.jsonl", tail=" today"), name="mine")
-    assert second.corpus != first.corpus and corpus_stage(second.corpus).path != old
+    assert second.corpus != first.corpus and make_corpus_stage(second.corpus).path != old
     with pytest.raises(ValueError, match=f"'{first.corpus}' is not here: 'mine' has another content"):
-        corpus_stage(first.corpus)
+        make_corpus_stage(first.corpus)
     shutil.rmtree(second.folder)
     again = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
-    assert again.corpus == first.corpus and corpus_stage(again.corpus).path == old
+    assert again.corpus == first.corpus and make_corpus_stage(again.corpus).path == old
     shutil.rmtree(again.folder)
     with_domain = bring(tmp_path / "x.jsonl", name="mine", hold_out=["a"])
     assert with_domain.corpus != first.corpus
@@ -109,8 +109,8 @@ def test_a_file_of_runs_names_the_content_of_a_corpus_and_by_it_of_its_suite(tmp
     path.write_text('[{"scale": "smoke", "corpus": "mine", "suite": "mine", "num_pairs": null}]')
     (run,) = read_runs(path)
     assert (run.corpus, run.suite) == (corpus.corpus, "mine")
-    corpus_stage(run.corpus).build()
-    assert [one.name for one in suite_of(run).datasets] == ["all"] and suite_of(run).name == "mine"
+    make_corpus_stage(run.corpus).build()
+    assert [one.name for one in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
 
 
 def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(
     for split, part in (("train", lines[1:41]), ("test", [*lines[41:], "q1\td50\t1"])):
         (tmp_path / "theirs" / "qrels" / f"{split}.tsv").write_text("\n".join([lines[0], *part]))
     corpus = bring(tmp_path / "theirs", name="theirs")
-    folder = corpus_stage(corpus.corpus).build()
+    folder = make_corpus_stage(corpus.corpus).build()
     pairs = read_pairs(folder / "train.arrow")
     assert sorted(pairs.texts("query", range(len(pairs)))) == sorted(f"question {n}" for n in range(40) if n != 1)
     test = load_beir(folder / "suites" / "theirs" / "theirs")
@@ -154,8 +154,8 @@ def test_evaluation_data_may_be_given_and_its_pairs_are_left_out(tmp_path: Path)
 
 
 def suite_of_built(corpus: ImportedCorpus) -> Suite:
-    corpus_stage(corpus.corpus).build()
-    return suite_of(base("smoke", corpus=corpus.corpus, suite=corpus.name))
+    make_corpus_stage(corpus.corpus).build()
+    return load_run_suite(base("smoke", corpus=corpus.corpus, suite=corpus.name))
 
 
 @pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
@@ -174,7 +174,7 @@ def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> No
     ):
         bring(source, name="mine")
     write_beir_folder(tmp_path / "exam", Retrieval("exam", ("d",), ("a",), ("q",), ("b",), {"q": {"d": 1}}))
-    (corpora_folder() / "empty").mkdir()
+    (get_corpora_folder() / "empty").mkdir()
     for name in (bring(tmp_path / "exam", name="exam").name, "empty"):
         with pytest.raises(ValueError, match=r"there already, in .*: choose another name"):
             bring(source, name=name)
@@ -236,17 +236,17 @@ def test_of_two_imports_under_one_name_the_slower_is_refused_and_the_other_stays
     monkeypatch.setattr(imported, step, overtaken)
     result = CliRunner().invoke(app, ["data", "import", str(slower), "--name", "mine", "--scale", "smoke"])
     assert "was made by another process meanwhile and is left as it is" in str(result.exception)
-    assert imported_named("mine") == first[0] and first[0].found.num_kept == 400
-    assert [path.name for path in corpora_folder().iterdir()] == ["mine"]
+    assert find_imported("mine") == first[0] and first[0].found.num_kept == 400
+    assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
 
 
 def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"query": "a", "document": "b"}\n{"query": ')
     with pytest.raises(ValueError, match="line 2"):
         bring(tmp_path / "bad.jsonl", name="mine")
-    assert not list(corpora_folder().rglob("*")) and not is_imported("mine")
+    assert not list(get_corpora_folder().rglob("*")) and not is_imported("mine")
     with pytest.raises(ValueError, match="no corpus 'mine' was imported here"):
-        imported_named("mine")
+        find_imported("mine")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk"])
@@ -258,7 +258,7 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     assert "  columns: x.jsonl, line 1: query <- query, document <- document, domain <- domain" in planned.lines()
     assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25", "surrogate"]
     assert all(run.scale == scale and run.suite == "mine" for run in runs)
-    assert runs[0].batch_size <= scale_named(scale).fields["batch_size"]
+    assert runs[0].batch_size <= get_scale(scale).fields["batch_size"]
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
 
 
@@ -311,7 +311,7 @@ def test_held_out_queries_search_the_whole_corpus(tmp_path: Path) -> None:
         right = {row["document"] for row in rows if row["query"] == text}
         assert {text_of[one] for one in found.judgements[query]} == right and len(right) == 2
     assert len(set(found.queries)) == len(found.queries) > 50
-    pairs = read_pairs(corpus_stage(corpus.corpus).path / "train.arrow")
+    pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
     assert not set(pairs.texts("query", range(len(pairs)))) & set(found.queries)
     assert len(pairs) + planned.report["left_out"]["evaluated"] == 1000
 
@@ -324,7 +324,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
     old = imported_corpora()["mine"]
     assert old.origin == f"recipe 4, {old.digest[:12]}"
-    report = json.loads((corpus_stage(old.corpus).build() / "report.json").read_text())
+    report = json.loads((make_corpus_stage(old.corpus).build() / "report.json").read_text())
     assert set(report["suite"]) == {"a", "b"}
     assert sum(one["num_documents"] for one in report["suite"].values()) == report["held_out_documents"] < 100
 
@@ -350,8 +350,8 @@ def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
 
 
 def test_where_only_the_hash_decided_no_reason_is_made_up() -> None:
-    assert "less than a tenth" not in held_out_line(20, 400, (), is_part=False)
-    assert "less than a tenth" in held_out_line(20, 400, (), is_part=True)
+    assert "less than a tenth" not in format_held_out_line(20, 400, (), is_part=False)
+    assert "less than a tenth" in format_held_out_line(20, 400, (), is_part=True)
 
 
 def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: l
     source = write_pairs_file(tmp_path / "x.jsonl", num=60 if "--scale" in words else 400)
     result = CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine", *words])
     assert isinstance(result.exception, ValueError), result.output
-    assert not is_imported("mine") and not list(corpora_folder().glob("*"))
+    assert not is_imported("mine") and not list(get_corpora_folder().glob("*"))
     write_pairs_file(tmp_path / "x.jsonl")
     assert CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine"]).exit_code == 0
 

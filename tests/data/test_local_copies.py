@@ -16,11 +16,18 @@ import pytest
 from repro.data.beir import Retrieval, load_beir, write_beir_folder
 from repro.data.pairs import read_pairs
 from repro.data.paper import benchmarks
-from repro.data.paper.benchmarks import BENCHMARKS, SUITES, folders_of
+from repro.data.paper.benchmarks import BENCHMARKS, SUITES, list_beir_folders
 from repro.data.paper.download import download
 from repro.data.paper.hub import CHECKSUMS, local_copy
-from repro.data.paper.local_copies import declared, fetch, folder_of, origin_of, parts_of, problems
-from repro.inputs.corpora import corpus_stage, searched_stage, suite_of
+from repro.data.paper.local_copies import (
+    compute_version,
+    fetch,
+    get_copy_folder,
+    list_declared,
+    problems,
+    resolve_sources,
+)
+from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
 from repro.spec import base
 
 CONTENT = bytes(range(256)) * 40_000  # ten megabytes: several blocks
@@ -150,7 +157,7 @@ def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched: Path, tmp_path: Path) -> None:
-    assert fetched == folder_of("scifact", tmp_path / "data")
+    assert fetched == get_copy_folder("scifact", tmp_path / "data")
     assert load_beir(fetched).documents == ("one", "two")
     listed = json.loads((fetched / CHECKSUMS).read_text())
     assert listed["revision"].startswith("md5 ")
@@ -170,7 +177,7 @@ def test_damaged_checksums_are_named_with_what_to_do_and_nothing_is_lost(
     words = rf"{CHECKSUMS}.*; remove this one file, and repro fetch scifact writes it anew"
     [said] = problems("scifact", tmp_path / "data")
     assert re.search(words, said)
-    for ask in (fetch, origin_of):
+    for ask in (fetch, compute_version):
         with pytest.raises(ValueError, match=words):
             ask("scifact", tmp_path / "data")
     assert sorted(fetched.rglob("*")) == before
@@ -180,12 +187,12 @@ def test_damaged_checksums_are_named_with_what_to_do_and_nothing_is_lost(
 
 def test_hidden_files_are_no_part_of_a_copy(fetched: Path, tmp_path: Path) -> None:
     (fetched / CHECKSUMS).unlink()
-    before = origin_of("scifact", tmp_path / "data")
+    before = compute_version("scifact", tmp_path / "data")
     for name in (".DS_Store", "qrels/._test.tsv", ".cache/huggingface/corpus.jsonl"):
         (fetched / name).parent.mkdir(parents=True, exist_ok=True)
         (fetched / name).write_text("x")
-    assert origin_of("scifact", tmp_path / "data") == before
-    alone = folder_of("nfcorpus", tmp_path / "data")
+    assert compute_version("scifact", tmp_path / "data") == before
+    alone = get_copy_folder("nfcorpus", tmp_path / "data")
     alone.mkdir()
     (alone / ".DS_Store").write_text("x")
     assert "is not in" in problems("nfcorpus", tmp_path / "data")[0]
@@ -208,19 +215,19 @@ def test_an_absent_set_is_named_with_its_size_and_command(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"\['cqadupstack'\].*about 5500 MB.*repro fetch cqadupstack --data-dir"):
         benchmarks.check_suite("cqadupstack", tmp_path)
     with pytest.raises(ValueError, match="unknown source 'laion'; choose one of"):
-        parts_of("laion")
+        resolve_sources("laion")
 
 
 def test_a_suite_of_local_copies_can_be_run_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):
-        searched_stage(run)
-    for name, folder in folders_of("cqadupstack", tmp_path / "data").items():
+        make_searched_stage(run)
+    for name, folder in list_beir_folders("cqadupstack", tmp_path / "data").items():
         write_beir_folder(folder, collection(name))
-    searched_stage(run).build()
-    assert len(suite_of(run).datasets) == 12
-    assert load_beir(suite_of(run).datasets[0].path).documents == ("one", "two")
+    make_searched_stage(run).build()
+    assert len(load_run_suite(run).datasets) == 12
+    assert load_beir(load_run_suite(run).datasets[0].path).documents == ("one", "two")
 
 
 def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_corpus(
@@ -228,16 +235,16 @@ def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_c
 ) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=r"about 20 GB.*repro fetch nomic-supervised"):
-        corpus_stage("nomic-supervised")
+        make_corpus_stage("nomic-supervised")
     folder = tmp_path / "nomic_embed_supervised"
     folder.mkdir()
     row = {"query": "a", "document": "b", "negative": ["c"], "dataset": "nli"}
     (folder / "x.jsonl").write_text(json.dumps(row))
-    stage = corpus_stage("nomic-supervised")
+    stage = make_corpus_stage("nomic-supervised")
     pairs = read_pairs(stage.build() / "train.arrow")
     assert pairs.texts("query", [0]) == ["a"] and pairs.negatives([0]) == [["c"]]
     (folder / "y.jsonl").write_text(json.dumps(row))
-    assert corpus_stage("nomic-supervised").path != stage.path
+    assert make_corpus_stage("nomic-supervised").path != stage.path
 
 
 def row(name: str) -> str:
@@ -253,7 +260,7 @@ def test_a_source_that_is_being_fetched_is_no_corpus_until_its_checksums_are_wri
     def break_off(*words: str, local_dir: Path, **options: object) -> None:
         (local_dir / "x.jsonl").write_text(row("x"))
         with pytest.raises(ValueError, match=r"is fetched in part.*repro fetch nomic-supervised"):
-            corpus_stage("nomic-supervised")
+            make_corpus_stage("nomic-supervised")
         raise OSError("the line is dead")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", break_off)
@@ -261,11 +268,11 @@ def test_a_source_that_is_being_fetched_is_no_corpus_until_its_checksums_are_wri
     with pytest.raises(ValueError, match="the same command goes on"):
         fetch("nomic-supervised", progress=quiet)
     with pytest.raises(ValueError, match="is fetched in part"):
-        corpus_stage("nomic-supervised")
+        make_corpus_stage("nomic-supervised")
     assert "is fetched in part" in problems("nomic-supervised")[0]
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
     folder = fetch("nomic-supervised", progress=quiet)
-    assert corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
+    assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
     assert not problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [CHECKSUMS, "x.jsonl"]
 
 
@@ -276,9 +283,9 @@ def test_a_download_by_hand_that_broke_off_is_no_corpus(tmp_path: Path, monkeypa
     part.touch()
     (tmp_path / "nomic_embed_supervised" / "x.jsonl").write_text(row("x"))
     with pytest.raises(ValueError, match=rf"{part}.*repro fetch nomic-supervised"):
-        corpus_stage("nomic-supervised")
+        make_corpus_stage("nomic-supervised")
     part.unlink()
-    assert corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
+    assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
 
 
 def test_a_fetching_of_which_nothing_came_leaves_room_for_a_copy_by_hand(
@@ -290,14 +297,14 @@ def test_a_fetching_of_which_nothing_came_leaves_room_for_a_copy_by_hand(
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", refuse)
     with pytest.raises(ValueError, match="or put a copy in"):
         fetch("nomic-supervised", tmp_path, progress=quiet)
-    folder = folder_of("nomic-supervised", tmp_path)
+    folder = get_copy_folder("nomic-supervised", tmp_path)
     folder.mkdir(exist_ok=True)
     (folder / "x.jsonl").write_text(row("x"))
     assert local_copy("nomic-supervised", tmp_path) == folder
 
 
 def test_every_declared_set_says_where_it_is_from() -> None:
-    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(declared())
+    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_declared())
     for known in BENCHMARKS.values():
         assert re.fullmatch(r"[0-9a-f]{32}", known.md5) and known.hub_id and known.revision and known.licence
 

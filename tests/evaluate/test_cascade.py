@@ -7,13 +7,13 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
+from repro.analyses.cascade import measure, scores
 from repro.data.beir import Retrieval
-from repro.evaluate.cascade import GRID, NEVER, answers, choose_thresholds, class_means, stops
+from repro.evaluate.cascade import GRID, NEVER, answers, choose_thresholds, compute_class_means, stops
 from repro.evaluate.prefixes import prefix
-from repro.measures.cascade import measure, scores
 from repro.spec import base
-from tests.measures.by_hand import collection, inputs_of, suite_of
-from tests.measures.test_widths import Hashed
+from tests.analyses.by_hand import collection, inputs_of, suite_of
+from tests.analyses.test_widths import Hashed
 
 
 def drawn(num_widths: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def test_a_text_has_the_class_of_the_nearest_mean_and_is_as_sure_as_softmax_says
     documents = [rng.normal(size=(30, 16)) + 2 * rng.normal(size=16) for _ in range(5)]
     texts = rng.normal(size=(40, 16)) + 1.0
     for width in (4, 16):
-        means = class_means(documents, width)
+        means = compute_class_means(documents, width)
         chosen, sureness = answers(texts, means, 0.1)
         expected = cdist(texts[:, :width], means, "cosine").argmin(axis=1)
         assert chosen.tolist() == expected.tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, Suite, load_suite
-from repro.evaluate.kept import Kept, content_digest
+from repro.evaluate.kept import Kept, compute_content_digest
 from repro.evaluate.suites import Ended, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
@@ -91,7 +91,7 @@ def test_a_collection_is_read_in_parts_for_the_digest_of_the_whole(monkeypatch: 
         ids, texts = tuple(map(str, range(size))), tuple(f'ä "{number}"' for number in range(size))
         retrieval = Retrieval("name", ids, texts, (), (), {})
         whole = "name" + json.dumps(ids) + json.dumps(texts) + "[]" + "[]" + "{}"
-        assert content_digest(retrieval) == hashlib.sha256(whole.encode()).hexdigest()[:16]
+        assert compute_content_digest(retrieval) == hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from repro.evaluate.mteb.suite import _pair_task
-from tests.measures.by_hand import collection
+from repro.evaluate.mteb.suite import _make_pair_task
+from tests.analyses.by_hand import collection
 
 DOCUMENTS = ("rain falls", "snow falls", "iron bars", "copper pots")
 
@@ -17,7 +17,7 @@ def pairs_of(grades: list[dict[int, int]], documents: tuple[str, ...] = DOCUMENT
         query: {f"things-d{place}": grade for place, grade in of.items()}
         for query, of in zip(bare.query_ids, grades, strict=True)
     }
-    task = _pair_task("things-pairs", replace(bare, judgements=judgements))
+    task = _make_pair_task("things-pairs", replace(bare, judgements=judgements))
     task.load_data()
     rows = task.dataset["test"]
     asked = {query: f"q{number}" for number, query in enumerate(bare.queries)}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from repro.claims.bootstrap import paired_bootstrap, percentile_interval
-from repro.data.beir import groups_of
+from repro.data.beir import group_datasets
 from repro.evaluate.paired import paired_gaps
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 ROWS = [
     {"name": "ants", "family": "insects", "num_queries": 120},
@@ -26,7 +26,7 @@ def test_a_familys_difference_is_the_mean_of_its_collections() -> None:
     assert found["insects"].difference == pytest.approx((own["ants"] + own["bees"]) / 2, abs=1e-6)
     assert found["trees"].difference == pytest.approx(own["oaks"], abs=1e-6)
     assert found["mean"].difference == pytest.approx(sum(own.values()) / 3, abs=1e-6)
-    assert groups_of(ROWS) == {
+    assert group_datasets(ROWS) == {
         "ants": [0],
         "oaks": [1],
         "bees": [2],

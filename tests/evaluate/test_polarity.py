@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
+from repro.analyses.polarity import measure
 from repro.evaluate.polarity import LABELS, classify, film_reviews, label_numbers
-from repro.inputs.inputs import Inputs
-from repro.measures.polarity import measure
+from repro.pipeline.inputs import Inputs
 from repro.spec import base
 
 DIRECTIONS = {"positive": (1.0, 0.0), "negative": (0.0, 1.0)}

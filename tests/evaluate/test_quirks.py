@@ -6,16 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.analyses import cross, mteb
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
+from repro.data.paper.quirks import Quirks
 from repro.evaluate import first_stage
 from repro.evaluate.collections import read_collections
 from repro.evaluate.retrieval import bm25_search, read_run, score
 from repro.evaluate.suites import TOP_K, evaluate_bm25
-from repro.measures import cross, mteb
-from repro.report.scores import notes_of
+from repro.report.scores import list_notes
 from repro.spec import base
+from tests.analyses.by_hand import inputs_of
 from tests.evaluate.scored import evaluate_suite
-from tests.measures.by_hand import inputs_of
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
 IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
@@ -74,11 +75,11 @@ def test_bm25_does_not_find_the_query_itself_among_the_tasks_of_mteb_and_neither
     suite = Suite("desk", odd.datasets + usual.datasets)
     inputs = inputs_of(base("desk", architecture="bm25", measure="mteb"), suite=suite)
     found = mteb.measure(inputs, None, tmp_path).metrics
-    whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS))[0]
+    whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
     others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
     assert found["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
     assert found["desk/tasks/arguana/score"] > found["desk/tasks/debates/score"]
-    itself_first = {task.metadata.name: not task.ignore_identical_ids for task in mteb.tasks_of(inputs)[:2]}
+    itself_first = {task.metadata.name: not task.ignore_identical_ids for task in mteb.list_tasks(inputs)[:2]}
     assert itself_first == {"arguana": False, "debates": True}
 
 
@@ -91,7 +92,8 @@ def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> Non
 
     class Even(Mirror):
         def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-            return np.ones((len(texts), 2), dtype=np.float32)
+            numbers = np.array([float(text.split()[-1]) for text in texts], dtype=np.float32)
+            return np.stack([np.ones(len(texts), dtype=np.float32), numbers], axis=1)
 
     evaluate_suite(Even(), suite, folder=tmp_path / "out")
     evaluate_bm25(suite, folder=tmp_path / "bm25")
@@ -115,7 +117,7 @@ def test_a_first_stage_asks_as_the_ranking_after_it(tmp_path: Path, monkeypatch:
     for name, role in (("quora", "query"), ("arguana", "document")):
         encoder = Mirror()
         monkeypatch.setattr(first_stage, "surrogate_of", lambda _run, one=encoder: one)
-        monkeypatch.setattr(first_stage, "system_of", lambda _run: "mirror")
+        monkeypatch.setattr(first_stage, "get_first_stage_name", lambda _run: "mirror")
         (tmp_path / "found" / name).mkdir(parents=True)
         first_stage.find_candidates(run, suite_of(tmp_path, name, COUNTERS), tmp_path / "found" / name)
         assert encoder.roles == ["query", role]
@@ -132,7 +134,7 @@ def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path: Path)
     theirs = pytrec_eval.RelevanceEvaluator(lacking, {"ndcg_cut_10"}).evaluate(in_order)
     expected = [theirs[query]["ndcg_cut_10"] for query in sorted(lacking)]
     np.testing.assert_allclose(found.per_query["odd"], expected, atol=1e-6)
-    assert "1 judged documents are not in the corpus" in notes_of(found.provenance)[1]
+    assert "1 judged documents are not in the corpus" in list_notes(found.provenance)[1]
     with pytest.raises(ValueError, match="'gone' is not in corpus"):
         read_collections(suite_of(tmp_path, "debates", lacking))
 
@@ -161,6 +163,32 @@ def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path
     found = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS, split))
     (row,) = found.provenance["datasets"]
     assert any(words in note for note in row["quirks"])
-    assert any(note.startswith(f"{name}: ") and words in note for note in notes_of(found.provenance))
-    others = notes_of(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance)
+    assert any(note.startswith(f"{name}: ") and words in note for note in list_notes(found.provenance))
+    others = list_notes(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance)
     assert ["have the id of a document" in note for note in others] == [True], "that, and no oddity"
+
+
+@pytest.mark.parametrize("name", ["arguana", "quora", "QuoraRetrieval"])
+def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
+    """A folder that is only called like a known collection: each query's right document has its own id."""
+    suite = suite_of(tmp_path, name, {i: {i: 1} for i in IDS})
+    (read,) = read_collections(suite).values()
+    assert not read.quirks.removes_self_hits and read.document_role == "document"
+    assert sum("8 queries judge the document of their own id" in note for note in read.notes) == 1
+    assert evaluate_suite(Mirror(), suite).metrics[f"odd/{name}/ndcg_at_10"] == 1
+
+
+def test_numbered_ids_are_no_sign_of_quora(tmp_path: Path) -> None:
+    """Queries and documents are numbered alike, but a query is not the text of its number's document."""
+    data = Retrieval("quora", IDS, DOCUMENTS, IDS, DOCUMENTS[::-1], {i: {IDS[n - 1]: 1} for n, i in enumerate(IDS)})
+    write_beir_folder(tmp_path / "quora", data)
+    (read,) = read_collections(Suite("odd", (SuiteDataset("quora", "family", tmp_path / "quora"),))).values()
+    assert read.num_extra_hits == 0 and read.document_role == "document"
+
+
+def test_asked_quirks_never_remove_judged_documents(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
+    asked = SuiteDataset("mine", "family", tmp_path / "mine", Quirks(removes_self_hits=True))
+    evaluate_suite(Mirror(), Suite(suite.name, (asked,)), folder=tmp_path / "out")
+    run = read_run(tmp_path / "out" / "odd" / "mine.trec.gz")
+    assert "pro0" in run["pro0"] and "pro1" not in run["pro1"]

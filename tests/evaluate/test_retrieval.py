@@ -9,8 +9,17 @@ import pytrec_eval
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
-from repro.evaluate.first_stage import recall_of
-from repro.evaluate.retrieval import bm25_search, ranked, read_run, score, search, without_self_hits, write_run
+from repro.evaluate.first_stage import compute_recall
+from repro.evaluate.retrieval import (
+    bm25_search,
+    find_ties,
+    rank_by_score,
+    read_run,
+    score,
+    search,
+    without_self_hits,
+    write_run,
+)
 
 QUERY_IDS = [f"q{n}" for n in range(5)]
 DOCUMENT_IDS = [f"d{n}" for n in np.random.default_rng(9).permutation(40)]
@@ -36,29 +45,87 @@ def test_ties_go_to_the_smaller_id_also_at_the_cut(k: int) -> None:
     documents = vectors(4, 6)[rng.integers(0, 4, 300)]
     ids = [f"d{n:03d}" for n in rng.permutation(300)]
     run = search(vectors(1, 7), documents, ["q"], ids, k)
-    scores = np.round(documents.astype(np.float64) @ vectors(1, 7)[0], 6)
+    scores = (documents.astype(np.float64) * vectors(1, 7)[0]).sum(1).astype(np.float32)
     assert list(run["q"]) == [i for _, i in sorted(zip(-scores, ids, strict=True))][:k]
 
 
 @pytest.mark.parametrize("k", [1, 7, 100, 999, 1000])
 @pytest.mark.parametrize("size", [3, 128, 10_000])
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_documents_in_blocks_rank_as_rounded_scores_of_all_at_once(
-    k: int, size: int, is_sparse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Products with one and with thirty are exact, and lie on and beside the places where rounding turns."""
+def test_blocks_rank_as_exact_scores(k: int, size: int, is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents in blocks rank as float64 ranks them, however little their scores differ."""
     monkeypatch.setattr("repro.evaluate.retrieval.DOCUMENTS_PER_BLOCK", size)
     rng = np.random.default_rng(k)
-    documents = (0.25 + rng.integers(0, 40, (1000, 1)) * 2.5e-7).astype(np.float32)
+    documents = (0.25 + rng.integers(0, 40, (1000, 1)) * 2.0**-24).astype(np.float32)
     documents[rng.integers(0, 1000, 300)] = 0
     queries = np.array([[1.0], [-1.0], [30.0]], np.float32)
     ids = [f"d{n}" for n in rng.permutation(1000)]
     given = (csr_array(queries), csr_array(documents)) if is_sparse else (queries, documents)
     run = search(*given, ["a", "b", "c"], ids, k)
     for query_id, query in zip(run, queries, strict=True):
-        rounded = np.round((documents[:, 0] * query[0]).astype(np.float64), 6)
-        expected = sorted(zip(-rounded, ids, strict=True))[:k]
-        assert list(run[query_id].items()) == [(one, -score) for score, one in expected]
+        exact = (documents[:, 0].astype(np.float64) * query[0]).astype(np.float32)
+        expected = sorted(zip(-exact, ids, strict=True))[:k]
+        assert [(one, -np.float32(score)) for one, score in run[query_id].items()] == [(i, s) for s, i in expected]
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 1e-30, 1e-3, 1e3, 2.0**60])
+@pytest.mark.parametrize("way", ["full", "sparse", "rerank"])
+def test_common_factor_changes_no_ranking(factor: float, way: str) -> None:
+    rng = np.random.default_rng(4)
+    queries, documents = (rng.normal(size=(count, 12)).astype(np.float32) for count in (9, 300))
+    queries[:, ::2], documents[:, ::3] = 0, 0
+    names = ([f"q{n}" for n in range(9)], [f"d{n}" for n in range(300)])
+    candidates = dict.fromkeys(names[0], names[1][:50]) if way == "rerank" else None
+    kind = csr_array if way == "sparse" else np.asarray
+
+    def found(scale: float) -> list[list[str]]:
+        given = (kind((each * np.float32(scale)).astype(np.float32)) for each in (queries, documents))
+        return [list(hits) for hits in search(*given, *names, 20, candidates).values()]
+
+    assert found(factor) == found(1)
+    exact = (
+        documents[:50].astype(np.float64) @ queries.T if way == "rerank" else documents.astype(np.float64) @ queries.T
+    )
+    assert found(factor) == [[names[1][n] for n in np.argsort(-each, kind="stable")[:20]] for each in exact.T]
+
+
+def test_one_long_document_hides_no_difference() -> None:
+    """A document a million times longer than the others does not make these tie."""
+    documents = np.array([[1.0, 0.1], [1.0, 0.2], [0.0, -1e6], [1.0, 0.3]], np.float32)
+    run = search(np.array([[1.0, 1e-4]], np.float32), documents, ["q"], ["a", "b", "c", "d"], 4)
+    assert list(run["q"]) == ["d", "b", "a", "c"]
+
+
+@pytest.mark.parametrize("noise", [0, 1e-8])
+@pytest.mark.parametrize("length", [1, 1e-3, 1e3])
+def test_equal_vectors_score_nothing(noise: float, length: float) -> None:
+    """Ids would decide the whole ranking, and the right document may have the smallest."""
+    rng = np.random.default_rng(0)
+    documents = (length * (vectors(1, 3) + noise * rng.normal(size=(30, 6)))).astype(np.float32)
+    ids = [f"d{n:02d}" for n in range(30)]
+    judged = {query_id: {"d00": 1} for query_id in QUERY_IDS}
+    for candidates in (None, dict.fromkeys(QUERY_IDS, ids)):
+        run = search(length * vectors(5, 0), documents, QUERY_IDS, ids, 10, candidates)
+        values = score(run, judged)["ndcg_at_10"]
+        assert values.tolist() == [0] * 5
+        assert find_ties(run, judged, values, is_exhaustive=True).num_without_ranking == 5
+
+
+def test_ties_with_the_right_document_are_counted() -> None:
+    run = {"a": {"d1": 2.0, "d2": 2.0, "d3": 1.0}, "b": {"d1": 2.0, "d2": 1.0}, "c": {"d1": 1.0, "d2": 1.0}}
+    judged = {"a": {"d1": 1}, "b": {"d1": 1}, "c": {"d1": 1, "d2": 1}}
+    values = score(run, judged)["ndcg_at_10"]
+    ties = find_ties(run, judged, values, is_exhaustive=True)
+    assert values.tolist() == [1, 1, 1]
+    assert ties.num_decided_by_ids == 1 and ties.worst == pytest.approx((1 / math.log2(3) + 2) / 3)
+    assert ties.note and not find_ties({"b": run["b"]}, {"b": judged["b"]}, values[:1], is_exhaustive=True).note
+
+
+def test_junk_grades_count_as_zero() -> None:
+    """Grades of -2 alone crashed trec_eval's code; next to others they count as grades of 0."""
+    run = {"q0": {"d0": 2.0, "d1": 1.0}, "q1": {"d1": 1.0}}
+    found = score(run, {"q0": {"d0": 1, "d1": -2}, "q1": {"d1": -2}})
+    assert {name: values.tolist() for name, values in found.items()} == {name: [1, 0] for name in found}
 
 
 def test_reranking_looks_only_at_the_candidates() -> None:
@@ -72,7 +139,8 @@ def test_reranking_looks_only_at_the_candidates() -> None:
 
 def test_a_query_does_not_find_itself() -> None:
     run = {"a": {"a": 1.0, "b": 0.5, "c": 0.4}, "x": {"a": 0.1, "b": 0.5}}
-    assert without_self_hits(run, 1) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
+    assert without_self_hits(run, 1, {}) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
+    assert without_self_hits(run, 1, {"a": {"a": 1}}) == {"a": {"a": 1.0}, "x": {"b": 0.5}}, "it is judged"
 
 
 def test_ndcg_is_what_a_hand_computes() -> None:
@@ -102,7 +170,7 @@ def test_recall_of_candidates_is_that_of_trec_eval() -> None:
     judgements["nothing found"], judgements["nothing relevant"] = {DOCUMENT_IDS[0]: 1}, {DOCUMENT_IDS[0]: 0}
     reference = pytrec_eval.RelevanceEvaluator(judgements, {"recall.100"}).evaluate(run)
     shares = [reference.get(query, {}).get("recall_100", 0.0) for query in judgements]
-    assert 0 < recall_of(run, judgements) == pytest.approx(np.mean(shares))
+    assert 0 < compute_recall(run, judgements) == pytest.approx(np.mean(shares))
 
 
 def test_measures_break_ties_by_the_smaller_id() -> None:
@@ -121,10 +189,12 @@ def test_bm25_finds_the_document_that_shares_rare_words() -> None:
     documents = ("the bucket is listed", "the table is deleted", "listing the listed lists")
     retrieval = Retrieval("x", ("c", "b", "a"), documents, ("q", "none"), ("list bucket", "zebra"), {})
     run, parameters = bm25_search(retrieval, 10)
-    assert ranked(run["q"])[0][0] == "c"
+    assert rank_by_score(run["q"])[0][0] == "c"
     assert "b" not in run["q"]
     assert run["none"] == {}
-    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(parameters)
+    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s", "tokenizer"} == set(parameters)
+    _, published = bm25_search(retrieval, 10, tokenizer="english")
+    assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(published)
 
 
 def test_bm25_scores_are_lucenes_formula() -> None:
@@ -144,9 +214,34 @@ def test_bm25_scores_are_lucenes_formula() -> None:
     assert run["q"] == pytest.approx({one: value for one, value in expected.items() if value}, abs=2e-6)
 
 
-def test_bm25_finds_nothing_where_every_word_is_a_stop_word() -> None:
-    run, parameters = bm25_search(Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {}), 10)
-    assert run == {"q": {}} and "k1" in parameters
+def test_published_bm25_drops_stop_words() -> None:
+    data = Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {})
+    run, parameters = bm25_search(data, 10, tokenizer="english")
+    assert run == {"q": {}} and parameters["note"].startswith("BM25 reads no term in 0 queries and 2 documents")
+    assert list(bm25_search(data, 10)[0]["q"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "right", "wrong"),
+    [
+        ("किताबें", "हिन्दी में किताबें", "हिन्दी में कलम"),
+        ("学习", "机器学习", "天气预报"),
+        ("cafe\u0301", "the caf\u00e9 opens", "the cafe opens"),
+        ("caf\u00e9", "the cafe\u0301 opens", "the cafe opens"),
+        ("7", "chapter 7", "chapter 8"),
+        ("c++", "a guide to C++", "a guide to C#"),
+        ("c#", "a guide to C#", "a guide to C++"),
+        ("x + y", "x + y", "x - y"),
+        ("&&", "a && b", "a || b"),
+        ("to be or not to be", "to be or not to be", "all is well"),
+        ("a", "vitamin a", "vitamin e"),
+        ("ราคา", "ราคาเท่าไร", "ฝนตก"),
+        ("\N{MINUS SIGN}757", "temperature \N{MINUS SIGN}757", "temperature 757"),
+    ],
+)
+def test_bm25_reads_every_script(query: str, right: str, wrong: str) -> None:
+    run, parameters = bm25_search(Retrieval("x", ("d0", "d1"), (wrong, right), ("q",), (query,), {}), 10)
+    assert next(iter(run["q"])) == "d1" and "note" not in parameters
 
 
 def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path: Path) -> None:

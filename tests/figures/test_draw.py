@@ -18,7 +18,7 @@ from figures import style
 from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
 from figures.intervals import over_seeds
-from figures.scatter import correlation_words
+from figures.scatter import format_correlation_words
 from figures.style import palette
 from repro.storage.paths import CHECKOUT
 
@@ -365,9 +365,9 @@ def test_dots_fill_their_category_and_their_order_makes_no_trend() -> None:
 
 
 def test_too_few_dots_have_no_correlation() -> None:
-    assert correlation_words(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
-    assert correlation_words(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
-    assert "[" not in correlation_words(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
+    assert format_correlation_words(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
+    assert format_correlation_words(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
+    assert "[" not in format_correlation_words(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
 
 
 @pytest.mark.parametrize("kind", ["bars", "dots"])

@@ -24,9 +24,9 @@ import pytest
 from typer.main import get_command
 
 from repro.cli.main import app
-from repro.cli.net import EXIT_BUG, guarded
+from repro.cli.net import EXIT_BUG, run_with_error_handling
 from repro.data.beir import load_beir, load_suite, write_beir_folder, write_suite
-from repro.data.own.imported import bring, imported_named
+from repro.data.own.imported import bring, find_imported
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign, unpack
 from repro.evaluate.retrieval import read_run
@@ -40,7 +40,7 @@ from repro.spec.identity import run_id
 from repro.storage.arrays import load_array
 from repro.storage.lease import look
 from repro.train.metrics import read_metrics
-from slurm.profiles import _read, _tables, profile_named
+from slurm.profiles import _read, _tables, load_profile
 from slurm.states import item_of_run
 from slurm.sweep import Submission, read_submissions
 from tests.fuzz.collections import small
@@ -145,13 +145,13 @@ def imported(folder: Path) -> None:
         "".join(json.dumps({"query": f"q {n}", "document": f"d {n}"}) + "\n" for n in range(9))
     )
     bring(folder / "x.jsonl", name="mine")
-    (folder / "corpus.json").write_bytes(imported_named("mine").folder.joinpath("corpus.json").read_bytes())
+    (folder / "corpus.json").write_bytes(find_imported("mine").folder.joinpath("corpus.json").read_bytes())
 
 
 def read_imported(path: Path) -> Any:
     target = imported_home() / "mine" / "corpus.json"
     target.write_bytes(path.read_bytes())
-    return imported_named("mine")
+    return find_imported("mine")
 
 
 def imported_home() -> Path:
@@ -179,7 +179,7 @@ def read_profile(path: Path) -> Any:
     _tables.cache_clear()
     os.environ["REPRO_PROFILES"] = str(path)
     try:
-        return [profile_named(name) for name in _read(path)]
+        return [load_profile(name) for name in _read(path)]
     finally:
         del os.environ["REPRO_PROFILES"]
         _tables.cache_clear()
@@ -284,7 +284,7 @@ def verbs_of() -> dict[str, list[str]]:
 def run_verb(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "argv", ["repro", *words])
     with at_most(60):
-        return guarded(lambda: app(words, prog_name="repro", standalone_mode=False))
+        return run_with_error_handling(lambda: app(words, prog_name="repro", standalone_mode=False))
 
 
 def test_a_verb_with_words_that_cannot_be_meant_is_never_a_bug(

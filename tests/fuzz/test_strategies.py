@@ -26,14 +26,14 @@ from repro.data.readers import read_foreign
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.trec import read_judgements
 from repro.interop.safe_weights import read_safetensors
-from repro.records.checks import content_digest
+from repro.records.checks import compute_content_digest
 from repro.records.lookup import read_runs
 from repro.records.store import read_record, write_record
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.spec.values import RANGES
 from repro.storage.json_files import short
-from slurm.profiles import _tables, profile_named
+from slurm.profiles import _tables, load_profile
 
 pytestmark = pytest.mark.fuzz
 ALL = os.environ.get("FUZZ") == "1"
@@ -281,7 +281,7 @@ def test_a_profile_asks_for_amounts_that_can_be_had_in_words_of_one_line(
     monkeypatch.setenv("REPRO_PROFILES", str(path))
     _tables.cache_clear()
     try:
-        found = profile_named("mine")
+        found = load_profile("mine")
     except ValueError as error:
         assert "mine" in str(error) or str(path) in str(error)
         return
@@ -325,7 +325,7 @@ def test_a_record_is_believed_as_it_was_written_only_and_read_as_numbers_only(
     whole = json.loads(made.path.read_text())
     content = whole | changes
     if is_forged:
-        content["sha256"] = content_digest(content)
+        content["sha256"] = compute_content_digest(content)
     made.path.write_text(dumped(content))
     found = taken_or_refused(lambda: read_record(made.path), made.path)
     if found is not None:

@@ -8,7 +8,7 @@ import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
-from repro.data.paper.quirks import quirks_of
+from repro.data.paper.quirks import find_quirks
 from repro.interop.beir import BeirModel, beir_retriever
 from tests.evaluate.scored import evaluate_suite
 from tests.interop.test_sentence_transformers import model_of
@@ -25,7 +25,7 @@ def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
     found = Retrieval("words", tuple(f"d{n:03d}" for n in range(150)), documents, tuple(judged), queries, judged)
     name = getattr(request, "param", "words")
     write_beir_folder(tmp_path / name, replace(found, name=name))
-    return Suite("given", (SuiteDataset(name, "given", tmp_path / name, quirks=quirks_of(name)),))
+    return Suite("given", (SuiteDataset(name, "given", tmp_path / name, quirks=find_quirks(name)),))
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from repro.interop.beside import SHOWN, measures_view
-from repro.interop.card import model_card
+from repro.interop.beside import SHOWN, make_measures_view
+from repro.interop.card import make_model_card
 from repro.interop.opening import Opened
 from repro.records.store import read_records
 from repro.spec import TRAINED
-from repro.storage.paths import published_records
+from repro.storage.paths import get_published_records
 from tests.interop.test_sentence_transformers import model_of
 
 BY_MEASURE = {
-    record.run.measure: record for record in read_records(published_records()) if record.run.architecture in TRAINED
+    record.run.measure: record for record in read_records(get_published_records()) if record.run.architecture in TRAINED
 }
 
 BY_ARCHITECTURE = [
-    record for record in read_records(published_records()) if record.run.measure == "retrieval" and record.arrays
+    record for record in read_records(get_published_records()) if record.run.measure == "retrieval" and record.arrays
 ]
 
 
@@ -25,7 +25,7 @@ BY_ARCHITECTURE = [
 def test_a_run_of_any_measure_has_a_card(measure: str) -> None:
     record = BY_MEASURE[measure]
     opened = Opened(model_of(record.run.architecture), record.id, record.run)
-    card = model_card(opened, "a model", "sentence-transformers", ["pass"])
+    card = make_model_card(opened, "a model", "sentence-transformers", ["pass"])
     (scores,) = card.split("## Scores")[1].split("## Use")[:1]
     found = record.metrics.get(f"{record.run.suite}/mean/ndcg_at_10")
     by_query = found is not None or measure in ("adaptive", "headroom")  # of shortlists, of words weighted otherwise
@@ -38,7 +38,7 @@ def test_a_card_speaks_of_contexts_only_where_the_model_has_some() -> None:
     for architecture in TRAINED:
         record = next(one for one in BY_ARCHITECTURE if one.run.architecture == architecture)
         opened = Opened(model_of(architecture), record.id, record.run)
-        cards[architecture] = model_card(opened, "a model", "sentence-transformers", ["pass"])
+        cards[architecture] = make_model_card(opened, "a model", "sentence-transformers", ["pass"])
     for words in ("own context", "context documents: compare", "no vector without a context"):
         assert words in cards["contextual"] and words not in cards["biencoder"], words
 
@@ -46,14 +46,16 @@ def test_a_card_speaks_of_contexts_only_where_the_model_has_some() -> None:
 def test_a_card_names_the_corpora_of_both_phases_and_what_was_taken_of_them() -> None:
     record = next(one for one in BY_ARCHITECTURE if one.run.pretraining_corpus)
     run = replace(record.run, corpus="mine", sources="left+right", pretraining_corpus="all")
-    card = model_card(Opened(model_of(run.architecture), record.id, run), "a model", "sentence-transformers", ["pass"])
+    card = make_model_card(
+        Opened(model_of(run.architecture), record.id, run), "a model", "sentence-transformers", ["pass"]
+    )
     assert "Trained on the corpus `all`, then on the corpus `mine` (sources left+right); " in card.split("## Data")[1]
 
 
 def test_a_table_of_a_system_without_context_has_no_such_column() -> None:
     metrics = {f"mine/{one}/{measure}": 0.5 for one in ("a", "mean") for measure in SHOWN}
     told = {"datasets": [{"name": "a"}]}
-    view = measures_view("title", "mine", metrics, told, {})
+    view = make_measures_view("title", "mine", metrics, told, {})
     assert view.header[:2] == ("collection", *SHOWN.values())[:2] and view.rows[0][0] == "a" and len(view.rows[0]) == 4
     drawn = told | {"contexts": [{"kind": "own", "dataset": "a"}]}
-    assert measures_view("title", "mine", metrics, drawn, {}).rows[0][1] == "own"
+    assert make_measures_view("title", "mine", metrics, drawn, {}).rows[0][1] == "own"

@@ -1,6 +1,7 @@
 """Promises of `repro evaluate`: systems beside each other, intervals, hints; the numbers checked by other means."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Never
 
@@ -68,6 +69,29 @@ def test_three_contexts_and_bm25_stand_beside_each_other_with_paired_intervals(d
         assert (
             one["points"] == pytest.approx(100 * (own - other), abs=1e-4) and one["low"] <= one["points"] <= one["high"]
         )
+
+
+def test_whitened_gain_has_interval(desk: Path) -> None:
+    """The gain of whitening is printed with its interval for both kinds of models. Vectors are needed for it."""
+    documents = tuple(f"{one} then {other}" for one in WORDS for other in WORDS[:4])  # the fixture's are cut alike
+    far = read_collections(open_suite("zoo"))["far"].retrieval
+    write_beir_folder(desk / "zoo" / "far", replace(far, documents=documents))
+    for model in ("plain", "contextual"):
+        words = ("--model", model, "--whiten", "own", "--whiten", "wrong", "--no-bm25", "--shrinkage", "0.9")
+        found = json.loads(typed(*words, "--json"))
+        by_view = {one["other"]: one for one in found["differences"]}
+        assert set(by_view) == {"whitened", "whitened-wrong"}
+        for view, one in by_view.items():
+            plain, adapted = (found["metrics"][f"{path}/mean/ndcg_at_10"] for path in ("zoo", f"zoo+{view}"))
+            assert one["points"] == pytest.approx(100 * (plain - adapted), abs=1e-4)
+            assert one["low"] <= one["points"] <= one["high"]
+        shown = typed(*words)
+        for view, one in by_view.items():
+            line = next(line for line in shown.splitlines() if line.startswith(f"{view} − {one['first']}:"))
+            assert f"{-one['points']:+.1f} points" in line and ("not above zero" in line) == (one["high"] >= 0)
+    for wrong in (("plain", "--whiten", "mine"), ("plain", "--shrinkage", "0.5"), ("bm25", "--whiten", "own")):
+        with pytest.raises(ValueError, match=r"--whiten|--shrinkage"):
+            typed("--model", *wrong)
 
 
 def test_a_suite_of_one_borrows_its_wrong_corpus_and_says_which(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

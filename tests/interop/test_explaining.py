@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from repro.analyses.context_example import EXHIBIT
 from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.execute import execute
 from repro.interop.explaining import find_query
 from repro.interop.opening import open_model, open_suite
-from repro.measures.context_example import EXHIBIT
 from repro.records.store import Record
 from repro.spec import base
 from tests.interop.test_sentence_transformers import model_of

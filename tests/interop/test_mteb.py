@@ -17,9 +17,13 @@ from mteb.mocks.mock_tasks.classification import MockClassificationTask
 from mteb.mocks.mock_tasks.clustering import MockClusteringTask
 from mteb.mocks.mock_tasks.pair_classification import MockPairClassificationTask
 from mteb.mocks.mock_tasks.sts import MockMultilingualSTSTask, MockSTSTask
+from mteb.models.cache_wrappers import CachedEmbeddingWrapper
 from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
+from mteb.models.search_wrappers import SearchEncoderWrapper
 from mteb.results.task_result import TaskError
+from mteb.types import PromptType
 
+from repro.analyses.mteb import score_task
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.model import MtebModel, draw_context
 from repro.evaluate.mteb.task import retrieval_task
@@ -27,7 +31,6 @@ from repro.interop.mteb import load_for_mteb
 from repro.interop.official.folder import RELEASES
 from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
-from repro.measures.mteb import score_task
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from tests.interop.checkpoints import write_checkpoint
@@ -265,3 +268,53 @@ def test_mtebs_own_wrapper_for_the_releases_opens_our_export(tmp_path: Path) -> 
     asked = {"encode_kwargs": {"without_context": "first_stage"}}
     score = evaluate(wrapper, tmp_path / "results", MockClusteringTask(), **asked)["main_score"]
     assert np.isfinite(score) and wrapper.dataset_embeddings.shape == (4, 16)
+
+
+@pytest.mark.parametrize("name", ["arguana", "quora", "things"])
+def test_quirks_hold_in_mteb(tmp_path: Path, name: str) -> None:
+    """Queries are documents: mteb takes them out, and gives both sides one prompt, where `evaluate` does."""
+    data = collection()
+    ids, texts = data.document_ids, tuple(f"{thing} {other}" for thing in THINGS[:4] for other in THINGS[:3])
+    judged = {one: {ids[n - 1]: 1} for n, one in enumerate(ids)}
+    queries = texts if name != "things" else tuple(f"what is {thing}" for thing in THINGS)
+    odd = Retrieval(name, ids, texts, ids, queries, judged)
+    model = model_of("biencoder", prompts="task")
+    roles = ("query", "query" if name == "quora" else "document")
+    scores = model.encode(odd.queries, roles[0]) @ model.encode(odd.documents, roles[1]).T
+    hides = name != "things"
+    run = {
+        query: {one: float(value) for one, value in zip(ids, row, strict=True) if not (hides and one == query)}
+        for query, row in zip(ids, scores, strict=True)
+    }
+    expected = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], judged, run)[ir_measures.nDCG @ 10]
+    found = evaluate(MtebModel(model), tmp_path, retrieval_task(odd))
+    assert found["ndcg_at_10"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("wrapper", ["cached", "search"])
+def test_context_never_comes_from_queries(tmp_path: Path, wrapper: str) -> None:
+    """A wrapper hides the corpus: the model refuses, or draws from the corpus that it was given."""
+    model = MtebModel(model_of("contextual"))
+    wrapped: Any = SearchEncoderWrapper(model) if wrapper == "search" else CachedEmbeddingWrapper(model, tmp_path / "c")
+    task = retrieval_task(collection())
+    with pytest.raises(ValueError, match="never drawn from queries"):
+        mteb.evaluate(wrapped, task, cache=None, show_progress_bar=False)
+    model.corpus = lambda subset: collection().documents
+    found = mteb.evaluate(wrapped, task, cache=None, show_progress_bar=False).task_results[0].get_score()
+    ours = model_of("contextual")
+    ours.set_context(draw_context(collection().documents, 4, 0, NAME, "default"))
+    assert found == pytest.approx(ndcg(ours), abs=1e-4)
+
+
+def test_hidden_prompt_type_is_refused() -> None:
+    model, task = MtebModel(model_of("contextual")), retrieval_task(collection())
+    inputs: Any = [{"text": ["what is rain"]}]
+    where = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
+    with pytest.raises(ValueError, match="never drawn from queries"):
+        model.encode(inputs, **where)
+    assert model.encode(inputs, prompt_type=PromptType.document, **where).shape[0] == 1
+
+
+def test_junk_grades_do_not_crash_mteb(tmp_path: Path) -> None:
+    junk = replace(collection(), judgements=dict(collection().judgements) | {"q0": {"d0": -2}})
+    assert 0 <= evaluate(MtebModel(model_of("biencoder")), tmp_path, retrieval_task(junk))["ndcg_at_10"] <= 1

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.execute import execute
 from repro.interop import named_runs, opening
-from repro.interop.named_runs import run_named, training_line
+from repro.interop.named_runs import format_training_line, run_named
 from repro.interop.typed import check_export
-from repro.records.lookup import runs_asked
+from repro.records.lookup import resolve_runs
 from repro.spec import Run, base
-from repro.spec.identity import training_id
+from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
 
 PLAIN = "014b857533ba"
@@ -88,10 +88,10 @@ def test_the_words_are_looked_at_by_a_module_that_loads_no_torch() -> None:
 
 
 def test_a_run_is_named_by_any_beginning_that_no_other_has() -> None:
-    (found,) = runs_asked([CONTEXTUAL], "desk")
+    (found,) = resolve_runs([CONTEXTUAL], "desk")
     for beginning in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
-        assert runs_asked([beginning], "desk") == [found] == [run_named(beginning)]
-    for ask in (lambda: runs_asked(["0"], "desk"), lambda: run_named("0")):
+        assert resolve_runs([beginning], "desk") == [found] == [run_named(beginning)]
+    for ask in (lambda: resolve_runs(["0"], "desk"), lambda: run_named("0")):
         with pytest.raises(ValueError, match="run '0': it begins the ids of"):
             ask()
 
@@ -112,15 +112,15 @@ def opening_records() -> Path:
 
 def test_of_a_training_that_has_ended_nothing_is_said_and_of_one_that_was_stopped_what_is_left() -> None:
     run = base("smoke", corpus="planted", suite="planted", num_steps=4)
-    assert "training 4 steps" in (training_line(run) or "") and "not here" in (training_line(run) or "")
+    assert "training 4 steps" in (format_training_line(run) or "") and "not here" in (format_training_line(run) or "")
     execute(run, progress=lambda line: None)
-    assert training_line(run) is None
+    assert format_training_line(run) is None
     checkpoint_of(run).write_bytes(b"damaged")
-    assert "training 4 steps" in (training_line(run) or "")
+    assert "training 4 steps" in (format_training_line(run) or "")
 
 
 def checkpoint_of(run: Run) -> Path:
-    (found,) = run_folder(training_id(run)).glob("checkpoint.safetensors")
+    (found,) = run_folder(get_training_id(run)).glob("checkpoint.safetensors")
     return found
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from repro.cli.main import app
-from repro.cli.net import guarded
+from repro.cli.net import run_with_error_handling
 from repro.data.beir import Retrieval
-from repro.data.tokens import minilm_folder
+from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.opening import open_model
 from repro.interop.search.index import Asked, search
@@ -70,7 +70,7 @@ def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
 )
 def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
     """Scores are the model's own, and the second search says nothing: it neither builds nor loads torch."""
-    model = minilm_folder() if architecture == "stock" else save(tmp_path / "model", architecture, backbone)
+    model = get_minilm_folder() if architecture == "stock" else save(tmp_path / "model", architecture, backbone)
     asked = Asked(str(model), str(corpus))
     search(asked, QUERIES, 5, quiet)
     expected = brute_force(model, corpus)
@@ -121,7 +121,7 @@ def test_verb_reads_stdin_without_torch(
     model = save(tmp_path / "model", "contextual", "nomic")
     words = ["search", str(model), "--corpus", str(corpus), "--top", "2", "--json"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(QUERIES)))
-    assert guarded(lambda: app(words, prog_name="repro", standalone_mode=False)) == 0
+    assert run_with_error_handling(lambda: app(words, prog_name="repro", standalone_mode=False)) == 0
     first = json.loads(capsys.readouterr().out)
     assert [one["query"] for one in first] == QUERIES and {len(one["results"]) for one in first} == {2}
     code = f"import sys; from repro.cli.main import app; app({words!r}, standalone_mode=False); "
@@ -129,4 +129,6 @@ def test_verb_reads_stdin_without_torch(
     done = subprocess.run([sys.executable, "-c", code], input="\n".join(QUERIES), text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == first
-    assert guarded(lambda: app(["search", str(model), "x"], prog_name="repro", standalone_mode=False)) == 2
+    assert (
+        run_with_error_handling(lambda: app(["search", str(model), "x"], prog_name="repro", standalone_mode=False)) == 2
+    )

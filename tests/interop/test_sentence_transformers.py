@@ -101,8 +101,8 @@ def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_traini
 ) -> None:
     model = model_of("contextual")
     theirs, calls = as_sentence_transformer(model), []
-    real = type(model).set_context
-    monkeypatch.setattr(type(model), "set_context", lambda self, *a, **k: (calls.append(a), real(self, *a, **k)))
+    real = type(model).context_from
+    monkeypatch.setattr(type(model), "context_from", lambda self, *a: [calls.append(a), real(self, *a)][1])
     for _ in range(2):
         before = theirs.encode(TEXTS, context=CORPUS, batch_size=1)
     assert len(calls) == 1 and model.context_CE is None

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.tokens import load_tokenizer, minilm_folder
-from repro.evaluate.digests import model_digest
+from repro.data.tokens import get_minilm_folder, load_tokenizer
+from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.model import MtebModel
 from repro.interop.exporting import export_model
 from repro.interop.opening import open_model
@@ -47,19 +47,21 @@ def test_the_digest_on_a_card_is_that_of_the_folder_wherever_it_is_put(
     folder = exported(tmp_path, architecture, to)
     card = (folder / "README.md").read_text()
     folder.rename(tmp_path / "moved")
-    digest = model_digest(open_model(str(tmp_path / "moved")).ours)
-    assert digest == model_digest(open_model(str(tmp_path / "ours")).ours)
+    digest = compute_model_digest(open_model(str(tmp_path / "moved")).ours)
+    assert digest == compute_model_digest(open_model(str(tmp_path / "ours")).ours)
     assert f"weights and configuration: {digest}\n" in card
 
 
 def test_other_words_are_another_model_to_our_scores_and_to_mtebs(tmp_path: Path) -> None:
     folder = exported(tmp_path, "biencoder", "transformers")
     model = open_model(str(folder)).ours
-    vectors, digest = model.encode(TEXTS), model_digest(model)
+    vectors, digest = model.encode(TEXTS), compute_model_digest(model)
     revision = MtebModel(model, method="none").mteb_model_meta.revision
     swap_words(folder)
     again = open_model(str(folder)).ours
-    assert model_digest(again) != digest and MtebModel(again, method="none").mteb_model_meta.revision != revision
+    assert (
+        compute_model_digest(again) != digest and MtebModel(again, method="none").mteb_model_meta.revision != revision
+    )
     assert np.abs(again.encode(TEXTS) - vectors).max() > 1e-3, "nor are words read of before the change"
 
 
@@ -94,7 +96,7 @@ def test_a_module_whose_folder_is_gone_is_still_saved_with_its_words(tmp_path: P
 
 def test_a_folder_of_words_that_is_gone_is_called_so(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
-    shutil.copy(minilm_folder() / "tokenizer.json", tmp_path / "words")
+    shutil.copy(get_minilm_folder() / "tokenizer.json", tmp_path / "words")
     name = str(tmp_path / "words")
     assert load_tokenizer(name).get_vocab_size() == 30522
     shutil.rmtree(tmp_path / "words")

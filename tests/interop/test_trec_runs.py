@@ -89,3 +89,30 @@ def test_over_how_many_queries_a_score_is_the_mean_is_said_and_how_many_have_no_
     heard: list[str] = []
     judged.write_text("".join(f"q{n} 0 a 1\n" for n in range(10)))
     assert score_files(run, judged, heard.append)["num_queries"] == 10 and heard == []
+
+
+@pytest.mark.parametrize("step", [1e-9, 3e-8, 0.0])
+def test_ties_rank_as_in_trec_eval(tmp_path: Path, step: float) -> None:
+    """Scores that are equal, or equal in float32: the larger id goes first, and the output says so."""
+    rng = np.random.default_rng(6)
+    documents = [f"d{n:03d}" for n in range(150)]
+    run = {f"q{n}": {one: 0.5 + step * int(rng.integers(0, 40)) for one in documents} for n in range(8)}
+    judgements = {query: {one: int(rng.integers(0, 3)) for one in rng.choice(documents, 40, False)} for query in run}
+    lines = [f"{query} Q0 {one} 0 {value!r} me" for query, hits in run.items() for one, value in hits.items()]
+    (tmp_path / "run.trec").write_text("\n".join(lines) + "\n")
+    told = [f"{query} 0 {one} {grade}" for query, grades in judgements.items() for one, grade in grades.items()]
+    (tmp_path / "qrels").write_text("\n".join(told) + "\n")
+    heard: list[str] = []
+    found = score_files(tmp_path / "run.trec", tmp_path / "qrels", heard.append)
+    names = {"ndcg_at_10": "ndcg_cut_10", "recall_at_100": "recall_100"}
+    theirs = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    for ours, name in names.items():
+        assert found[ours] == pytest.approx(np.mean([one[name] for one in theirs.values()]), abs=1e-6)
+    assert len(heard) == 1
+
+
+def test_only_junk_judged_scores_zero(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q0 0 d0 1\nq1 0 d1 -2\n")
+    (tmp_path / "run.trec").write_text("q0 Q0 d0 1 2 x\nq1 Q0 d1 2 1 x\n")
+    found = CliRunner().invoke(app, ["score", str(tmp_path / "run.trec"), str(tmp_path / "qrels"), "--json"])
+    assert found.exit_code == 0 and json.loads(found.stdout)["ndcg_at_10"] == 0.5

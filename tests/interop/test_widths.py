@@ -15,7 +15,7 @@ from repro.evaluate.prefixes import prefix
 from repro.interop.exporting import export_model
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
-from repro.interop.trained_widths import asked_widths, export_warning, untrained_widths, warnings, width_of
+from repro.interop.trained_widths import asked_widths, export_warning, get_width, untrained_widths, warnings
 from repro.spec import base
 from tests.interop.test_sentence_transformers import TEXTS, model_of
 
@@ -71,7 +71,7 @@ def test_a_width_that_cannot_be_is_one_clear_line(
 
 def test_widths_that_are_asked_for_are_checked_against_the_vectors(tmp_path: Path) -> None:
     model = model_of("biencoder")
-    assert asked_widths("4,8,full", model) == (4, 8) and asked_widths(None, model) == () and width_of(model) == 16
+    assert asked_widths("4,8,full", model) == (4, 8) and asked_widths(None, model) == () and get_width(model) == 16
     assert asked_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
     for text, says in (
         ("4,24", "24 is no width of a prefix.*from 1 to 16"),
@@ -122,4 +122,4 @@ def test_widths_stand_beside_each_other_with_intervals_and_a_warning(
 def test_a_model_of_another_library_tells_its_width(tmp_path: Path) -> None:
     from repro.interop.sentence_transformers_folder import as_sentence_transformer
 
-    assert width_of(StockEncoder(as_sentence_transformer(model_of("biencoder"), width=8))) == 8
+    assert get_width(StockEncoder(as_sentence_transformer(model_of("biencoder"), width=8))) == 8

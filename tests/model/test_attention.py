@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from repro.model.attention import attention_shares
+from repro.model.attention import compute_attention_shares
 from repro.model.contextual import ContextualModel
 from repro.model.texts import Texts
 from tests.model import spelled_out
@@ -21,7 +21,7 @@ def contextual(kind: str, **changes: object) -> ContextualModel:
 def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(4)
     assert model.context_CE is not None
-    found_KN3, expected = attention_shares(model, texts), []
+    found_KN3, expected = compute_attention_shares(model, texts), []
     num_contexts, num_prefix = 6, 6 + 3
 
     def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_heads: int) -> torch.Tensor:
@@ -45,11 +45,11 @@ def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monk
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_three_shares_sum_to_one_in_pieces_of_any_size(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(5)
-    shares_KN3 = attention_shares(model, texts)
+    shares_KN3 = compute_attention_shares(model, texts)
     torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
     assert (shares_KN3 > 0).all()
     monkeypatch.setattr("repro.model.attention.MOST_WEIGHTS", 1)
-    torch.testing.assert_close(attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
 
 
 def test_equal_attention_pays_each_part_by_its_size() -> None:
@@ -59,7 +59,7 @@ def test_equal_attention_pays_each_part_by_its_size() -> None:
             layer.self_attn.q_proj.weight.zero_()
     texts = Texts(torch.ones(2, 7, dtype=torch.long), torch.ones(2, 7, dtype=torch.long))
     expected = torch.tensor([6, 3, 7]) / 16
-    torch.testing.assert_close(attention_shares(model, texts), expected.expand(2, 2, 3))
+    torch.testing.assert_close(compute_attention_shares(model, texts), expected.expand(2, 2, 3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,25 +67,25 @@ def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: st
     model, texts = contextual(kind), random_texts(3)
     config = model.second_stage_model.backbone.model.config
     before = (model.embed_texts(texts), config._attn_implementation, config.output_attentions)
-    attention_shares(model, texts)
+    compute_attention_shares(model, texts)
     assert torch.equal(model.embed_texts(texts), before[0])
     assert (config._attn_implementation, config.output_attentions) == before[1:] and not model.training
 
 
 def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_stays_so() -> None:
     model = contextual("nomic").train()
-    attention_shares(model, random_texts(2))
+    compute_attention_shares(model, random_texts(2))
     model.context_CE = None
     with pytest.raises(ValueError, match="no context is set"):
-        attention_shares(model, random_texts(2))
+        compute_attention_shares(model, random_texts(2))
     assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_of_a_compiled_backbone_are_those_of_a_plain_one_and_it_stays_compiled(kind: str) -> None:
     model, texts = contextual(kind), random_texts(3)
-    backbone, expected = model.second_stage_model.backbone, attention_shares(model, texts)
+    backbone, expected = model.second_stage_model.backbone, compute_attention_shares(model, texts)
     backbone.compile_forward("eager")
     compiled = backbone._compiled
-    torch.testing.assert_close(attention_shares(model, texts), expected)
+    torch.testing.assert_close(compute_attention_shares(model, texts), expected)
     assert backbone._compiled is compiled is not None

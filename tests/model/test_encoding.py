@@ -15,7 +15,7 @@ from repro.data.tokens import Tokens
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
-from repro.model.encoding import canonical_order, write_tensors
+from repro.model.encoding import compute_canonical_order, write_tensors
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from tests.model.samples import KINDS, small_model
@@ -213,7 +213,7 @@ def test_texts_are_ordered_as_tuples_of_length_and_bytes_are(most: int, num_word
         tokens = Tokens(rng.integers(0, num_words, offsets[-1]).astype(np.int32), offsets)
         texts = [tokens.ids[offsets[n] : offsets[n + 1]].tobytes() for n in range(count)]
         expected = sorted(range(count), key=lambda n: (len(texts[n]), texts[n]))
-        found = canonical_order(tokens)
+        found = compute_canonical_order(tokens)
         assert found.tolist() == expected and found.dtype == np.int64
 
 
@@ -222,7 +222,7 @@ def test_ordering_texts_takes_little_more_than_their_tokens_do() -> None:
     ids = np.random.default_rng(0).integers(0, 30_000, count * length).astype(np.int32)
     tokens = Tokens(ids, np.arange(count + 1, dtype=np.int64) * length)
     tracemalloc.start()
-    canonical_order(tokens)
+    compute_canonical_order(tokens)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < ids.nbytes + 64 * count
@@ -252,9 +252,9 @@ def test_on_a_gpu_batches_are_counted_in_tokens_and_stages_are_as_narrow_as_in_t
     model.set_context(texts)
     wide, shapes, kinds, real = model.encode(texts), [], set(), type(model).embed_texts
 
-    def embed_texts(self: Any, given: Texts) -> torch.Tensor:
+    def embed_texts(self: Any, given: Texts, *context: Any) -> torch.Tensor:
         shapes.append(tuple(given.ids_NS.shape))
-        found = real(self, given)
+        found = real(self, given, *context)
         kinds.add(found.dtype)
         return found
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from repro.model.frequency import RATE, FrequencyWeights, no_words, words_held
+from repro.model.frequency import RATE, FrequencyWeights, make_no_words, words_held
 from repro.model.texts import Texts
 from tests.model.samples import WORDS, random_texts, small_config, small_model
 
@@ -26,7 +26,7 @@ def test_a_weight_goes_with_the_share_of_documents_that_hold_the_word() -> None:
 def test_null_vectors_are_no_documents() -> None:
     weights, texts = FrequencyWeights(4).eval(), random_texts(3)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    documents, nulls = words_held(random_texts(2, seed=1), WORDS), no_words(2, WORDS, torch.device("cpu"))
+    documents, nulls = words_held(random_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
     torch.testing.assert_close(weights(texts, torch.cat([documents, nulls])), weights(texts, documents))
     expected = torch.exp(RATE * weights.logits_K[-1]) * texts.mask_NS
     torch.testing.assert_close(weights(texts, nulls), expected)

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
-from repro.data.tokens import minilm_folder
+from repro.data.tokens import get_minilm_folder
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
 from repro.model.pooling import mean_pool
-from repro.model.start import backbones_of, build_model, fit_to_start, word_vectors
+from repro.model.start import build_model, fit_to_start, get_backbones, load_word_vectors
 from repro.model.texts import Texts, texts_from
 from tests.model.samples import KINDS, random_texts, small_config
 
@@ -41,8 +41,8 @@ def test_building_leaves_the_global_generator_alone() -> None:
 
 def test_minilm_gives_both_stages_its_first_layers() -> None:
     model = build_model(fit_to_start(MINILM, "minilm"), start="minilm")
-    weights = load_file(minilm_folder() / "model.safetensors")
-    for backbone, num_layers in zip(backbones_of(model), (1, 2), strict=True):
+    weights = load_file(get_minilm_folder() / "model.safetensors")
+    for backbone, num_layers in zip(get_backbones(model), (1, 2), strict=True):
         found = backbone.model.state_dict()
         assert sum(name.endswith("attention.self.query.weight") for name in found) == num_layers
         for name, value in found.items():
@@ -86,7 +86,7 @@ NOMIC = ModelConfig(
 def test_nomics_files_are_read_with_the_names_of_either_release(tmp_path: Path, prefix: str) -> None:
     weights = nomic_file(tmp_path, prefix)
     model = build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
-    for backbone in backbones_of(model):
+    for backbone in get_backbones(model):
         found = backbone.model.state_dict()
         torch.testing.assert_close(
             found["embeddings.word_embeddings.weight"], weights[f"{prefix}embeddings.word_embeddings.weight"]
@@ -100,10 +100,10 @@ def test_weights_that_a_file_lacks_are_no_start(tmp_path: Path) -> None:
     nomic_file(tmp_path, "foreign.")
     with pytest.raises(ValueError, match=r"does not fit this nomic backbone: \d+ missing.*\['emb"):
         build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
-    weights = load_file(minilm_folder() / "model.safetensors")
+    weights = load_file(get_minilm_folder() / "model.safetensors")
     kept = {name: value for name, value in weights.items() if "layer.5." not in name}
     save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
-    (tmp_path / "config.json").write_text((minilm_folder() / "config.json").read_text())
+    (tmp_path / "config.json").write_text((get_minilm_folder() / "config.json").read_text())
     whole = replace(MINILM, architecture="biencoder", num_layers=6)
     with pytest.raises(ValueError, match=r"encoder\.layer\.5\."):
         build_model(fit_to_start(whole, str(tmp_path)), start=str(tmp_path))
@@ -114,7 +114,7 @@ def test_minilm_whole_gives_the_vectors_that_transformers_gives() -> None:
         ModelConfig(architecture="biencoder", backbone="bert", hidden_size=384, num_layers=6), "minilm"
     )
     model = build_model(config, start="minilm").eval()
-    reference = AutoModel.from_pretrained(minilm_folder(), attn_implementation="eager").eval()
+    reference = AutoModel.from_pretrained(get_minilm_folder(), attn_implementation="eager").eval()
     texts = texts_from(*model.tokenize(["a hill", "rain falls on the plain in spring"], "query").pad([0, 1]))
     with torch.no_grad():
         expected = reference(input_ids=texts.ids_NS, attention_mask=texts.mask_NS).last_hidden_state
@@ -138,12 +138,14 @@ def test_a_start_that_does_not_fit_names_the_field(changes: dict[str, Any], mess
 
 
 def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones() -> None:
-    full = load_file(minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
-    projected = word_vectors(128)
+    full = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+    projected = load_word_vectors(128)
     rows = torch.from_numpy(np.random.default_rng(0).choice(len(full), 300, replace=False))
     products = [(vectors[rows] @ vectors[rows].T).flatten() for vectors in (full, projected)]
     assert torch.corrcoef(torch.stack(products))[0, 1] > 0.9
-    torch.testing.assert_close(word_vectors(384) @ word_vectors(384)[:50].T, full @ full[:50].T, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        load_word_vectors(384) @ load_word_vectors(384)[:50].T, full @ full[:50].T, rtol=1e-3, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -152,7 +154,9 @@ def test_word_vectors_enter_with_the_spread_of_a_random_start(kind: str) -> None
     model = build_model(config, start="words")
     weight = model.embedder.model.get_input_embeddings().weight
     assert float(weight.detach().std()) == pytest.approx(0.02, rel=0.01)
-    assert float(torch.corrcoef(torch.stack([weight.detach().flatten(), word_vectors(128).flatten()]))[0, 1]) > 0.999
+    assert (
+        float(torch.corrcoef(torch.stack([weight.detach().flatten(), load_word_vectors(128).flatten()]))[0, 1]) > 0.999
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

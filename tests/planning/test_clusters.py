@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from repro.data.paper.hub import UNSUPERVISED
-from repro.inputs.inputs import Inputs
+from repro.pipeline.inputs import Inputs
 from repro.planning.clusters import check_clusters, largest_domain
 from repro.planning.plan import make_plan
 from repro.spec import base

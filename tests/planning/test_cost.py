@@ -15,17 +15,17 @@ from repro.planning.cost import (
     BYTES_A_WEIGHT,
     TEXT_SHARE,
     Known,
-    arithmetic_of,
+    count_operations,
     estimate,
-    machine_kind,
+    get_machine_kind,
 )
 from repro.planning.plan import make_plan
-from repro.planning.requirements import needs_of
+from repro.planning.requirements import list_requirements
 from repro.records.store import Record, records_in
-from repro.spec import Run, base, first_phase_of
-from repro.spec.identity import run_id, training_id
-from repro.storage.paths import published_records
-from repro.train.chunks import first_stage_bytes, second_stage_bytes
+from repro.spec import Run, base, get_first_phase
+from repro.spec.identity import get_training_id, run_id
+from repro.storage.paths import get_published_records
+from repro.train.chunks import estimate_first_stage_bytes, estimate_second_stage_bytes
 from repro.train.switches import Switches
 
 GIB = 2**30
@@ -48,14 +48,14 @@ def test_the_arithmetic_of_a_biencoder_is_that_of_its_two_texts() -> None:
     a_token = (
         2 * 12 * 10 * 10 + 4 * tokens * 10
     )  # two operations a weight; queries times keys, and weights times values
-    assert arithmetic_of(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * a_token)
-    assert arithmetic_of(run).num_pairs == 21
+    assert count_operations(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * a_token)
+    assert count_operations(run).num_pairs == 21
 
 
 @pytest.mark.parametrize("num_records", [2, 3, 6, 7])
 def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_records: int) -> None:
     records = [record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
-    rates = [arithmetic_of(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
+    rates = [count_operations(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
     others = [median(rates[:place] + rates[place + 1 :]) for place in range(num_records)]
     expected = median(abs(rate / other - 1) for rate, other in zip(rates, others, strict=True))
     assert Known(records, "cpu").speed(PLAIN).relative_error == pytest.approx(expected)
@@ -63,8 +63,10 @@ def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_reco
 
 def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    measure = cost._speed_of
-    monkeypatch.setattr(cost, "_speed_of", lambda records, width: asked.append(len(records)) or measure(records, width))
+    measure = cost._estimate_speed
+    monkeypatch.setattr(
+        cost, "_estimate_speed", lambda records, width: asked.append(len(records)) or measure(records, width)
+    )
     made = make_plan([base("smoke", seed=seed) for seed in range(900, 920)], [])
     assert len(made.estimates) == 20 and len(asked) == 1
 
@@ -78,7 +80,7 @@ def test_a_plan_for_a_cpu_says_first_which_machines_the_papers_scales_are_meant_
 
 
 def test_hard_negatives_are_texts_like_any_other() -> None:
-    few, many = (arithmetic_of(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
+    few, many = (count_operations(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
     assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
     assert many.num_pairs == few.num_pairs
 
@@ -100,24 +102,24 @@ def test_a_speed_counts_the_second_forward_of_its_record() -> None:
 
 
 def test_context_costs_its_tokens_and_its_first_stage() -> None:
-    plain, contextual = arithmetic_of(PLAIN).flops, arithmetic_of(CONTEXTUAL).flops
+    plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
     assert contextual > plain * (1 + PLAIN.num_contexts / (TEXT_SHARE * PLAIN.max_tokens))
-    assert arithmetic_of(replace(PLAIN, architecture="bm25", sampler="random")).flops == 0
+    assert count_operations(replace(PLAIN, architecture="bm25", sampler="random")).flops == 0
 
 
 def test_the_papers_scales_count_their_epochs() -> None:
-    assert arithmetic_of(base("small")).num_pairs == pytest.approx(3 * 238_998_494, rel=1e-5)
+    assert count_operations(base("small")).num_pairs == pytest.approx(3 * 238_998_494, rel=1e-5)
 
 
 def test_epochs_of_a_selection_count_its_pairs_only() -> None:
-    assert arithmetic_of(base("desk", num_pairs=4096, num_steps=None, num_epochs=8)).num_pairs == 8 * 4096
-    assert arithmetic_of(base("desk", num_pairs=2**30, num_steps=None, num_epochs=2)).num_pairs == pytest.approx(
+    assert count_operations(base("desk", num_pairs=4096, num_steps=None, num_epochs=8)).num_pairs == 8 * 4096
+    assert count_operations(base("desk", num_pairs=2**30, num_steps=None, num_epochs=2)).num_pairs == pytest.approx(
         2 * 168_464, rel=0.001
     )
 
 
 def test_a_speed_comes_from_the_nearest_records_with_its_error() -> None:
-    plain, contextual = arithmetic_of(PLAIN).flops, arithmetic_of(CONTEXTUAL).flops
+    plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
     records = [
         *(record(replace(PLAIN, seed=seed), plain / rate) for seed, rate in enumerate((90.0, 100.0, 120.0))),
         record(CONTEXTUAL, contextual / 50.0),
@@ -154,7 +156,10 @@ def test_a_gpu_keeps_the_graph_of_its_share_of_the_contexts(monkeypatch: pytest.
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
     found = estimate(run, [], kind="gpu", num_devices=24)
-    texts, contexts = -(-1024 // 24) * second_stage_bytes(run, Switches()), 22 * first_stage_bytes(run, Switches())
+    texts, contexts = (
+        -(-1024 // 24) * estimate_second_stage_bytes(run, Switches()),
+        22 * estimate_first_stage_bytes(run, Switches()),
+    )
     weights = BASE_MEMORY_BYTES + BYTES_A_WEIGHT * found.arithmetic.num_weights
     assert found.memory_bytes == pytest.approx(weights + texts + contexts)
 
@@ -190,7 +195,9 @@ def test_what_is_planned_follows_the_chunks_that_a_training_would_have(monkeypat
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_memory_on_a_cpu_grows_with_the_batch_as_in_the_records(architecture: str) -> None:
     measured = defaultdict(list)  # over one grid, whose trainings differ in little else
-    for one in records_in(published_records(), [run for run in grid_runs("desk") if run.architecture == architecture]):
+    for one in records_in(
+        get_published_records(), [run for run in grid_runs("desk") if run.architecture == architecture]
+    ):
         measured[one.run.batch_size].append(one.provenance["training"]["memory_bytes"])
     planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}
     more = planned[512].memory_bytes - planned[128].memory_bytes
@@ -209,7 +216,7 @@ def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
     told = made.as_dict()
     assert (told["num_asked"], told["num_unique"], len(told["missing"])) == (3, 2, 2)
     assert any(name.startswith("corpus/") for name in told["stages"])
-    names = [need.name for need in needs_of([base("small")]) if not need.is_here()]
+    names = [need.name for need in list_requirements([base("small")]) if not need.is_here()]
     assert len(names) > 10 and [lack.partition(": ")[0] for lack in told["lacks"]] == names, (
         "all of them, not the first"
     )
@@ -233,29 +240,29 @@ def test_what_a_first_phase_lacks_is_told() -> None:
 
 @pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])
 def test_a_device_is_known_by_its_name(device: str, kind: str) -> None:
-    assert machine_kind(device) == kind
+    assert get_machine_kind(device) == kind
 
 
 def test_a_training_that_runs_share_is_counted_once(tmp_path: Path) -> None:
     run = base("desk", architecture="contextual")
     variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
     plan = make_plan(variants, [tmp_path])
-    assert plan.totals["num_pairs"] == arithmetic_of(run).num_pairs
+    assert plan.totals["num_pairs"] == count_operations(run).num_pairs
     assert [one.arithmetic.num_pairs > 0 for one in plan.estimates] == [True, False, False]
 
 
 def test_a_first_phase_is_counted_unless_it_is_there() -> None:
     second = base("desk", corpus="desk", pretraining_corpus="desk", num_pretraining_steps=240, num_steps=30)
-    alone, first = estimate(second, []).arithmetic, first_phase_of(second)
+    alone, first = estimate(second, []).arithmetic, get_first_phase(second)
     assert first is not None
     assert alone.num_pairs == (240 + 30) * second.batch_size
-    assert estimate(second, [], trained={training_id(first)}).arithmetic.num_pairs == 30 * second.batch_size
+    assert estimate(second, [], trained={get_training_id(first)}).arithmetic.num_pairs == 30 * second.batch_size
 
 
 def test_what_is_done_beside_training_counts_by_the_context() -> None:
     one = replace(CONTEXTUAL, test_contexts="own")
     records = [record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
-    known = {training_id(one), training_id(replace(one, seed=1))}
+    known = {get_training_id(one), get_training_id(replace(one, seed=1))}
     assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
     assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
 

@@ -102,7 +102,7 @@ def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
     monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
     gpu._steps(TINY, CPU)
-    model, feed, settings = gpu._training(TINY, CPU, Switches())
+    model, feed, settings = gpu._measure_training(TINY, CPU, Switches())
     monkeypatch.setattr(feeding, "feed_batch", lambda *given, **named: feed)
     monkeypatch.setattr(feeding, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
     loop.train(model, SimpleNamespace(batches=None), settings, folder=tmp_path)  # type: ignore[arg-type]
@@ -118,15 +118,15 @@ def test_a_loss_that_is_no_number_is_a_finding(monkeypatch: pytest.MonkeyPatch) 
         return LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
 
     monkeypatch.setattr(loop, "add_gradients", spoilt)
-    found = gpu._tried("ten steps", lambda: gpu._steps(TINY, CPU))
+    found = gpu._run_check("ten steps", lambda: gpu._steps(TINY, CPU))
     assert not found.good and found.says.startswith("step 1 of 10: loss nan")
 
 
 def test_steps_are_tried_in_the_chunks_that_a_training_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
     given, real = [], loop.add_gradients
     monkeypatch.setattr(loop, "add_gradients", lambda *words: given.append(words[2]) or real(*words))
-    monkeypatch.setattr(gpu, "gpu_bytes", lambda device: 80 * 2**30)
-    large = gpu.shape_of("large")
+    monkeypatch.setattr(gpu, "measure_gpu_bytes", lambda device: 80 * 2**30)
+    large = gpu.get_model_shape("large")
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
     gpu._steps(TINY, CPU)
     assert given == [chunks_for(TINY.config, 80 * 2**30, Switches())] and given[0] != ChunkSizes()
@@ -140,7 +140,7 @@ def test_steps_are_tried_in_the_chunks_that_a_training_would_have(monkeypatch: p
 
 
 def test_shapes_are_those_of_their_scales() -> None:
-    small = gpu.shape_of("small")
+    small = gpu.get_model_shape("small")
     assert (small.config.hidden_size, small.config.num_layers, small.batch_size, small.num_tokens) == (768, 6, 512, 64)
 
 
@@ -148,7 +148,7 @@ def test_what_fails_is_a_finding_with_its_reason() -> None:
     def look() -> tuple[bool, str]:
         raise RuntimeError("out of memory\nand more")
 
-    assert gpu._tried("ten steps", look) == Finding("ten steps", False, "out of memory")
+    assert gpu._run_check("ten steps", look) == Finding("ten steps", False, "out of memory")
 
 
 def test_without_a_gpu_one_line_says_so_and_findings_are_written(own_home: Path) -> None:
@@ -167,11 +167,11 @@ def test_an_error_without_words_or_of_any_library_is_a_finding() -> None:
     def odd() -> tuple[bool, str]:
         raise TritonError("backend='inductor' raised:\nno C compiler\nand more")
 
-    assert gpu._tried("compile", empty) == Finding("compile", False, "AssertionError")
-    assert gpu._tried("compile", odd).says == "backend='inductor' raised: no C compiler"
+    assert gpu._run_check("compile", empty) == Finding("compile", False, "AssertionError")
+    assert gpu._run_check("compile", odd).says == "backend='inductor' raised: no C compiler"
 
 
-@pytest.mark.parametrize("look", [gpu._in_chunks, gpu._taken_up, gpu._encoded])
+@pytest.mark.parametrize("look", [gpu._in_chunks, gpu._taken_up, gpu._compare_encoding])
 def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
     is_good, says = look(CPU)
     assert is_good and says

@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from repro.data.tokens import load_tokenizer
-from repro.inputs.wanted import NOMIC_BERT, tokenizer_of
+from repro.pipeline.wanted import NOMIC_BERT, get_tokenizer_name
 from repro.planning.hub_cache import lacks_of_dataset, lacks_of_encoder
-from repro.planning.requirements import Need, needs_of
+from repro.planning.requirements import Need, list_requirements
 from repro.spec import base
 
 NAME, COMMIT = "somebody/model", "a" * 40
@@ -61,7 +61,7 @@ def listing(snapshot: Path, **sizes: int) -> None:
 
 def encoder(name: str = NAME) -> Need:
     """The need of an encoder, as a run that starts from it has it."""
-    return next(need for need in needs_of([base("desk", start=name)]) if need.name == f"encoder {name}")
+    return next(need for need in list_requirements([base("desk", start=name)]) if need.name == f"encoder {name}")
 
 
 def test_a_config_and_a_broken_blob_are_no_encoder_and_fetch_goes_on_with_it(
@@ -148,8 +148,10 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
         def unload_data(self) -> None:
             loaded.append("unload")
 
-    monkeypatch.setattr("repro.measures.mteb.tasks_of_mteb", lambda suite: [Task()])
-    need = next(one for one in needs_of([base("large", suite="mteb", measure="mteb")]) if one.name == "data mteb")
+    monkeypatch.setattr("repro.analyses.mteb.tasks_of_mteb", lambda suite: [Task()])
+    need = next(
+        one for one in list_requirements([base("large", suite="mteb", measure="mteb")]) if one.name == "data mteb"
+    )
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded here")
@@ -168,7 +170,7 @@ def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_m
         (snapshot / "tokenizer.json").unlink()
         found = lacks_of_encoder(name)
         assert len(found) == len(lacks) and all(lack in told for lack, told in zip(lacks, found, strict=True))
-    assert tokenizer_of(base("small")) == tokenizer_of(base("desk")) == "minilm"
+    assert get_tokenizer_name(base("small")) == get_tokenizer_name(base("desk")) == "minilm"
     assert load_tokenizer("minilm").get_vocab_size() == 30522, "as bert-base-uncased has them"
 
 

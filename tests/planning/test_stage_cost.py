@@ -13,9 +13,9 @@ from benchmarks.generated_pairs import generated_blocks
 from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
-from repro.inputs.corpora import corpus_stage
+from repro.pipeline.corpora import make_corpus_stage
 from repro.planning.cost import estimate
-from repro.planning.pairs import MINED, domain_sizes, num_pairs_of
+from repro.planning.pairs import MINED, count_domain_sizes, count_pairs
 from repro.planning.plan import make_plan
 from repro.planning.stage_cost import (
     BYTES_A_PAIR,
@@ -24,18 +24,18 @@ from repro.planning.stage_cost import (
     MICROSECONDS_A_PAIR,
     MICROSECONDS_A_TOKEN,
     PEAK_GIB,
-    stage_costs,
+    estimate_stage_costs,
 )
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.storage.paths import CHECKOUT, published_records
+from repro.storage.paths import CHECKOUT, get_published_records
 
 CLUSTERED = base("small", sampler="cluster", cluster_size=512)
 
 
 def test_disk_is_counted_from_the_number_of_pairs() -> None:
-    costs = {cost.name: cost for cost in stage_costs([CLUSTERED])}
-    num_pairs = num_pairs_of(CLUSTERED)
+    costs = {cost.name: cost for cost in estimate_stage_costs([CLUSTERED])}
+    num_pairs = count_pairs(CLUSTERED)
     assert costs["keys"].disk_bytes == 8 * num_pairs
     assert costs["embeddings by gtr-t5-base"].disk_bytes == 2 * num_pairs * 768 * 2
     assert costs["tokens of 64"].disk_bytes == pytest.approx(num_pairs * (2 * 8 + 2 * 4 * 0.6 * 64))
@@ -43,10 +43,10 @@ def test_disk_is_counted_from_the_number_of_pairs() -> None:
 
 def test_clusters_hold_the_points_of_their_largest_fit() -> None:
     """Reddit has 66 of 239 million pairs: 64 of them for each of its clusters, both halves, two vectors of 768 each."""
-    largest = max(domain_sizes("nomic-unsupervised", num_pairs_of(CLUSTERED)))
+    largest = max(count_domain_sizes("nomic-unsupervised", count_pairs(CLUSTERED)))
     fitted = 64 * -(-largest // 512)
-    found = next(cost for cost in stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
-    assert found.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * num_pairs_of(CLUSTERED))
+    found = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
+    assert found.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * count_pairs(CLUSTERED))
 
 
 def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_before_it() -> None:
@@ -61,11 +61,11 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
     )
     part = base("small", architecture="none", measure="neighbours", num_pairs=2**20)
     of_sources = base("small", sampler="domain", sources="paq+gooaq")
-    every = stage_costs([two_phases, part, of_sources, base("small", architecture="bm25")])
+    every = estimate_stage_costs([two_phases, part, of_sources, base("small", architecture="bm25")])
     by_pairs = {cost.pairs: [] for cost in every}
     for cost in every:
         by_pairs[cost.pairs].append(cost.name)
-    gooaq_and_paq = num_pairs_of(of_sources)
+    gooaq_and_paq = count_pairs(of_sources)
     assert list(by_pairs) == [
         "nomic-supervised, 1,800,000 pairs",
         "nomic-unsupervised, 238,998,494 pairs",
@@ -85,7 +85,7 @@ def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) ->
     block = next(generated_blocks(20_000))
     sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
     assert pytest.approx(sum(sizes), rel=0.01) == GENERATED_BYTES
-    corpus = next(cost for cost in stage_costs([CLUSTERED]) if cost.name == "corpus")
+    corpus = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "corpus")
     assert corpus.hours == pytest.approx(38e-6 * 238_998_494 / 3600 * (300e9 / 238_998_494) / GENERATED_BYTES)
     lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
     beside = "the download (279.4 GiB), and the largest stage twice while its shards are joined (683.8 GiB more)"
@@ -111,23 +111,23 @@ def test_an_imported_corpus_is_planned_by_its_pairs(own_home: Path, monkeypatch:
     (own_home / "mine.jsonl").write_text("\n".join(lines))
     corpus = bring(own_home / "mine.jsonl", name="mine")
     run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
-    assert num_pairs_of(run) == 40
+    assert count_pairs(run) == 40
     assert estimate(run, []).arithmetic.num_pairs == 3 * 40
     monkeypatch.setattr("repro.planning.stage_cost.LEAST_PAIRS", 40)
-    costs = {cost.name: cost for cost in stage_costs([run])}
+    costs = {cost.name: cost for cost in estimate_stage_costs([run])}
     assert costs["corpus"].pairs.endswith(", 40 pairs") and costs["corpus"].disk_bytes > 40 * 30
-    assert num_pairs_of(replace(run, corpus="other@12345678")) is None
+    assert count_pairs(replace(run, corpus="other@12345678")) is None
 
 
 def test_the_pairs_of_corpora_made_here_are_those_that_were_counted() -> None:
-    found = [json.loads(path.read_text()) for path in published_records().glob("*.json")]
+    found = [json.loads(path.read_text()) for path in get_published_records().glob("*.json")]
     counts = {
         (one["run"]["corpus"], one["metrics"]["train/total/num_pairs"])
         for one in found
         if "train/total/num_pairs" in one["metrics"]
     }
     assert counts == {("desk", MINED["desk"])}
-    path = corpus_stage("planted-tiny").build() / "train.arrow"
+    path = make_corpus_stage("planted-tiny").build() / "train.arrow"
     assert len(read_pairs(path)) == MINED["planted-tiny"]
 
 
@@ -157,7 +157,7 @@ def test_the_rates_are_those_of_the_committed_bench() -> None:
         assert MICROSECONDS_A_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
     most = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
     assert MICROSECONDS_A_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
-    assert all(cost.hours > 0 for cost in stage_costs([CLUSTERED])), "no stage takes no time"
+    assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "no stage takes no time"
     texts = json.loads((CHECKOUT / "benchmarks" / "tokenizing.json").read_text())["rows"]
     mined = next(row for row in texts if row["texts"] == "desk-views" and row["way"] == "by words")
     assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_A_TOKEN

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from repro.records.golden import golden_metrics, golden_path, golden_runs, without_golden, write_golden
+from repro.records.golden import compute_golden_metrics, get_golden_path, list_golden_runs, without_golden, write_golden
 from repro.records.store import Record
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -18,12 +18,12 @@ def test_headlines_are_kept_and_speeds_are_not() -> None:
         "train/pairs_per_second": 99.0,
         "train/masked_fraction": 0.1,
     }
-    assert golden_metrics(recorded) == {"planted/mean/ndcg_at_10": 0.1235, "train/loss": 1.5}
+    assert compute_golden_metrics(recorded) == {"planted/mean/ndcg_at_10": 0.1235, "train/loss": 1.5}
 
 
 def test_a_measure_of_another_kind_keeps_its_first_twelve_by_name_without_what_may_flip() -> None:
     recorded = {f"pca/{n:02d}/share": n / 100 for n in range(14, 0, -1)} | {"pca/00/x": 1.0, "train/loss": 0.5}
-    assert list(golden_metrics(recorded)) == ["train/loss", *(f"pca/{n:02d}/share" for n in range(1, 13))]
+    assert list(compute_golden_metrics(recorded)) == ["train/loss", *(f"pca/{n:02d}/share" for n in range(1, 13))]
 
 
 def test_only_an_experiment_without_a_file_lacks_golden_metrics(tmp_path: Path) -> None:
@@ -40,5 +40,5 @@ def test_the_committed_files_hold_the_runs_of_today() -> None:
     lacking = [experiment.title for experiment in without_golden()]
     assert not lacking, f"no golden metrics of {lacking}: `python -m repro check --write` makes them"
     for experiment in experiments():
-        kept = json.loads(golden_path(experiment.artefacts[0]).read_text())
-        assert set(kept) == {run_id(run) for run in golden_runs(experiment)}, experiment.title
+        kept = json.loads(get_golden_path(experiment.artefacts[0]).read_text())
+        assert set(kept) == {run_id(run) for run in list_golden_runs(experiment)}, experiment.title

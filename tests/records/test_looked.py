@@ -7,9 +7,9 @@ import pytest
 
 from repro.records import looked
 from repro.records.looked import Looked
-from repro.records.store import why_unreadable, write_record
+from repro.records.store import explain_unreadable, write_record
 from repro.spec import Run, base
-from repro.storage.paths import local_records
+from repro.storage.paths import get_local_records
 from slurm.status import statuses
 
 RUNS = tuple(base("desk", seed=seed) for seed in range(3))
@@ -19,9 +19,11 @@ RUNS = tuple(base("desk", seed=seed) for seed in range(3))
 def read(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """The runs whose records were read, of three that have one each."""
     for run in RUNS:
-        write_record(local_records(), run, metrics={"a": 1.0}, arrays={}, provenance={})
+        write_record(get_local_records(), run, metrics={"a": 1.0}, arrays={}, provenance={})
     found: list[Run] = []
-    monkeypatch.setattr(looked, "why_unreadable", lambda folder, run: found.append(run) or why_unreadable(folder, run))
+    monkeypatch.setattr(
+        looked, "explain_unreadable", lambda folder, run: found.append(run) or explain_unreadable(folder, run)
+    )
     return found
 
 
@@ -37,7 +39,7 @@ def test_what_was_whole_is_not_read_by_the_next_look(read: list[Run]) -> None:
 
 def test_a_record_that_cannot_be_read_is_read_and_told_each_time_and_one_that_comes_back_once(read: list[Run]) -> None:
     assert states() == ["recorded"] * 3
-    path = next(local_records().glob(f"{statuses(RUNS[:1])[0].id}.json"))
+    path = next(get_local_records().glob(f"{statuses(RUNS[:1])[0].id}.json"))
     whole = path.read_text()
     path.write_text(whole[:100])
     read.clear()
@@ -54,13 +56,13 @@ def test_a_record_that_cannot_be_read_is_read_and_told_each_time_and_one_that_co
         lambda note: note.write_text("{"),
         lambda note: note.write_text('{"key": [], "whole": {}}'),
         lambda note: note.write_text(note.read_text().replace("1", "2")),
-        lambda note: (local_records() / "DIGESTS").write_text(""),
+        lambda note: (get_local_records() / "DIGESTS").write_text(""),
     ],
 )
 def test_a_note_that_is_damaged_or_of_other_source_or_list_is_none(
     read: list[Run], spoil: Callable[[Path], object]
 ) -> None:
     assert states() == ["recorded"] * 3
-    spoil(Looked(local_records()).memo.path)
+    spoil(Looked(get_local_records()).memo.path)
     read.clear()
     assert states() == ["recorded"] * 3 and read == [*RUNS]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from repro.records import provenance
-from repro.records.provenance import PACKAGES, code_identity, versions, why_git_is_silent
+from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_identity, versions
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
@@ -55,7 +55,7 @@ def test_a_new_module_is_an_uncommitted_change_and_what_git_ignores_is_none(
     def write(name: str, text: str) -> str | None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-        found: str | None = code_identity()["uncommitted_sha256"]
+        found: str | None = get_code_identity()["uncommitted_sha256"]
         return found
 
     git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b")
@@ -100,10 +100,10 @@ def test_a_checkout_where_git_is_missing_names_its_commit_and_says_that_changes_
     if how == "worktree":
         git(checkout, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
         monkeypatch.setattr(provenance, "CHECKOUT", tmp_path / "other")
-    assert code_identity() == {"commit": commit, "uncommitted_sha256": None}
+    assert get_code_identity() == {"commit": commit, "uncommitted_sha256": None}
     monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
-    assert code_identity() == {"commit": commit, "uncommitted_sha256": None, "uncommitted": "not known"}
-    assert "git cannot be started" in why_git_is_silent()
+    assert get_code_identity() == {"commit": commit, "uncommitted_sha256": None, "uncommitted": "not known"}
+    assert "git cannot be started" in explain_git_is_silent()
 
 
 def test_a_changed_file_that_is_no_utf_8_is_an_uncommitted_change(checkout: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_changed_file_that_is_no_utf_8_is_an_uncommitted_change(checkout: Path
     for text in (b"# caf\xe9\n", b"# caf\xe8\n"):
         for name in ("module.py", "new.py"):
             (checkout / "repro" / name).write_bytes(text)
-            found.add(code_identity()["uncommitted_sha256"])
+            found.add(get_code_identity()["uncommitted_sha256"])
     assert len(found) == 4 and None not in found
 
 
@@ -120,4 +120,4 @@ def test_an_edited_test_or_text_is_no_uncommitted_change(checkout: Path) -> None
         (checkout / name).parent.mkdir(exist_ok=True)
         (checkout / name).write_text("a")
     git(checkout, "add", ".")
-    assert code_identity()["uncommitted_sha256"] is None
+    assert get_code_identity()["uncommitted_sha256"] is None

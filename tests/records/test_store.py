@@ -10,7 +10,7 @@ import pytest
 from repro.records import store
 from repro.records.store import read_record, read_records, split_recorded, write_record
 from repro.spec import Run, base
-from repro.spec.identity import run_id, training_id
+from repro.spec.identity import get_training_id, run_id
 
 RUN = base("desk")
 
@@ -82,7 +82,7 @@ def test_a_record_tampered_with_is_refused(tmp_path: Path) -> None:
 
 def test_a_second_phase_that_went_on_from_another_first_phase_is_refused(tmp_path: Path) -> None:
     run = base("desk", learning_rate=1e-4, pretraining_corpus="desk", num_pretraining_steps=50)
-    training = {"seconds": 1.0, "first_phase": training_id(base("desk", num_steps=50))}
+    training = {"seconds": 1.0, "first_phase": get_training_id(base("desk", num_steps=50))}
     path = write_record(tmp_path, run, metrics={}, arrays={}, provenance={"training": training}).path
     assert read_record(path).run == run
     path.write_text(path.read_text().replace(training["first_phase"], "0123456789ab"))

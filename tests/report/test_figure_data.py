@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.records.store import Record, write_record
-from repro.report.figure_data import column_label, figure_rows, figure_view
+from repro.report.figure_data import format_column_label, list_figure_rows, make_figure_view
 from repro.spec import Figure, Row, Run, base, grid, pick
 
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -46,7 +46,7 @@ def records(tmp_path: Path) -> list[Record]:
 
 
 def test_a_row_for_each_record_of_each_series_of_the_scale(records: list[Record]) -> None:
-    rows = figure_rows(LINES, RUNS, records)
+    rows = list_figure_rows(LINES, RUNS, records)
     own = [row for row in rows if row["series"] == "own"]
     assert [(row["batch_size"], row["seed"], row[NDCG]) for row in own] == [
         (64, 0, pytest.approx(6.4)),
@@ -60,14 +60,14 @@ def test_a_row_for_each_record_of_each_series_of_the_scale(records: list[Record]
 
 
 def test_a_reference_system_has_no_place_on_an_axis_of_training(records: list[Record]) -> None:
-    (bm25,) = [row for row in figure_rows(LINES, RUNS, records) if row["series"] == "BM25"]
+    (bm25,) = [row for row in list_figure_rows(LINES, RUNS, records) if row["series"] == "BM25"]
     assert bm25["batch_size"] is None
 
 
 def test_points_are_the_datasets_without_their_means(records: list[Record]) -> None:
-    rows = figure_rows(POINTS, RUNS, records[:2])
+    rows = list_figure_rows(POINTS, RUNS, records[:2])
     assert [(row["part1"], row["value"]) for row in rows] == [("a", pytest.approx(56.4)), ("b", pytest.approx(81.4))]
-    families = figure_rows(replace(POINTS, points="{suite}/{family}/ndcg_at_10"), RUNS, records[:2])
+    families = list_figure_rows(replace(POINTS, points="{suite}/{family}/ndcg_at_10"), RUNS, records[:2])
     assert [row["part1"] for row in families] == ["f"]
 
 
@@ -75,16 +75,16 @@ def test_an_axis_may_be_another_metric_of_the_same_point_or_of_another_record(tm
     far = record(tmp_path, RUNS[0], **{"desk/a/far": 0.25, "desk/b/far": 0.75})
     near = record(tmp_path, RUNS[1])
     figure = replace(POINTS, x="{suite}/{part1}/far", x_of=pick(architecture="bm25"), minus=pick(architecture="bm25"))
-    rows = figure_rows(figure, RUNS, [far, near])
+    rows = list_figure_rows(figure, RUNS, [far, near])
     assert [row[figure.x] for row in rows] == [0.25, 0.75]
     expected = 100 * (near.metrics["desk/a/ndcg_at_10"] - far.metrics["desk/a/ndcg_at_10"])
     assert [row["value"] for row in rows] == pytest.approx([expected, expected])
-    assert figure_rows(figure, RUNS, [near]) == []
+    assert list_figure_rows(figure, RUNS, [near]) == []
 
 
 def test_a_dot_of_a_scatter_is_named_though_another_lies_at_the_same_place(tmp_path: Path) -> None:
     alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
-    view = figure_view(replace(POINTS, kind="scatter", x="{suite}/{part1}/far", x_label="far"), RUNS, [alike], [])
+    view = make_figure_view(replace(POINTS, kind="scatter", x="{suite}/{part1}/far", x_label="far"), RUNS, [alike], [])
     assert view.header == ("series", "far", "dataset", "whose", "seeds", "NDCG@10 (points)")
     assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
 
@@ -92,43 +92,46 @@ def test_a_dot_of_a_scatter_is_named_though_another_lies_at_the_same_place(tmp_p
 def test_a_picture_of_ones_own_tells_its_points_apart_by_the_words_it_has_for_them(tmp_path: Path) -> None:
     alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     figure = replace(POINTS, kind="own", x="{suite}/{part1}/far", x_label="far", parts=("route",))
-    view = figure_view(figure, RUNS, [alike], [])
+    view = make_figure_view(figure, RUNS, [alike], [])
     assert view.header[:3] == ("series", "far", "route")
     assert [(row[2], row[-1]) for row in view.rows] == [("a", "56.4"), ("b", "81.4")], "not their mean"
 
 
 def test_a_missing_metric_is_named(records: list[Record]) -> None:
     with pytest.raises(ValueError, match=f"figureX asks record {records[1].id} for 'train/pace', which it lacks"):
-        figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
+        list_figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
 
 
 def test_a_figure_as_a_table_has_a_dash_where_no_record_is(records: list[Record]) -> None:
     figure = replace(LINES, series=LINES.series[:1])
-    view = figure_view(figure, RUNS, records[:3], [])
+    view = make_figure_view(figure, RUNS, records[:3], [])
     assert view.header == ("series", "batch size (pairs)", "whose", "seeds", "NDCG@10 (points)")
     assert view.rows == (("own", "64", "published", "2/2", "6.9 ± 0.7"), ("own", "128", "published", "0/2", "–"))
-    assert figure_view(figure, RUNS, [], []).rows == ()
+    assert make_figure_view(figure, RUNS, [], []).rows == ()
 
 
 def test_a_number_in_the_cells_is_named_after_its_metric() -> None:
     heatmap = replace(LINES, kind="heatmap", x="cluster_size", y="batch_size", cell=NDCG)
-    assert column_label(heatmap, NDCG) == "NDCG@10 (points)"
-    assert column_label(replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value"), "value") == "NDCG@10 (points)"
+    assert format_column_label(heatmap, NDCG) == "NDCG@10 (points)"
+    assert (
+        format_column_label(replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value"), "value")
+        == "NDCG@10 (points)"
+    )
 
 
 def test_numbers_of_a_table_stand_by_size_words_as_they_come_and_no_run_counts_twice(records: list[Record]) -> None:
     backwards = (*reversed(RUNS), *RUNS)
-    assert figure_rows(LINES, backwards, records) == figure_rows(LINES, tuple(reversed(RUNS)), records)
-    places = [row[:2] for row in figure_view(LINES, backwards, records, []).rows]
+    assert list_figure_rows(LINES, backwards, records) == list_figure_rows(LINES, tuple(reversed(RUNS)), records)
+    places = [row[:2] for row in make_figure_view(LINES, backwards, records, []).rows]
     assert places == [("own", "64"), ("own", "128"), ("null", "64"), ("null", "128"), ("BM25", "–")]
-    words = [row[1] for row in figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows]
+    words = [row[1] for row in make_figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows]
     assert words == ["a", "b"]
 
 
 def test_a_hue_of_parts_is_named_after_what_they_are() -> None:
-    assert column_label(replace(LINES, points="{suite}/{family}/ndcg_at_10", hue="part1"), "part1") == "family"
-    assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part1"), "part1") == "dataset"
-    assert column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part2"), "part2") == "family"
+    assert format_column_label(replace(LINES, points="{suite}/{family}/ndcg_at_10", hue="part1"), "part1") == "family"
+    assert format_column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part1"), "part1") == "dataset"
+    assert format_column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part2"), "part2") == "family"
 
 
 def test_an_axis_that_is_neither_a_field_nor_a_path_is_named_with_the_nearest_field(records: list[Record]) -> None:
@@ -137,4 +140,4 @@ def test_an_axis_that_is_neither_a_field_nor_a_path_is_named_with_the_nearest_fi
     )
     says += "a run, did you mean 'batch_size'?"
     with pytest.raises(ValueError, match=re.escape(says)):
-        figure_rows(replace(LINES, x="batchsize"), RUNS, records)
+        list_figure_rows(replace(LINES, x="batchsize"), RUNS, records)

@@ -10,10 +10,10 @@ from experiments.e01_table1 import TABLE
 from figures.gains import gains_svg
 from repro.cli.renew import front_pictures
 from repro.records.store import read_records, write_record
-from repro.report.gains import gain_rows
+from repro.report.gains import list_gain_rows
 from repro.spec import Column, Row, Table, base, grid, pick
-from repro.spec.registry import experiment_of
-from repro.storage.paths import published_records
+from repro.spec.registry import find_experiment
+from repro.storage.paths import get_published_records
 
 ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in enumerate((1.0, 2.0, 4.5))]
 ROWS += [{"row": "b", "seed": seed, "gain": gain, "paper": None} for seed, gain in enumerate((-1.0, -1.1, -0.9))]
@@ -39,7 +39,7 @@ def test_gains_are_paired_by_seed_and_the_papers_are_differences_of_what_it_prin
         Row(label="not whole", of=pick(batch_size=256)),
     ]
     table = Table(name="t", caption="", columns=(column,), rows=tuple(rows))
-    first, found = gain_rows(table, "NDCG@10", runs, list(records.values()))
+    first, found = list_gain_rows(table, "NDCG@10", runs, list(records.values()), (0, 1, 2))
 
     def score(batch_size: int, seed: int) -> float:
         return 100 * records[base("desk", batch_size=batch_size, seed=seed)].metrics["desk/mean/ndcg_at_10"]
@@ -55,7 +55,7 @@ def test_gains_are_paired_by_seed_and_the_papers_are_differences_of_what_it_prin
 
 def test_a_table_without_a_printed_column_is_refused() -> None:
     with pytest.raises(ValueError, match="has no column 'medical' that the paper prints"):
-        gain_rows(TABLE, "medical", (), ())
+        list_gain_rows(TABLE, "medical", (), (), ())
 
 
 def test_the_picture_writes_the_mean_gain_of_each_row_and_the_same_text_each_time() -> None:
@@ -67,9 +67,9 @@ def test_the_picture_writes_the_mean_gain_of_each_row_and_the_same_text_each_tim
 
 
 def test_the_committed_pictures_are_those_of_the_published_records() -> None:
-    runs = experiment_of("table1").runs("desk")
-    records = [record for record in read_records(published_records()) if record.run in runs]
-    _, rows = gain_rows(TABLE, "NDCG@10", runs, records)
+    runs = find_experiment("table1").runs("desk")
+    records = [record for record in read_records(get_published_records()) if record.run in runs]
+    _, rows = list_gain_rows(TABLE, "NDCG@10", runs, records, range(3, 8))
     means = {row["row"]: statistics.fmean(r["gain"] for r in rows if r["row"] == row["row"]) for row in rows}
     pictures = front_pictures()
     assert {path.stem for path in pictures} == {"table1-light", "table1-dark"}

@@ -15,7 +15,7 @@ import pytest
 from repro.cli import pictures
 from repro.report import kept_pictures
 from repro.report.kept_pictures import kept_picture
-from repro.storage.paths import figures_folder
+from repro.storage.paths import get_figures_folder
 
 ROWS = [{"series": "a", "seed": seed, "x": x, "y": x * 0.5 + seed} for x in (1, 2, 4) for seed in (0, 1)]
 PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", "y_label": "y", "title": "by hand"}
@@ -40,7 +40,7 @@ def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_drawn: list[Path]) -> None:
     first = drawn().read_bytes()
     assert drawn().read_bytes() == first and len(times_drawn) == 1
-    kept_picture(figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
+    kept_picture(get_figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
     assert drawn().read_bytes() == first and len(times_drawn) == 2
 
 
@@ -48,10 +48,10 @@ def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_d
 @pytest.mark.parametrize("how", ["edited", "gone"])
 def test_a_file_that_was_touched_is_drawn_again(touched: str, how: str, times_drawn: list[Path]) -> None:
     whole = drawn().read_bytes()
-    path = figures_folder() / touched
+    path = get_figures_folder() / touched
     path.unlink() if how == "gone" else path.write_text("[]")
     assert drawn().read_bytes() == whole and len(times_drawn) == 2
-    assert (figures_folder() / "a.csv").read_text().startswith("series,")
+    assert (get_figures_folder() / "a.csv").read_text().startswith("series,")
 
 
 def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPa
 def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: list[Path]) -> None:
     drawn()
     drawn(with_png=True)
-    assert (figures_folder() / "a.png").is_file() and len(times_drawn) == 2
+    assert (get_figures_folder() / "a.png").is_file() and len(times_drawn) == 2
     drawn(with_png=True)
     drawn()
     assert len(times_drawn) == 2
@@ -80,7 +80,7 @@ def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: li
 
 def test_pictures_drawn_beside_are_those_drawn_here(tmp_path: Path) -> None:
     at_once = drawn().read_bytes()
-    shutil.rmtree(figures_folder())
+    shutil.rmtree(get_figures_folder())
     with pictures.painting_beside(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
         beside = pictures.drawn_once(ROWS, "a", PICTURE, executor, with_png=False)
@@ -89,7 +89,7 @@ def test_pictures_drawn_beside_are_those_drawn_here(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
             no_such.result()
         assert isinstance(executor, ProcessPoolExecutor)
-    assert kept_picture(figures_folder() / "a", ROWS, PICTURE).is_there(("svg", "csv"))
+    assert kept_picture(get_figures_folder() / "a", ROWS, PICTURE).is_there(("svg", "csv"))
     with pictures.painting_beside(num_cores=1) as painters:
         assert isinstance(painters[0].keywords["executor"], pictures.AtOnce)
 
@@ -121,7 +121,7 @@ def test_what_draws_ends_with_the_process_that_asked() -> None:
 
 def test_a_picture_whose_process_was_killed_is_drawn_here(tmp_path: Path) -> None:
     at_once = drawn().read_bytes()
-    shutil.rmtree(figures_folder())
+    shutil.rmtree(get_figures_folder())
     with pictures.painting_beside(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
         os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
@@ -131,9 +131,9 @@ def test_a_picture_whose_process_was_killed_is_drawn_here(tmp_path: Path) -> Non
 
 def test_no_picture_of_other_rows_stays_beside_a_new_one() -> None:
     drawn(with_png=True)
-    assert (figures_folder() / "a.png").is_file()
+    assert (get_figures_folder() / "a.png").is_file()
     drawn(rows=ROWS[1:])
-    assert not (figures_folder() / "a.png").exists()
+    assert not (get_figures_folder() / "a.png").exists()
 
 
 def is_running(number: int) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from repro.records.store import Record
 from repro.report import own_corpus
-from repro.report.own_corpus import own_corpus_lines
+from repro.report.own_corpus import format_own_corpus_lines
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 
@@ -33,7 +33,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: flo
     systems = grid(run, architecture=("bm25", "surrogate"))
     found = [record(run, ours, loss), record(systems[0], bm25), record(replace(systems[1], surrogate="minilm"), minilm)]
     monkeypatch.setattr(own_corpus, "records_of_runs", lambda runs: found)
-    return own_corpus_lines([run], SIZES)
+    return format_own_corpus_lines([run], SIZES)
 
 
 def test_winner_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

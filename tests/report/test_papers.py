@@ -1,31 +1,29 @@
 """Companion papers stand apart: their claims are counted, judged and shown in blocks of their own."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from repro.claims.judge import Judgement
 from repro.cli.main import app
-from repro.report.artefacts import published_pool
-from repro.report.contents import artefact_table
+from repro.report.contents import make_artefact_table
 from repro.report.html import render_page
 from repro.report.markdown_pages import LEDGERS, renewed_pages
-from repro.report.names import heading_of
-from repro.report.sections import Line, Section, artefact_of
+from repro.report.names import artefact_of, format_heading
+from repro.report.sections import Line, Section
 from repro.report.tables import by_paper
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import experiments, paper_of, runs_of_companions
+from repro.spec.registry import experiments, find_paper
+from repro.statistics.judge import Judgement
 
 NO_TABLE = View("", (), ())
 
 
 def judged(*ids: str) -> list[Judgement]:
     claims = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
-    return [Judgement(claims[id], "NOT RUN", "desk") for id in ids]
+    return [Judgement(claims[id], "not run", "desk") for id in ids]
 
 
 def test_a_claim_is_counted_with_its_own_paper() -> None:
@@ -34,7 +32,7 @@ def test_a_claim_is_counted_with_its_own_paper() -> None:
         "CDE": ["T1.b", "own.a"],
         "MRL": ["M2.a"],
     }
-    assert paper_of("M2.a") == "MRL" and paper_of("a claim of nobody") == MAIN
+    assert find_paper("M2.a") == "MRL" and find_paper("a claim of nobody") == MAIN
     assert set(LEDGERS) == set(PAPERS), "every paper has a block on the page"
 
 
@@ -54,37 +52,21 @@ def test_the_page_has_each_papers_claims_in_its_own_block() -> None:
     blocks = {
         paper: text.split(f"<!-- {name} -->")[1].split(f"<!-- {name} end -->")[0] for paper, name in LEDGERS.items()
     }
-    assert "| T1.b |" in blocks["CDE"] and "M2.a" not in blocks["CDE"]
-    assert "| M2.a |" in blocks["MRL"] and "T1.b" not in blocks["MRL"]
+    assert "T1.b" in blocks["CDE"] and "M2.a" not in blocks["CDE"]
+    assert "M2.a" in blocks["MRL"] and "T1.b" not in blocks["MRL"]
 
 
 def test_the_table_of_artefacts_has_companions_under_their_papers_title() -> None:
-    lines = artefact_table().splitlines()
+    lines = make_artefact_table().splitlines()
     place = next(number for number, line in enumerate(lines) if "**Matryoshka Representation Learning**" in line)
     assert "`mrl_figure2`" in lines[place + 1]
     assert not any("mrl_" in line for line in lines[:place])
 
 
-def test_records_of_companions_do_not_move_this_papers_verdicts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The pool of published records says how much seeds move a number; companions' records stay out of CDE's."""
-    apart = runs_of_companions("desk")
-    own = {run for one in experiments() if one.paper == MAIN for run in one.runs("desk")}
-    assert apart and not apart & own
-    some = next(iter(published_pool("desk").records))
-    foreign = replace(some, run=next(iter(apart)))
-    (tmp_path / "a.json").touch()
-    monkeypatch.setattr("repro.report.artefacts.RECORDS", {"published": lambda: tmp_path})
-    monkeypatch.setattr("repro.report.artefacts.readable_record", lambda path: foreign)
-    assert published_pool("desk").records == []
-    assert published_pool("desk", with_companions=True).records == [foreign]
-
-
 def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
     def section(name: str, id: str) -> Section:
-        line = Line(judged(id)[0], "", "", "", "", "what is claimed", name)
-        return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, paper_of(id))
+        line = Line(judged(id)[0], "", "", "", "", "", "what is claimed", name)
+        return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, find_paper(id))
 
     page = render_page("desk", [section("table3", "T3.a"), section("mrl_figure2", "M2.a")], tmp_path)
     assert "Of 1 claims that are measured, 1 lacks records" in page.split('id="ledger"')[0], (
@@ -95,10 +77,13 @@ def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
 
 
 def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
-    assert heading_of("gte_table11") == "GTE Table 11" and heading_of("mrl_figure8_times") == "MRL Figure 8 (times)"
-    assert heading_of("gte_figure3a") == "GTE Figure 3 (a)"
-    assert heading_of("figure6_sizes") == "Figure 6 (sizes)"
-    assert heading_of("context_by_width_icl") == "Context by width (icl)" and heading_of("recipes") == "Recipes"
+    assert (
+        format_heading("gte_table11") == "GTE Table 11"
+        and format_heading("mrl_figure8_times") == "MRL Figure 8 (times)"
+    )
+    assert format_heading("gte_figure3a") == "GTE Figure 3 (a)"
+    assert format_heading("figure6_sizes") == "Figure 6 (sizes)"
+    assert format_heading("context_by_width_icl") == "Context by width (icl)" and format_heading("recipes") == "Recipes"
     assert artefact_of("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
     assert artefact_of("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
     assert artefact_of("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"

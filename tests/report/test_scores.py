@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.report.scores import pivot_view, scores_view
+from repro.report.scores import make_pivot_view, make_scores_view
 from repro.spec import Run, base, grid
-from repro.storage.paths import local_records
+from repro.storage.paths import get_local_records
 from tests.hand_made import write_scores
 
 
@@ -19,7 +19,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(run: Run, score: float) -> None:
     """Write the record of a run that scores this on its one dataset."""
-    write_scores(local_records(), run, np.full(4, score, np.float32))
+    write_scores(get_local_records(), run, np.full(4, score, np.float32))
 
 
 def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of_its_seeds() -> None:
@@ -28,7 +28,7 @@ def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of
         record(run, score)
     bm25 = base("desk", architecture="bm25", num_pairs=None)
     record(bm25, 0.125)
-    view = scores_view([*runs, bm25])
+    view = make_scores_view([*runs, bm25])
     assert view.header[:5] == ("run", "model", "seed", "learning_rate", "mean")
     assert [line[1:5] for line in view.rows] == [
         ("biencoder", "7", "0.001", "50.0"),
@@ -45,7 +45,7 @@ def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of
 def test_a_run_alone_is_called_by_its_architecture() -> None:
     recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
     record(recorded, 0.5)
-    view = scores_view([recorded, missing])
+    view = make_scores_view([recorded, missing])
     assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
 
 
@@ -56,7 +56,7 @@ def test_pivot_has_the_mean_of_each_cell() -> None:
         record(run, number / 16)
     bm25 = base("desk", architecture="bm25", num_pairs=None)
     record(bm25, 0.125)
-    view = pivot_view([*runs, bm25], "learning_rate", "batch_size")
+    view = make_pivot_view([*runs, bm25], "learning_rate", "batch_size")
     assert view.header == ("batch_size", "learning_rate=0.001", "learning_rate=0.002")
     assert [[cell.split(" ")[0] for cell in line] for line in view.rows] == [
         ["16", "40.6", "15.6"],  # 100 / 16 × the mean of 6 and 7, and of 2 and 3
@@ -64,6 +64,6 @@ def test_pivot_has_the_mean_of_each_cell() -> None:
     ]
     assert "seed" in view.notes[0] and "1 run" in view.notes[1]
     with pytest.raises(ValueError, match="temperature does not vary"):
-        pivot_view(runs, "temperature", "batch_size")
+        make_pivot_view(runs, "temperature", "batch_size")
     with pytest.raises(ValueError, match="did you mean 'batch_size'"):
-        pivot_view(runs, "batch_siz", "learning_rate")
+        make_pivot_view(runs, "batch_siz", "learning_rate")

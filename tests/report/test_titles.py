@@ -11,11 +11,11 @@ from experiments.e16_contexts_of_a_document import draw_documents
 from experiments.e17_number_of_contexts import FIGURE_DRAWS
 from figures.draw import Picture, plot
 from repro.cli.main import list_artefacts
-from repro.report.figure_data import subtitle_of
-from repro.report.names import title_of
-from repro.report.sections import sections_of
+from repro.report.figure_data import format_subtitle
+from repro.report.names import format_title
+from repro.report.sections import make_sections
 from repro.spec import Figure
-from repro.spec.registry import artefacts, experiment_of, experiments
+from repro.spec.registry import artefacts, experiments, find_experiment
 
 FIGURES = [shown for experiment in experiments() for shown in experiment.shows if isinstance(shown, Figure)]
 
@@ -23,7 +23,7 @@ FIGURES = [shown for experiment in experiments() for shown in experiment.shows i
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_a_figure_has_a_title_of_its_own_and_a_caption_that_says_what_is_drawn(figure: Figure) -> None:
     assert figure.title and figure.name != figure.title and not re.search(r"(figure|table)\d", figure.title)
-    has_interval = figure.kind in ("lines", "bars", "dots", "crossed") and figure.name != "calibration"
+    has_interval = figure.kind in ("lines", "bars", "dots", "crossed")
     told = "95 %" in figure.caption and " n " in figure.caption
     assert not has_interval or told, "a caption says what the band is ('95 %'), and of how many seeds it is (' n ')"
 
@@ -33,22 +33,23 @@ def test_no_two_artefacts_are_listed_under_the_same_words(capsys: pytest.Capture
     titles = {row["artefact"]: row["title"] for row in json.loads(capsys.readouterr().out)}
     assert len(set(titles.values())) == len(titles) == len(artefacts())
     assert titles["figure4"] == "Score with and without the filter, training by training"
-    assert titles["calibration_covered"] == "Intervals that cover the truth, per cent of trials"
     assert titles["table7"] == "Two phases"
 
 
 def test_each_artefact_of_an_experiment_has_its_own_heading_in_the_report() -> None:
-    experiment = experiment_of("figure6")
-    titles = [section.title for section in sections_of(experiment, "smoke", lambda *_: None)]
-    assert titles == [title_of(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
+    experiment = find_experiment("figure6")
+    titles = [section.title for section in make_sections(experiment, "smoke", lambda *_: None)]
+    assert titles == [format_title(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
 
 
 def test_the_small_line_says_which_figure_scale_whose_records_and_how_many_seeds() -> None:
     figure = next(one for one in FIGURES if one.name == "figure6_sizes")
     rows = [{"series": "a", "seed": 1}, {"series": "a", "seed": 2}, {"series": "a", "seed": 2}]
     rows.append({"series": "untrained", "seed": 0})
-    assert subtitle_of(figure, "desk", "your records", rows) == "Figure 6 (sizes), scale desk, your records, 2 seeds"
-    assert subtitle_of(figure, "lab", "", []) == "Figure 6 (sizes), scale lab"
+    assert (
+        format_subtitle(figure, "desk", "your records", rows) == "Figure 6 (sizes), scale desk, your records, 2 seeds"
+    )
+    assert format_subtitle(figure, "lab", "", []) == "Figure 6 (sizes), scale lab"
 
 
 def test_a_score_that_does_not_move_is_a_dot_and_a_dataset_may_lack_a_size() -> None:

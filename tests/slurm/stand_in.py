@@ -19,7 +19,7 @@ from repro.records.store import Record, write_record
 from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
-from repro.storage.paths import home, local_records, run_folder
+from repro.storage.paths import get_local_records, home, run_folder
 from repro.storage.stages import Part, Sharding, Stage
 from slurm.hooks import Hooks
 
@@ -68,7 +68,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
     progress(f"counted to {state['step']}")
     trace(f"end {name}")
     value = int(state["value"][:8], 16)
-    return write_record(local_records(), run, metrics={"value": value}, arrays={"x": np.zeros(1)}, provenance={})
+    return write_record(get_local_records(), run, metrics={"value": value}, arrays={"x": np.zeros(1)}, provenance={})
 
 
 def stages_of(run: Run) -> tuple[Stage, ...]:

@@ -17,8 +17,8 @@ from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import owners
-from repro.storage.paths import CHECKOUT, local_records, sweeps_folder
-from slurm.profiles import Profile, profile_named
+from repro.storage.paths import CHECKOUT, get_local_records, get_sweeps_folder
+from slurm.profiles import Profile, load_profile
 from slurm.scheduler import queue
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import item_of_run
@@ -28,7 +28,7 @@ from tests.slurm.stand_in import HOOKS, traced
 
 pytestmark = pytest.mark.slurm
 
-PROFILE = replace(profile_named("dev-cluster"), memory_gb=0.5)
+PROFILE = replace(load_profile("dev-cluster"), memory_gb=0.5)
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 2))
 SLOW = grid(base("smoke", num_steps=40), seed=(0,))
 
@@ -102,7 +102,7 @@ def test_an_array_waits_for_its_stages_and_a_second_launch_adds_nothing() -> Non
     assert [done.count("build corpus"), done.count("build clusters")] == [1, 1]
     assert done.index("build clusters") < min(done.index(f"begin {run_id(run)} at 0") for run in runs[3:])
     assert sum(line.startswith("begin") for line in done) == 6
-    assert [path.name for path in sweeps_folder().iterdir() if not path.name.startswith(".")] == ["test"]
+    assert [path.name for path in get_sweeps_folder().iterdir() if not path.name.startswith(".")] == ["test"]
     assert launch(*runs) == ["6 runs asked for, 0 to start"]
 
 
@@ -131,7 +131,7 @@ def test_launch_works_inside_a_job(tmp_path: Path, words: list[str]) -> None:
     [said] = [path.read_text() for path in tmp_path.glob("outer-*.log")]
     assert "launched from inside job" in said
     until(recorded(*RUNS[:2]))
-    logs = [path.read_text() for path in (sweeps_folder() / "test/jobs").glob("*_log.out")]
+    logs = [path.read_text() for path in (get_sweeps_folder() / "test/jobs").glob("*_log.out")]
     assert len(logs) == 3
     assert not [log for log in logs if "mutually exclusive" in log or "Waiting" in log]
 
@@ -158,7 +158,7 @@ def test_a_requeued_run_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPa
     begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
     assert len(begins) == 2
     assert begins[1] > 0
-    [record] = read_records(local_records())
+    [record] = read_records(get_local_records())
     assert record.metrics["value"] == undisturbed(run, monkeypatch, tmp_path)
 
 

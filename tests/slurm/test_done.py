@@ -19,7 +19,7 @@ from repro.seeds import generator_for
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import look, owners
-from repro.storage.paths import CHECKOUT, local_records, run_folder
+from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.states import item_of_run
 from slurm.status import RunStatus, statuses
 
@@ -38,7 +38,7 @@ def undisturbed(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
         patch.setenv("REPRO_HOME", str(home))
         for run in RUNS:
             execute(run, progress=lambda line: None)
-        return read_records(local_records())
+        return read_records(get_local_records())
 
 
 def race(file: Path) -> list[subprocess.Popen[str]]:
@@ -49,11 +49,11 @@ def race(file: Path) -> list[subprocess.Popen[str]]:
 
 def look_twice() -> list[RunStatus]:
     """Where all stand; what is said must be so, unless it changed while we looked."""
-    recorded = [has_record(local_records(), run) for run in RUNS]
+    recorded = [has_record(get_local_records(), run) for run in RUNS]
     alive = [owner.is_alive if (owner := look(item_of_run(run).lease_folder)) else False for run in RUNS]
     found = statuses(RUNS)
     for run, status, was_recorded, was_alive in zip(RUNS, found, recorded, alive, strict=True):
-        is_recorded = has_record(local_records(), run)
+        is_recorded = has_record(get_local_records(), run)
         assert status.state == "recorded" or not was_recorded
         assert status.state != "recorded" or is_recorded
         assert (
@@ -104,7 +104,7 @@ def test_a_sweep_that_is_killed_requeued_and_raced_for_ends_like_an_undisturbed_
         found = look_twice()
     assert (kills, requeues) == (0, 0), "the runs were over before they could be disturbed"
     assert [launcher.wait() for launcher in launchers] == [0, 0]
-    records = read_records(local_records())
+    records = read_records(get_local_records())
     assert [record.id for record in records] == [record.id for record in expected]
     for record, same in zip(records, expected, strict=True):
         assert without_speed(record) == without_speed(same)

@@ -15,20 +15,20 @@ from submitit.core import submission
 from submitit.core.test_core import MockedSubprocess
 from submitit.slurm.slurm import SlurmExecutor, SlurmJob
 
-from repro.planning.cost import phases_of
+from repro.planning.cost import list_training_phases
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.spec.identity import run_id, training_id
+from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import acquire, owners
-from repro.storage.paths import CHECKOUT, local_records, run_folder
-from slurm.batches import batches_of
+from repro.storage.paths import CHECKOUT, get_local_records, run_folder
+from slurm.batches import order_batches
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
 from slurm.scheduler import OF_A_JOB, Queued, outside_of_job, queue
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import item_of_run
 from slurm.status import statuses, why
-from slurm.sweep import Task, after_makers, read_submissions, tasks_of
+from slurm.sweep import Task, after_makers, build_tasks, read_submissions
 from slurm.trainings import missing_trainings
 from tests.slurm.stand_in import HOOKS, traced
 
@@ -189,8 +189,8 @@ def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: P
         "0-2%1", "0-2%1", "0-1%1",
     ]  # fmt: skip
     # with room for two at once, the third array waits for the first
-    tasks = tasks_of(RUNS, PROFILE, code={}, hooks=HOOKS)
-    made = batches_of(tasks, max_array_size=3, num_at_once=2)
+    tasks = build_tasks(RUNS, PROFILE, code={}, hooks=HOOKS)
+    made = order_batches(tasks, max_array_size=3, num_at_once=2)
     assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
         (1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3"),
     ]  # fmt: skip
@@ -224,20 +224,20 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
-    tasks = after_makers(tasks_of((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
+    tasks = after_makers(build_tasks((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
     names = [run_id(run) for run in (phased, other, alike)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
-    made = batches_of(tasks, max_array_size=3, num_at_once=2)
+    made = order_batches(tasks, max_array_size=3, num_at_once=2)
     assert [[task.name for task in batch.tasks] for batch in made if not batch.is_stage] == [[name] for name in names]
     assert [batch.after for batch in made if not batch.is_stage] == ["", "runs 1 of 3", "runs 2 of 3"]
-    for phase in phases_of(phased):
-        folder = run_folder(training_id(phase))
+    for phase in list_training_phases(phased):
+        folder = run_folder(get_training_id(phase))
         lease = acquire(folder / "training")
         assert lease is not None
         (folder / "checkpoint.safetensors").touch()
         assert missing_trainings(phase), "its owner is not done"
         lease.release()
-    assert [missing_trainings(run) for run in (phased, other)] == [(), (training_id(other),)]
+    assert [missing_trainings(run) for run in (phased, other)] == [(), (get_training_id(other),)]
     after = [task.after for task in after_makers(tasks, {}) if task.item.kind == "run"]
     assert after == [(), (), (names[1],)]
 
@@ -245,8 +245,8 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
 def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
-    tasks = after_makers(tasks_of(runs, PROFILE, code={}, hooks=HOOKS), {})
-    made = batches_of(tasks, max_array_size=3, num_at_once=num_at_once)
+    tasks = after_makers(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
+    made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in made if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
         item_of_run(run).name for run in runs
@@ -321,9 +321,9 @@ def test_data_that_a_run_reads_at_its_end_are_asked_for_at_the_launch(
 
 def job_for(run: Run) -> Task:
     """The task of one run, its stages built."""
-    for stage in tasks_of([run], PROFILE, code={}, hooks=HOOKS)[:-1]:
+    for stage in build_tasks([run], PROFILE, code={}, hooks=HOOKS)[:-1]:
         stage.job._stage().build()
-    return tasks_of([run], PROFILE, code={}, hooks=HOOKS)[-1]
+    return build_tasks([run], PROFILE, code={}, hooks=HOOKS)[-1]
 
 
 def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +335,7 @@ def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pyt
     note = item_of_run(RUNS[0]).read()
     assert note is not None
     assert (note.state, note.job_id) == ("done", job.job_id)
-    assert len(read_records(local_records())) == 1
+    assert len(read_records(get_local_records())) == 1
 
 
 def test_a_job_interrupted_in_submitits_local_executor_is_started_again(

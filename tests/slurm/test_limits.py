@@ -12,8 +12,8 @@ from repro.cli.main import app
 from repro.planning.plan import Plan, make_plan
 from repro.spec import base
 from slurm.limits import beyond
-from slurm.profiles import Profile, profile_named, profiles
-from slurm.shards import num_shards
+from slurm.profiles import Profile, load_profile, profiles
+from slurm.shards import count_shards
 
 
 def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
@@ -21,13 +21,13 @@ def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
         EXPERIMENT.runs(scale),
         [folder],
         num_gpus=profile.gpus_per_run * profile.num_nodes,
-        num_shards=lambda run: num_shards(run, profile),
+        num_shards=lambda run: count_shards(run, profile),
     )
 
 
 @pytest.mark.parametrize(("name", "scale"), [("one-gpu", "small"), ("eight-gpus", "large"), ("four-nodes", "large")])
 def test_the_shipped_profiles_of_gpus_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
-    profile = profile_named(name)
+    profile = load_profile(name)
     [line] = beyond(plan_with(profile, scale, tmp_path), profile)
     assert "go on from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
 
@@ -45,7 +45,7 @@ def test_a_profile_that_is_too_small_is_told_of_by_stage(tmp_path: Path) -> None
     assert not any("embeddings by" in line for line in beyond(plan_with(cut, "small", tmp_path), cut))
     bare = replace(cut, stage_gpus=0)
     assert sum("reckoned on a GPU" in line for line in beyond(plan_with(bare, "small", tmp_path), bare)) == 3
-    here = profile_named("here")
+    here = load_profile("here")
     assert not list(beyond(plan_with(here, "small", tmp_path), here))
 
 
@@ -53,9 +53,9 @@ def test_one_way_to_say_shards_replaces_an_inherited_other(tmp_path: Path, monke
     own = tmp_path / "profiles.toml"
     own.write_text('[mine]\nextends = "one-gpu"\nnum_shards = 4\n')
     monkeypatch.setenv("REPRO_PROFILES", str(own))
-    found = profile_named("mine")
+    found = load_profile("mine")
     assert (found.num_shards, found.pairs_per_shard) == (4, None)
-    assert profile_named("one-gpu").pairs_per_shard == 10_000_000 and len(profiles()) > 5
+    assert load_profile("one-gpu").pairs_per_shard == 10_000_000 and len(profiles()) > 5
 
 
 def test_plan_prints_what_is_beyond_the_profile(tmp_path: Path) -> None:

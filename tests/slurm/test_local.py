@@ -16,11 +16,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from repro.records.store import read_records
-from repro.spec import Run, base, first_phase_of, grid
-from repro.spec.identity import run_id, training_id
+from repro.spec import Run, base, get_first_phase, grid
+from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped
 from repro.storage.lease import Lease, acquire, owners
-from repro.storage.paths import CHECKOUT, local_records, run_folder
+from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.steps_done import CHECKPOINT_FILE
 from slurm.job import Job, _WrittenDown
 from slurm.local import make_slots
@@ -166,13 +166,13 @@ def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
 
 def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_one_that_is_there(own_home: Path) -> None:
     run = base("smoke", num_steps=5, pretraining_corpus="desk", num_pretraining_steps=5)
-    first = first_phase_of(run)
+    first = get_first_phase(run)
     assert first is not None
-    folder = run_folder(training_id(first))
+    folder = run_folder(get_training_id(first))
     with held(folder / "training"):
         process = launcher((run,))
         said = iter(process.stdout or ())
-        assert any(f"which makes its training {training_id(first)}" in line for line in said)
+        assert any(f"which makes its training {get_training_id(first)}" in line for line in said)
         assert begun() == []
     assert process.wait(200) == 0
     (folder / CHECKPOINT_FILE).touch()
@@ -264,12 +264,12 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     (own_home / "fast").touch()
     launch(*runs)
     assert states(*runs) == ["recorded"] * 2
-    values = [record.metrics["value"] for record in read_records(local_records())]
+    values = [record.metrics["value"] for record in read_records(get_local_records())]
     for run in runs:
-        (local_records() / f"{run_id(run)}.json").unlink()
+        (get_local_records() / f"{run_id(run)}.json").unlink()
         (item_of_run(run).folder / "checkpoint.json").unlink()
     launch(*runs)
-    assert [record.metrics["value"] for record in read_records(local_records())] == values
+    assert [record.metrics["value"] for record in read_records(get_local_records())] == values
 
 
 def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,25 +13,25 @@ from pathlib import Path
 import pytest
 
 from repro.execute import execute
-from repro.inputs.stages import stages_of
+from repro.pipeline.stages import list_stages
 from repro.records.store import read_record
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire
-from repro.storage.paths import CHECKOUT, local_records, run_folder
+from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.metrics import read_metrics
 from slurm import nodes
-from slurm.batches import batches_of
+from slurm.batches import order_batches
 from slurm.job import Job
 from slurm.launch import Launch
-from slurm.nodes import attempt_of, call_meeting, join_meeting, leading
-from slurm.profiles import Profile, profile_named
+from slurm.nodes import call_meeting, join_meeting, lead_nodes, make_attempt_id
+from slurm.profiles import Profile, load_profile
 from slurm.ranks import follow
 from slurm.signals import Stop, Stopped
 from slurm.start import LaunchOptions, start
 from slurm.states import JobState, item_of_run
 from slurm.status import statuses, why
-from slurm.sweep import tasks_of
+from slurm.sweep import build_tasks
 from tests.slurm.stand_in import HOOKS
 
 pytestmark = pytest.mark.enable_socket  # loopback only
@@ -68,7 +68,7 @@ def second_node(job: Job, home: Path | None = None) -> subprocess.Popen[str]:
 
 def first_node(job: Job, stop: Stop) -> str:
     """The first node, in this process, as a job of Slurm does it."""
-    with leading(asdict(job), attempt_of("77")):
+    with lead_nodes(asdict(job), make_attempt_id("77")):
         return job(stop, where=HERE)
 
 
@@ -96,7 +96,7 @@ def test_two_nodes_give_the_numbers_of_one_process(tmp_path: Path, monkeypatch: 
     said = other.communicate(timeout=60)[0]
     assert other.returncode == 0, said
     compared(read_metrics(run_folder(run_id(RUN))), expected)
-    together = read_record(local_records() / f"{run_id(RUN)}.json")
+    together = read_record(get_local_records() / f"{run_id(RUN)}.json")
     name = f"{RUN.suite}/mean/ndcg_at_10"
     assert together.metrics[name] == pytest.approx(alone.metrics[name], abs=0.02)
 
@@ -156,9 +156,9 @@ def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[ob
 def test_a_node_that_sees_other_files_is_refused_before_anything_starts(
     held: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for stage in stages_of(RUN):
+    for stage in list_stages(RUN):
         stage.build(lambda line: None)
-    job, attempt = asdict(TWO_NODES), attempt_of("77")
+    job, attempt = asdict(TWO_NODES), make_attempt_id("77")
     seen = nodes.what_is_seen(job)
     [tokens] = [name for name in seen if name.startswith("stage tokens")]
     thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
@@ -169,16 +169,16 @@ def test_a_node_that_sees_other_files_is_refused_before_anything_starts(
     [error] = came
     assert f"sees another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
     assert "node 1 (" in str(error)
-    with leading(job, attempt):
+    with lead_nodes(job, attempt):
         pass
     leaving.join(60)
     assert not leaving.is_alive()
 
 
 def test_a_damaged_file_on_another_node_is_named_by_the_first(held: None) -> None:
-    for stage in stages_of(RUN):
+    for stage in list_stages(RUN):
         stage.build(lambda line: None)
-    job, attempt = asdict(TWO_NODES), attempt_of("77")
+    job, attempt = asdict(TWO_NODES), make_attempt_id("77")
     thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
     while not list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")):
         time.sleep(0.05)
@@ -201,7 +201,7 @@ def test_a_node_that_does_not_come_or_hears_nothing_says_so(held: None, monkeypa
 
 def test_another_node_leaves_when_the_first_has_ended_without_a_meeting() -> None:
     job = asdict(TWO_NODES)
-    with pytest.raises(RuntimeError), leading(job, attempt_of("77")):
+    with pytest.raises(RuntimeError), lead_nodes(job, make_attempt_id("77")):
         raise RuntimeError("it could not even begin")
     follow(job, Stop(), "77", 1)
 
@@ -209,14 +209,14 @@ def test_another_node_leaves_when_the_first_has_ended_without_a_meeting() -> Non
 def test_a_batch_that_cannot_be_shared_is_refused_before_anything_is_submitted() -> None:
     site = Profile(name="site", num_nodes=3, processes_per_run=2)
     with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
-        tasks_of([replace(RUN, batch_size=16)], site, code={}, hooks=HOOKS)
-    assert tasks_of([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}, hooks=HOOKS), "a whole one each"
+        build_tasks([replace(RUN, batch_size=16)], site, code={}, hooks=HOOKS)
+    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}, hooks=HOOKS), "a whole one each"
 
 
 def test_a_script_asks_for_the_nodes_for_runs_and_one_for_stages() -> None:
     site = Profile(name="site", num_nodes=2, processes_per_run=2)
-    tasks = tasks_of([RUN], site, code={}, hooks=HOOKS)
-    made = dict(Launch(site, "test").scripts(batches_of(tasks, max_array_size=9, num_at_once=9)))
+    tasks = build_tasks([RUN], site, code={}, hooks=HOOKS)
+    made = dict(Launch(site, "test").scripts(order_batches(tasks, max_array_size=9, num_at_once=9)))
     *stages, runs = made.values()
     assert "#SBATCH --nodes=2\n" in runs
     assert "#SBATCH --ntasks-per-node=1\n" in runs
@@ -232,7 +232,7 @@ def test_two_nodes_of_a_cluster_train_one_run_and_go_on_after_a_requeue(
     monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR")
     run = replace(RUN, num_steps=60)
     lines: list[str] = []
-    site = replace(profile_named("dev-cluster"), memory_gb=0.5, num_nodes=2, setup=("export GLOO_SOCKET_IFNAME=lo",))
+    site = replace(load_profile("dev-cluster"), memory_gb=0.5, num_nodes=2, setup=("export GLOO_SOCKET_IFNAME=lo",))
     start([run], site, sweep="test", options=LaunchOptions(), progress=lines.append)
     wait_for_steps(run, 3)
     [status] = statuses([run])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.profiles import SHIPPED, profile_named, profiles
+from slurm.profiles import SHIPPED, load_profile, profiles
 
 
 @pytest.fixture
@@ -17,13 +17,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_shipped_profile_is_readable() -> None:
     assert {"here", "one-gpu", "eight-gpus", "preemptible", "dev-cluster"} <= {profile.name for profile in profiles()}
-    assert profile_named("eight-gpus").num_processes == 8
-    assert profile_named("cpu-node").num_processes == 1
+    assert load_profile("eight-gpus").num_processes == 8
+    assert load_profile("cpu-node").num_processes == 1
 
 
 def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\npartition = "a100"\nmodules = ["cuda"]\nsbatch = {comment = "x"}\n')
-    mine = profile_named("mine")
+    mine = load_profile("mine")
     assert (mine.partition, mine.modules, mine.sbatch) == ("a100", ("cuda",), {"comment": "x"})
     assert (mine.gpus_per_run, mine.memory_gb) == (1, 64)
 
@@ -59,20 +59,20 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
 def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message: str) -> None:
     own.write_text(text)
     with pytest.raises(ValueError, match=message):
-        profile_named("mine")
+        load_profile("mine")
 
 
 def test_a_profiles_own_name_is_one_line(own: Path) -> None:
     own.write_text('["a\\nb"]\npartition = "x"')
     with pytest.raises(ValueError, match="breaks a line"):
-        profile_named("a\nb")
+        load_profile("a\nb")
 
 
 def test_the_examples_in_the_shipped_file_are_profiles(own: Path) -> None:
     lines = SHIPPED.read_text().partition("# Examples")[2].splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("# ["))
     own.write_text("\n".join(line.removeprefix("#").strip() for line in lines[first:]))
-    examples = [profile_named(name) for name in ("with-conda", "with-modules", "with-apptainer", "with-enroot")]
+    examples = [load_profile(name) for name in ("with-conda", "with-modules", "with-apptainer", "with-enroot")]
     assert all(example.gpus_per_run == 1 and example.python for example in examples)
     assert examples[2].launcher[:2] == ("apptainer", "exec")
 
@@ -82,9 +82,9 @@ def test_an_unknown_profile_lists_the_known_and_where_to_add_one(own: Path) -> N
     with pytest.raises(
         ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*add one to .*profiles\.toml"
     ):
-        profile_named("big")
+        load_profile("big")
 
 
 def test_a_file_named_but_not_there_is_an_error(own: Path) -> None:
     with pytest.raises(ValueError, match="is not a file"):
-        profile_named("here")
+        load_profile("here")

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from repro.execute import execute
 from repro.records.store import read_record
 from repro.spec import Run, base
-from repro.spec.identity import run_id, training_id
-from repro.storage.paths import home, local_records, run_folder
+from repro.spec.identity import get_training_id, run_id
+from repro.storage.paths import get_local_records, home, run_folder
 from repro.train.metrics import read_metrics
 from repro.train.parallel import join_processes
 from slurm import ranks
@@ -46,7 +46,7 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
     lines = read_metrics(run_folder(run_id(RUN)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
     assert Job(run=asdict(RUN), num_processes=2)(Stop(), where=HERE) == "done"
-    together = read_record(local_records() / f"{run_id(RUN)}.json")
+    together = read_record(get_local_records() / f"{run_id(RUN)}.json")
     found = read_metrics(run_folder(run_id(RUN)))
     assert [line["batch"] for line in found] == [line["batch"] for line in lines]
     assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in lines], rel=1e-4)
@@ -57,13 +57,13 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.slow
 def test_two_jobs_of_several_processes_that_share_a_training_train_it_once() -> None:
     runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
-    assert training_id(runs[0]) == training_id(runs[1])
+    assert get_training_id(runs[0]) == get_training_id(runs[1])
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
     assert ended == ["done", "done"]
-    kept = [read_record(local_records() / f"{run_id(run)}.json") for run in runs]
+    kept = [read_record(get_local_records() / f"{run_id(run)}.json") for run in runs]
     assert kept[0].metrics["train/loss"] == kept[1].metrics["train/loss"]
-    assert [line["step"] for line in read_metrics(run_folder(training_id(RUN)))] == list(range(1, 7))
+    assert [line["step"] for line in read_metrics(run_folder(get_training_id(RUN)))] == list(range(1, 7))
 
 
 def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:

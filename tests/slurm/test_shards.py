@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from repro.inputs.stages import StageGraph
+from repro.pipeline.stages import StageGraph
 from repro.planning.plan import IN_SHARDS, make_plan
-from repro.spec import Run, base, first_phase_of
+from repro.spec import Run, base, get_first_phase
 from repro.storage.lease import look
-from repro.storage.shards import shards_of
+from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
-from slurm.batches import batches_of
-from slurm.profiles import Profile, profile_named
+from slurm.batches import order_batches
+from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
-from slurm.shards import num_shards, shards_of_stages
+from slurm.shards import count_shards, shards_of_stages
 from slurm.start import LaunchOptions, scripts, start
 from slurm.states import item_of_stage
 from slurm.status import Snapshot, statuses, why
-from slurm.sweep import read_submissions, tasks_of
+from slurm.sweep import build_tasks, read_submissions
 from tests.slurm.stand_in import HOOKS, stages_of, traced
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
@@ -80,13 +80,13 @@ def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_h
 
 
 def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
-    tasks = tasks_of([RUN, replace(RUN, seed=1)], SITE, code={}, hooks=HOOKS)
-    made = batches_of(tasks, max_array_size=1000, num_at_once=4)
+    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={}, hooks=HOOKS)
+    made = order_batches(tasks, max_array_size=1000, num_at_once=4)
     title = clusters().title
     assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
         (stages_of(RUN)[0].title, 1, 1), (f"shards 1 of 1 of {title}", 5, 4), (title, 1, 1), ("runs 1 of 1", 2, 2),
     ]  # fmt: skip
-    cut = batches_of(tasks, max_array_size=2, num_at_once=2)
+    cut = order_batches(tasks, max_array_size=2, num_at_once=2)
     shards = [batch for batch in cut if batch.name.startswith("shards")]
     assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in shards] == [
         (2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}"),
@@ -107,32 +107,32 @@ def test_the_scripts_wait_for_one_another_in_the_right_order(own_home: Path) -> 
 
 def test_only_missing_shards_are_tasks() -> None:
     stages_of(RUN)[0].build()
-    shards = shards_of(clusters(), 5)
+    shards = list_shards(clusters(), 5)
     for number in (0, 3):
         shards[number].build()
-    tasks = tasks_of([RUN], SITE, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], SITE, code={}, hooks=HOOKS)
     assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [clusters().title]
     assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
     assert tasks[-2].job.num_shards == 5
 
 
 def test_one_shard_is_what_a_profile_without_the_word_means() -> None:
-    assert num_shards(RUN, Profile(name="p")) == 1
-    tasks = tasks_of([RUN], Profile(name="p"), code={}, hooks=HOOKS)
+    assert count_shards(RUN, Profile(name="p")) == 1
+    tasks = build_tasks([RUN], Profile(name="p"), code={}, hooks=HOOKS)
     assert [task.name for task in tasks[:2]] == [stage.title for stage in stages_of(RUN)]
     assert all(task.job.num_shards == 1 for task in tasks)
 
 
 @pytest.mark.parametrize(("pairs", "expected"), [(240, 1), (239, 2), (100, 3), (1, 240)])
 def test_pairs_a_shard_give_the_number_of_shards(pairs: int, expected: int) -> None:
-    assert num_shards(RUN, Profile(name="p", pairs_per_shard=pairs)) == expected
-    assert num_shards(replace(RUN, num_pairs=16), Profile(name="p", pairs_per_shard=8)) == 2
+    assert count_shards(RUN, Profile(name="p", pairs_per_shard=pairs)) == expected
+    assert count_shards(replace(RUN, num_pairs=16), Profile(name="p", pairs_per_shard=8)) == 2
 
 
 def test_stages_of_a_first_phase_are_cut_by_its_own_pairs() -> None:
     """A second phase on few pairs goes on from a first one on many, alone or beside it, whatever comes first."""
     second = replace(RUN, num_pairs=16, pretraining_corpus=RUN.corpus, num_pretraining_steps=2)
-    first = first_phase_of(second)
+    first = get_first_phase(second)
     assert first is not None and first.num_pairs != 16
 
     def stages(run: Run) -> tuple[Stage, ...]:
@@ -142,8 +142,8 @@ def test_stages_of_a_first_phase_are_cut_by_its_own_pairs() -> None:
     profile = Profile(name="p", pairs_per_shard=8)
     for runs in ([second], [second, first], [first, second]):
         few, many = (stage.title for stage in stages(second))
-        assert shards_of_stages(runs, profile, stages) == {few: 2, many: num_shards(first, profile)}
-    assert num_shards(first, profile) == 30
+        assert shards_of_stages(runs, profile, stages) == {few: 2, many: count_shards(first, profile)}
+    assert count_shards(first, profile) == 30
 
 
 def test_a_profile_that_says_both_or_none_is_refused() -> None:
@@ -154,15 +154,15 @@ def test_a_profile_that_says_both_or_none_is_refused() -> None:
 
 
 def test_more_shards_than_pairs_or_than_a_launch_can_hold_are_refused_before_anything_is_reckoned() -> None:
-    assert num_shards(RUN, Profile(name="p", num_shards=240)) == 240
+    assert count_shards(RUN, Profile(name="p", num_shards=240)) == 240
     with pytest.raises(ValueError, match="num_shards=241 is more than the 240 pairs of run"):
-        num_shards(RUN, Profile(name="p", num_shards=241))
+        count_shards(RUN, Profile(name="p", num_shards=241))
     with pytest.raises(ValueError, match="num_shards=1000000; must be at least 1 and at most 10000"):
         Profile(name="p", num_shards=1_000_000)
     paper = base("small")
-    assert num_shards(paper, Profile(name="p", pairs_per_shard=10**7)) == 24
+    assert count_shards(paper, Profile(name="p", pairs_per_shard=10**7)) == 24
     with pytest.raises(ValueError, match="into 23899850 shards; at most 10000 are launched: put more pairs into each"):
-        num_shards(paper, Profile(name="p", pairs_per_shard=10))
+        count_shards(paper, Profile(name="p", pairs_per_shard=10))
 
 
 def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
@@ -184,7 +184,7 @@ def test_a_plan_says_so_of_data_that_is_not_here() -> None:
 
 def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
     stage = clusters()
-    shards = [shard.build() for shard in shards_of(stage, 2)]
+    shards = [shard.build() for shard in list_shards(stage, 2)]
     assert not list(leftovers([]))
     stage.build()
     assert [path for path, _ in leftovers([])] == shards
@@ -192,11 +192,11 @@ def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
 
 @pytest.mark.slurm
 def test_a_killed_shard_of_an_array_is_the_only_one_done_again(own_home: Path) -> None:
-    profile = replace(profile_named("dev-cluster"), memory_gb=0.5, num_shards=3)
+    profile = replace(load_profile("dev-cluster"), memory_gb=0.5, num_shards=3)
     own_home.mkdir()
     (own_home / "hold-2").touch()
     launch(RUN, profile=profile)
-    shards = shards_of(clusters(), 3)
+    shards = list_shards(clusters(), 3)
     until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in traced())
     says = Snapshot().unbuilt_stages([RUN])[clusters().title]
     assert says.startswith("2 of 3 shards built, 1 being built"), says

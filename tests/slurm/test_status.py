@@ -3,7 +3,7 @@
 import time
 
 from repro.spec import base
-from repro.spec.identity import training_id
+from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
 from slurm.status import read_progress
 
@@ -11,7 +11,7 @@ RUN = base("smoke", num_steps=9_000_000)
 
 
 def test_progress_is_read_from_the_end_of_a_log_of_any_length() -> None:
-    folder = run_folder(training_id(RUN))
+    folder = run_folder(get_training_id(RUN))
     folder.mkdir(parents=True)
     assert read_progress(RUN) is None
     line = '{"step": %d, "pairs_per_second": 100.0, "batch": "' + "b" * 200 + '"}\n'

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.net import guarded
+from repro.cli.net import run_with_error_handling
 from repro.spec import Run, base
 from repro.spec.identity import run_id
-from repro.stopping import Stopped, stop, unbroken, undisguised
-from repro.storage.paths import CHECKOUT, local_records, run_folder, stage_folder
+from repro.stopping import Stopped, stop, unbroken, unwrap_stop
+from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder, run_folder
 from slurm.job import Job
-from slurm.signals import Stop, listening
+from slurm.signals import Stop, handle_stop_signals
 from slurm.states import JobState, item_of_run
 from slurm.status import statuses
 from tests.slurm.stand_in import traced
@@ -67,7 +67,7 @@ elif place == "building":
     repro.storage.stages.whole_folder = never_whole
 elif place == "showing":
     import repro.report.artefacts
-    repro.report.artefacts.artefact_views = linger
+    repro.report.artefacts.make_artefact_views = linger
 elif place == "reporting":
     import repro.report.html
     repro.report.html.write_report = linger
@@ -120,7 +120,7 @@ def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int],
     assert process.returncode == status, said
     assert "Traceback" not in said
     assert re.search(rf"stopped: .*{number.name}.*run the same command again", said)
-    assert not list(local_records().glob("*.json"))
+    assert not list(get_local_records().glob("*.json"))
     note = item_of_run(UNTRAINED).read()
     assert note is not None
     assert (note.state, number.name in note.reason) == ("interrupted", True)
@@ -133,8 +133,8 @@ def test_a_run_stops_while_a_stage_is_built_and_leaves_nothing_half_made(
     process = begin("building", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
     said = end(process, number, after="HERE")
     assert process.returncode == status, said
-    assert not list(stage_folder().rglob("half"))
-    assert not list(stage_folder().rglob("*.part"))
+    assert not list(get_stage_folder().rglob("half"))
+    assert not list(get_stage_folder().rglob("*.part"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -190,7 +190,7 @@ def test_verbs_that_only_read_stop_at_once(place: str, words: list[str], way: tu
 def heard() -> Iterator[Stop]:
     """A process that listens."""
     found = Stop()
-    with listening(found):
+    with handle_stop_signals(found):
         yield found
 
 
@@ -228,9 +228,9 @@ def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: p
         job(heard, where=JobState(state="running"))
     note = item_of_run(UNTRAINED).read()
     assert note is not None and (note.state, note.trace) == ("interrupted", "")
-    assert guarded(lambda: break_off_an_import(UNTRAINED, should_stop=Stop(), progress=None)) == 143
+    assert run_with_error_handling(lambda: break_off_an_import(UNTRAINED, should_stop=Stop(), progress=None)) == 143
     assert "stopped: told to end" in capsys.readouterr().err
-    with pytest.raises(ImportError, match="of its own"), undisguised():
+    with pytest.raises(ImportError, match="of its own"), unwrap_stop():
         raise ImportError("of its own")
 
 
@@ -245,6 +245,6 @@ def test_one_keystroke_that_comes_twice_stops_once_and_a_second_one_does_not_wai
 
 def test_what_was_installed_before_listening_is_back_after_it() -> None:
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)}
-    with listening(Stop()):
+    with handle_stop_signals(Stop()):
         assert signal.getsignal(signal.SIGTERM) != former[signal.SIGTERM]
     assert {number: signal.getsignal(number) for number in former} == former

@@ -5,7 +5,7 @@ import pytest
 from repro.spec import base
 from repro.spec.identity import run_id
 from slurm.status import RunStatus, TrainingProgress
-from slurm.tables import show_status, table_of
+from slurm.tables import make_status_table, show_status
 
 RUNS = [base("smoke", seed=seed) for seed in range(2)]
 DONE = [RunStatus(run_id(run), "recorded") for run in RUNS]
@@ -23,7 +23,7 @@ DONE = [RunStatus(run_id(run), "recorded") for run in RUNS]
     ],
 )
 def test_columns_that_nobody_fills_are_left_out(found: list[RunStatus], columns: list[str]) -> None:
-    table = table_of(RUNS, found)
+    table = make_status_table(RUNS, found)
     assert [column.header for column in table.columns] == columns and table.row_count == 2
     assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in found]
 

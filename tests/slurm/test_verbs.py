@@ -14,11 +14,11 @@ from repro.cli.main import app
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire
-from repro.storage.paths import local_records, run_folder
+from repro.storage.paths import get_local_records, run_folder
 from slurm.hooks import Hooks
 from slurm.job import Job
 from slurm.profiles import Profile
-from slurm.prune import leftovers, remove, size_of
+from slurm.prune import leftovers, measure_size, remove
 from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, item_of_run
@@ -165,7 +165,7 @@ def test_a_record_that_cannot_be_read_is_no_record_and_is_not_made_anew_unasked(
 ) -> None:
     monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
     do(RUNS[0])
-    path = local_records() / f"{run_id(RUNS[0])}.json"
+    path = get_local_records() / f"{run_id(RUNS[0])}.json"
     whole = path.read_text()
     path.write_text(whole[:100])
     (row, *_) = json.loads(type_in("status", file, "--json").stdout)
@@ -260,7 +260,7 @@ def test_what_is_shown_stands_though_its_picture_cannot_be_written(monkeypatch: 
     def refuse(*given: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "figure12.svg")
 
-    monkeypatch.setattr("repro.cli.pictures.paint_from_records", refuse)
+    monkeypatch.setattr("repro.cli.pictures.draw_from_records", refuse)
     ended = type_in("show", "figure12")
     assert ended.exit_code == 0 and "figure12 at scale desk" in ended.output
     assert "figure12 is not drawn: [Errno 30] Read-only file system: 'figure12.svg'" in ended.output
@@ -315,4 +315,4 @@ def test_prune_goes_on_where_another_process_removes_what_it_looks_at(
     found = leftovers([])
     assert next(found) == (first, 10)
     remove(second)
-    assert list(found) == [] and size_of(second) == 0
+    assert list(found) == [] and measure_size(second) == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.storage.memo import Memo, are_numbers, digest_key
+from repro.storage.memo import Memo, are_numbers, get_digest_key
 
 RESULT = {"values": [0.1, 1 / 3, float("inf")], "name": "ä"}
 
@@ -51,8 +51,12 @@ def test_memo_keeps_nothing_where_it_cannot(tmp_path: Path) -> None:
 
 def test_key_depends_on_every_value() -> None:
     """The order of names does not count, each value does."""
-    assert digest_key({"a": 1, "b": [2.5]}) == digest_key({"b": [2.5], "a": 1}) != digest_key({"a": 1, "b": [2]})
-    assert len(digest_key({}, 12)) == 12
+    assert (
+        get_digest_key({"a": 1, "b": [2.5]})
+        == get_digest_key({"b": [2.5], "a": 1})
+        != get_digest_key({"a": 1, "b": [2]})
+    )
+    assert len(get_digest_key({}, 12)) == 12
 
 
 def test_numbers_lie_within_their_bounds() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from repro.cli.main import app
-from repro.cli.net import guarded
+from repro.cli.net import run_with_error_handling
 from repro.cli.options import EXIT_NOT_RUN
-from repro.storage.paths import CHECKOUT, check_home, data_folder, home
+from repro.storage.paths import CHECKOUT, check_home, get_data_folder, home
 
 
 def ends(*words: str) -> int:
-    return guarded(lambda: app(list(words), prog_name="repro", standalone_mode=False))
+    return run_with_error_handling(lambda: app(list(words), prog_name="repro", standalone_mode=False))
 
 
 @pytest.mark.parametrize("below", ["", "/deep/er"])
@@ -69,7 +69,7 @@ def test_a_folder_that_can_be_is_made_once_it_is_needed(own_home: Path) -> None:
 
 def test_an_empty_name_of_the_data_folder_is_no_name(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "")
-    assert data_folder() == own_home / "data"
+    assert get_data_folder() == own_home / "data"
 
 
 def test_tilde_is_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_tilde_is_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("REPRO_HOME", "~/mine")
     monkeypatch.setenv("REPRO_DATA", "~/data")
-    assert (home(), data_folder()) == (tmp_path / "mine", tmp_path / "data")
+    assert (home(), get_data_folder()) == (tmp_path / "mine", tmp_path / "data")
     monkeypatch.setenv("REPRO_HOME", "~nobody-of-this-name/x")
     with pytest.raises(ValueError, match="REPRO_HOME=~nobody-of-this-name/x"):
         home()

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from repro.batches import surrogate
-from repro.inputs.stages import StageGraph
+from repro.pipeline.stages import StageGraph
 from repro.spec import Run, base
 from repro.storage.paths import CHECKOUT
-from repro.storage.shards import Part, joined, left_shards, needless_shards, shard_of, shards_of, stage_named
+from repro.storage.shards import Part, find_stage, left_shards, list_shards, make_shard, merge_shards, needless_shards
 from repro.storage.stages import STAGE_FILE, Stage
 from tests.batches.test_surrogate import Listed
 
@@ -62,13 +62,13 @@ def test_the_bytes_do_not_depend_on_the_number_of_shards(
     expected = {kind: contents(getattr(at_once, kind).build()) for kind in kinds}
     in_shards = selected(tmp_path / "in-shards", run, monkeypatch)
     for kind in kinds:
-        whole = joined(getattr(in_shards, kind), num_shards)
+        whole = merge_shards(getattr(in_shards, kind), num_shards)
         assert whole.path.name == getattr(at_once, kind).path.name
-        parts = [contents(shard.build()) for shard in shards_of(whole, num_shards)]
+        parts = [contents(shard.build()) for shard in list_shards(whole, num_shards)]
         assert len({str(part) for part in parts}) == num_shards, "each made another part"
         assert contents(whole.build()) == expected[kind], kind
         assert not list(left_shards(whole.path)), "shards are removed once they are joined"
-        assert shards_of(whole, num_shards)[0].is_built, "nothing is made again for a whole that is there"
+        assert list_shards(whole, num_shards)[0].is_built, "nothing is made again for a whole that is there"
 
 
 def test_a_corpus_of_fewer_pairs_than_shards_has_empty_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,16 +76,16 @@ def test_a_corpus_of_fewer_pairs_than_shards_has_empty_ones(tmp_path: Path, monk
     at_once = selected(tmp_path / "at-once", run, monkeypatch)
     expected = {kind: contents(getattr(at_once, kind).build()) for kind in KINDS}
     in_shards = selected(tmp_path / "in-shards", run, monkeypatch)
-    assert {kind: contents(joined(getattr(in_shards, kind), 19).build()) for kind in KINDS} == expected
+    assert {kind: contents(merge_shards(getattr(in_shards, kind), 19).build()) for kind in KINDS} == expected
 
 
 def test_only_what_is_not_there_is_made_by_the_join(own_home: Path) -> None:
     stage, made = counted()
-    shards = shards_of(stage, 3)
+    shards = list_shards(stage, 3)
     for shard in shards[:2]:
         shard.build()
     assert made == [1, 2]
-    assert (joined(stage, 3).build() / "all").read_text() == "part 1, part 2, part 3"
+    assert (merge_shards(stage, 3).build() / "all").read_text() == "part 1, part 2, part 3"
     assert made == [1, 2, 3]
 
 
@@ -109,38 +109,38 @@ def counted(text: str = "part") -> tuple[Stage, list[int]]:
 
 def test_a_shard_whose_input_changed_is_refused_in_one_line(own_home: Path) -> None:
     stage, _ = counted()
-    first = shards_of(stage, 2)[0]
+    first = list_shards(stage, 2)[0]
     first.build()
     shutil.rmtree(stage.needs[0].path)
     other, made = counted("another")
     other.needs[0].build()
-    for refused in (shards_of(other, 2)[0], joined(other, 2)):
+    for refused in (list_shards(other, 2)[0], merge_shards(other, 2)):
         with pytest.raises(ValueError, match=r"shard above/\w+\.shards/1-of-2 was made from another below/\w+") as told:
             refused.build()
         assert f"remove the folder {first.path}" in str(told.value)
         assert "\n" not in str(told.value)
     shutil.rmtree(first.path)
-    assert (joined(other, 2).build() / "all").read_text() == "another 1, another 2"
+    assert (merge_shards(other, 2).build() / "all").read_text() == "another 1, another 2"
     assert made == [2, 1] or made == [1, 2]
 
 
 def test_a_shard_with_a_flipped_bit_is_not_joined(own_home: Path) -> None:
     stage, _ = counted()
-    shard = shards_of(stage, 2)[1]
+    shard = list_shards(stage, 2)[1]
     file = shard.build() / "some"
     before = file.stat()
     file.write_text("part 3")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(ValueError, match=r"2-of-2/some is not the file that was made"):
-        joined(stage, 2).build()
+        merge_shards(stage, 2).build()
     assert not stage.is_built
 
 
 def test_a_name_finds_its_shard_and_leftovers_are_known(own_home: Path) -> None:
     stage, _ = counted()
-    shard = shard_of(stage, Part(2, 3))
-    assert stage_named(shard.title, (stage.needs[0], stage)).path == shard.path
-    assert stage_named(stage.title, (stage,)) is stage
+    shard = make_shard(stage, Part(2, 3))
+    assert find_stage(shard.title, (stage.needs[0], stage)).path == shard.path
+    assert find_stage(stage.title, (stage,)) is stage
     shard.build()
     assert not list(needless_shards())
     stage.build()
@@ -160,10 +160,10 @@ SLOW_SHARD = """
 import sys, time
 from pathlib import Path
 import repro.data.tokens as tokens
-from repro.inputs.stages import StageGraph
+from repro.pipeline.stages import StageGraph
 from repro.spec import base
 from repro.storage.shards import shards_of
-import repro.inputs.stages as stages
+import repro.pipeline.stages as stages
 
 write = tokens.write_tokens
 def slow(folder, blocks, tokenizer, max_tokens):
@@ -180,7 +180,7 @@ def test_a_killed_shard_leaves_nothing_and_is_the_only_one_made_again(
 ) -> None:
     at_once = contents(selected(tmp_path / "at-once", RUN, monkeypatch).tokens.build())
     graph = selected(tmp_path / "killed", RUN, monkeypatch)
-    shards = shards_of(graph.tokens, 3)
+    shards = list_shards(graph.tokens, 3)
     kept = {number: shards[number].build().stat().st_mtime_ns for number in (0, 2)}
     child = subprocess.Popen([sys.executable, "-c", SLOW_SHARD], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -192,7 +192,7 @@ def test_a_killed_shard_leaves_nothing_and_is_the_only_one_made_again(
     assert {number: shards[number].path.stat().st_mtime_ns for number in kept} == kept
     told = json.loads((shards[1].path / STAGE_FILE).read_text())
     assert set(told["made_from"]) == {graph.selection.title, graph.corpus.title}
-    assert contents(joined(graph.tokens, 3).build()) == at_once
+    assert contents(merge_shards(graph.tokens, 3).build()) == at_once
 
 
 class LooksAround:

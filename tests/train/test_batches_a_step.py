@@ -13,24 +13,24 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
+from repro.analyses.microscope import explain
 from repro.execute import execute
-from repro.inputs.inputs import Inputs
-from repro.measures.microscope import explain
 from repro.model.contextual import ContextualModel
 from repro.model.texts import texts_from
-from repro.planning.cost import arithmetic_of
+from repro.pipeline.inputs import Inputs
+from repro.planning.cost import count_operations
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
 from repro.train import loop, trainer
 from repro.train.checkpoint import TrainState
-from repro.train.feed import TrainData, batch_hash, draw_contexts
+from repro.train.feed import TrainData, compute_batch_hash, draw_contexts
 from repro.train.loop import train
 from repro.train.metrics import read_metrics
-from repro.train.sharing import own_places, why_not
+from repro.train.sharing import explain_indivisible, own_places
 from repro.train.steps_done import CHECKPOINT_FILE
-from repro.train.trainer import build_sampler, settings_of
+from repro.train.trainer import build_sampler, make_train_settings
 from tests.model.samples import small_model
 from tests.test_execute import quiet
 from tests.train.fixtures import settings, small_data
@@ -96,7 +96,7 @@ def test_the_gradient_of_a_step_is_the_mean_of_those_of_its_next_batches(
         gradient = torch.stack([one for _, one in expected]).mean(0)
         assert gradient.norm() > 0.1, "a gradient of nothing proves nothing"
         torch.testing.assert_close(found[step], gradient, rtol=1e-8, atol=1e-10)
-        assert line["batch"].split("+") == [batch_hash(data.batches.at(number)) for number in numbers]
+        assert line["batch"].split("+") == [compute_batch_hash(data.batches.at(number)) for number in numbers]
         assert line["difficulty"] == pytest.approx(np.mean([data.batches.at(number).mean() for number in numbers]))
 
 
@@ -165,7 +165,7 @@ def test_each_process_has_whole_batches_where_that_comes_out_even() -> None:
 
 def test_processes_that_could_divide_neither_are_refused_before_a_first_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", batches_a_step=2, pretraining_corpus="planted-tiny", num_pretraining_steps=5)
-    assert run.batch_size == 16 and [why_not(run, number) for number in (1, 2, 4, 16)] == [""] * 4
+    assert run.batch_size == 16 and [explain_indivisible(run, number) for number in (1, 2, 4, 16)] == [""] * 4
     monkeypatch.setattr(trainer, "num_processes", lambda: 3)
     monkeypatch.setattr(trainer, "start_model", lambda *given: pytest.fail("something was trained"))
     why = r"a batch of 16 cannot be shared equally by 3 processes \(nor batches_a_step=2 .*\): .* must divide 16 or 2$"
@@ -176,12 +176,12 @@ def test_processes_that_could_divide_neither_are_refused_before_a_first_phase(mo
 @pytest.mark.parametrize(("batches_a_step", "num_steps"), [(1, 21), (2, 10), (3, 7), (4, 5)])
 def test_epochs_count_batches_and_what_fills_no_step_is_left(batches_a_step: int, num_steps: int) -> None:
     """Three epochs of seven batches."""
-    assert settings_of(replace(EPOCHS, batches_a_step=batches_a_step), 7).num_steps == num_steps
+    assert make_train_settings(replace(EPOCHS, batches_a_step=batches_a_step), 7).num_steps == num_steps
 
 
 def test_too_few_batches_for_a_step_are_no_training() -> None:
     with pytest.raises(ValueError, match="num_epochs=3 of 7 batches are less than one step"):
-        settings_of(replace(EPOCHS, batches_a_step=22), 7)
+        make_train_settings(replace(EPOCHS, batches_a_step=22), 7)
 
 
 def test_the_microscope_looks_at_each_batch_of_a_step() -> None:
@@ -192,7 +192,7 @@ def test_the_microscope_looks_at_each_batch_of_a_step() -> None:
     log, sampler = read_metrics(run_folder(run_id(run))), build_sampler(Inputs(run))
     seen = [explain(run, number, progress=quiet) for number in range(1, 13)]
     assert [one.batch_hash for one in seen] == [word for line in log for word in line["batch"].split("+")]
-    assert [one.batch_hash for one in seen] == [batch_hash(sampler.at(number)) for number in range(12)]
+    assert [one.batch_hash for one in seen] == [compute_batch_hash(sampler.at(number)) for number in range(12)]
     assert np.mean([one.difficulty for one in seen[3:6]]) == pytest.approx(log[1]["difficulty"], abs=1e-6)
     assert [(part.first_batch, part.last_batch) for part in seen[0].parts] == [(1, 3), (4, 6), (7, 9), (10, 12)]
     with pytest.raises(ValueError, match="batches 1 to 12"):
@@ -200,7 +200,7 @@ def test_the_microscope_looks_at_each_batch_of_a_step() -> None:
 
 
 def counted(run: Run) -> tuple[int, float]:
-    found = arithmetic_of(run)
+    found = count_operations(run)
     return found.num_pairs, found.flops
 
 

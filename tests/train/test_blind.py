@@ -9,8 +9,8 @@ import torch
 
 from repro.execute import execute
 from repro.model.contextual import ContextualModel
-from repro.spec import base, training_of
-from repro.spec.identity import training_id
+from repro.spec import base, get_training_run
+from repro.spec.identity import get_training_id
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import Batch, feed_batch
 from repro.train.gradcache import Stages, add_gradients
@@ -92,8 +92,8 @@ def test_blind_runs_refuse_documents(field: str, value: Any) -> None:
 def test_a_blind_run_is_scored_under_null() -> None:
     """End to end; the run is its own training, so every suite that scores it shares one."""
     run = base("smoke", **BLIND, num_steps=4)
-    assert training_of(run) == run
-    assert training_id(base("smoke", **BLIND, num_steps=4, suite="planted-validation")) == training_id(run)
+    assert get_training_run(run) == run
+    assert get_training_id(base("smoke", **BLIND, num_steps=4, suite="planted-validation")) == get_training_id(run)
     metrics = execute(run).metrics
     assert 0 < metrics["planted+null/mean/ndcg_at_10"] <= 1
     assert not [path for path in metrics if path.startswith(("planted/", "context_effect/"))]

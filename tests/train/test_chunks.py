@@ -19,11 +19,11 @@ from repro.model.texts import Texts
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
-from repro.storage.paths import local_records, run_folder
+from repro.storage.paths import get_local_records, run_folder
 from repro.train import chunks, trainer
-from repro.train.chunks import ChunkSizes, chunks_for, chunks_given, kept_bytes
+from repro.train.chunks import ChunkSizes, chunks_for, chunks_given, estimate_graph_bytes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
-from repro.train.loop import gpu_bytes, prepare
+from repro.train.loop import measure_gpu_bytes, prepare
 from repro.train.loss import info_nce
 from repro.train.switches import Switches
 from repro.train.trainer import check_model
@@ -98,8 +98,8 @@ def test_a_text_keeps_what_is_reckoned(backbone: str, autocast: bool) -> None:
     for num_layers in (1, 3):
         config = replace(CONFIG, backbone=backbone, num_layers=num_layers, num_first_stage_layers=num_layers)
         second, first = measured_a_text(config, switches)
-        assert chunks.second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
-        assert chunks.first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
+        assert chunks.estimate_second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
+        assert chunks.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
 
 
 def test_checkpointed_layers_keep_what_goes_into_them_and_one_layer_is_computed_again() -> None:
@@ -107,13 +107,13 @@ def test_checkpointed_layers_keep_what_goes_into_them_and_one_layer_is_computed_
     for num_layers in (1, 3):
         config = replace(CONFIG, num_first_stage_layers=num_layers)
         _, first = measured_a_text(config, switches)
-        assert chunks.first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(first, rel=0.05)
+        assert chunks.estimate_first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(first, rel=0.05)
 
 
 def test_at_the_papers_width_a_token_keeps_in_a_layer_what_was_measured_there() -> None:
     """44.6 KB in the first stage at width 768, found apart from this code."""
     config = replace(CONFIG, hidden_size=768, num_heads=12, intermediate_size=3072, num_first_stage_layers=1000)
-    assert chunks.first_stage_bytes(config, Switches()) / (24 * 1000) == pytest.approx(44.6e3, rel=0.01)
+    assert chunks.estimate_first_stage_bytes(config, Switches()) / (24 * 1000) == pytest.approx(44.6e3, rel=0.01)
 
 
 @pytest.mark.parametrize("scale", ["small", "large"])
@@ -121,7 +121,7 @@ def test_at_the_papers_width_a_token_keeps_in_a_layer_what_was_measured_there() 
 def test_a_gpu_takes_as_many_texts_as_its_share_holds_and_no_more(scale: str, gib: int) -> None:
     run, memory = base(scale, architecture="contextual"), gib * 2**30
     found = chunks_for(run, memory, Switches())
-    of_each = chunks.second_stage_bytes(run, Switches()), chunks.first_stage_bytes(run, Switches())
+    of_each = chunks.estimate_second_stage_bytes(run, Switches()), chunks.estimate_first_stage_bytes(run, Switches())
     for number, one in zip((found.texts, found.contexts), of_each, strict=True):
         assert number * one <= chunks.SHARE * memory < (number + 1) * one
     assert found.texts < 2 * run.batch_size or scale == "small", "GradCache never engages"
@@ -132,7 +132,7 @@ def test_a_gpu_too_small_for_any_still_takes_a_few() -> None:
 
 
 def test_a_cpu_takes_what_it_always_took() -> None:
-    assert gpu_bytes(torch.device("cpu")) is None
+    assert measure_gpu_bytes(torch.device("cpu")) is None
     sizes = chunks_for(base("large", architecture="contextual"), None, Switches())
     assert (sizes.texts, sizes.contexts, sizes.on(torch.device("cpu"))) == (4096, 4096, ChunkSizes(64, 64, 64))
 
@@ -154,14 +154,14 @@ def test_chunks_of_a_step_keep_within_the_budget_they_were_reckoned_from() -> No
     step = StepTexts(texts(20, seed=1), texts(20, seed=2), texts(12, seed=3))
     add_gradients(Stages(second, info_nce, first), step, sizes)
     assert len(kept["second"]) > 4 and len(kept["first"]) > 1, "one chunk proves nothing"
-    most = kept_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
+    most = estimate_graph_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
     assert max(map(max, kept.values())) == pytest.approx(most, rel=0.1)
     assert most <= chunks.SHARE * budget
 
 
 def test_a_step_that_fits_keeps_both_graphs() -> None:
     switches, model = Switches(autocast=False), model_of(CONFIG, Switches())
-    reckoned = kept_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
+    reckoned = estimate_graph_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
 
     def whole() -> Tensor:
         contexts_CD = model.first_stage(texts(12))
@@ -193,7 +193,7 @@ def test_cpu_chunks_keep_within_budget() -> None:
     mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
     switches, free = Switches(autocast=False), 3 * 2**30
     found = chunks_for(mini, None, Switches(), free=free, num_texts=256)
-    one = chunks.second_stage_bytes(mini, switches)
+    one = chunks.estimate_second_stage_bytes(mini, switches)
     assert found.texts < 256 and found.texts * one <= free / 2 < (found.texts + 1) * one
     assert chunks_for(mini, None, Switches(), free=2**34, num_texts=256) == ChunkSizes()
 
@@ -210,7 +210,7 @@ def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "free_bytes", lambda: 2**40)
     record = execute(resumed, progress=lambda line: None)
     assert record.provenance["training"]["chunks"] == expected != ChunkSizes().words
-    monkeypatch.setenv("REPRO_HOME", str(local_records().parent / "again"))
+    monkeypatch.setenv("REPRO_HOME", str(get_local_records().parent / "again"))
     monkeypatch.setattr(trainer, "free_bytes", lambda: 200_000)
     again = execute(resumed, progress=lambda line: None)
     assert again.metrics["train/loss"] == record.metrics["train/loss"]

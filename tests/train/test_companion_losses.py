@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from torch import Tensor, nn
 
 from repro.batches.directions import mask_directions
-from repro.batches.mask import masked_fraction
+from repro.batches.mask import compute_masked_fraction
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce
@@ -185,7 +185,7 @@ def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margi
     assert 0 < got.mean() < 1
     columns = [torch.from_numpy(one) for one in vectors_of]
     counted = float(improved_contrastive(*columns, masked_QK=torch.from_numpy(got)).masked_fraction)
-    assert masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6), "no term that is in no sum"
+    assert compute_masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6), "no term that is in no sum"
 
 
 def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:

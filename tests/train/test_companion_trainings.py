@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from repro.analyses import curve
+from repro.analyses.retrieval import evaluate
+from repro.analyses.steps import marks
 from repro.execute import execute
-from repro.inputs.inputs import Inputs
-from repro.measures import curve
-from repro.measures.retrieval import evaluate
-from repro.measures.steps import marks
 from repro.model.texts import texts_from
+from repro.pipeline.inputs import Inputs
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted

@@ -17,7 +17,7 @@ from repro.train.feed import (
     Feed,
     Filtered,
     TrainData,
-    batch_hash,
+    compute_batch_hash,
     draw_contexts,
     feed_batch,
     feeds_of_steps,
@@ -81,7 +81,7 @@ def test_processes_that_share_a_batch_share_its_contexts(monkeypatch: pytest.Mon
     data, places = small_data(num_hard=3), []
     alone = feed(data, is_shared=True).texts.contexts
     for module in (feeding, parallel):
-        monkeypatch.setattr(module, "num_processes", lambda: 2)
+        monkeypatch.setattr(module, "count_processes", lambda: 2)
     for number in range(2):
         for module in (feeding, parallel):
             monkeypatch.setattr(module, "rank", lambda number=number: number)
@@ -106,8 +106,12 @@ def test_a_model_without_context_gets_none() -> None:
 def test_the_hash_of_a_batch_knows_its_pairs_and_their_order() -> None:
     data = small_data()
     first = batch(data).pairs_B
-    assert batch_hash(first) == batch_hash(batch(data).pairs_B) != batch_hash(batch(data, 4).pairs_B)
-    assert batch_hash(first[::-1]) != batch_hash(first)
+    assert (
+        compute_batch_hash(first)
+        == compute_batch_hash(batch(data).pairs_B)
+        != compute_batch_hash(batch(data, 4).pairs_B)
+    )
+    assert compute_batch_hash(first[::-1]) != compute_batch_hash(first)
 
 
 def watched(judge: Callable[[int], Any]) -> TrainData:

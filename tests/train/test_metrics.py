@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from repro.execute import execute
-from repro.inputs.inputs import Inputs
+from repro.pipeline.inputs import Inputs
 from repro.records.store import has_record
 from repro.spec import base
-from repro.spec.identity import run_id, training_id
-from repro.storage.paths import local_records, run_folder
+from repro.spec.identity import get_training_id, run_id
+from repro.storage.paths import get_local_records, run_folder
 from repro.train.loop import Interrupted
 from repro.train.metrics import METRICS_FILE, MetricsLog, read_metrics
 from repro.train.trainer import train_run
@@ -61,14 +61,14 @@ def test_a_damaged_log_of_a_finished_training_makes_no_record(
     damage: str, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REPRO_HOME", str(finished))
-    (local_records() / f"{run_id(RUN)}.json").unlink(missing_ok=True)
+    (get_local_records() / f"{run_id(RUN)}.json").unlink(missing_ok=True)
     log = run_folder(run_id(RUN)) / METRICS_FILE
     whole = log.read_text()
     try:
         log.write_text("".join(f"{line}\n" for line in DAMAGE[damage](whole.splitlines())))
         with pytest.raises(ValueError, match=r"metrics\.jsonl.*restore it, or remove the folder"):
             execute(RUN, progress=quiet)
-        assert not has_record(local_records(), RUN)
+        assert not has_record(get_local_records(), RUN)
     finally:
         log.write_text(whole)
 
@@ -85,7 +85,7 @@ def test_a_torn_line_after_the_checkpoint_is_cut_and_done_again() -> None:
 
 def test_a_log_that_needs_no_cut_is_left_as_it_is(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(finished))
-    folder = run_folder(training_id(RUN))
+    folder = run_folder(get_training_id(RUN))
     before = (folder / METRICS_FILE).stat().st_ino
     with MetricsLog(folder, 4):
         assert (folder / METRICS_FILE).stat().st_ino == before, "whole: what a checkpoint counts on was synced with it"
@@ -101,7 +101,7 @@ def test_only_the_first_process_reads_the_log_at_the_end(finished: Path, monkeyp
     for place in ("trainer.rank", "loop.rank"):
         monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
     monkeypatch.setattr("repro.train.trainer._lease_of_all", lambda folder: nullcontext())
-    inputs, log = Inputs(RUN), run_folder(training_id(RUN)) / METRICS_FILE
+    inputs, log = Inputs(RUN), run_folder(get_training_id(RUN)) / METRICS_FILE
     inputs.build(quiet)
     log.rename(finished / "elsewhere")
     try:

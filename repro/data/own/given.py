@@ -17,14 +17,14 @@ from repro.data.beir import (
     beir_folders,
     check_groups,
     find_collections,
-    load_beir,
-    told_of_unjudged,
+    load_named,
+    note_unjudged,
     write_beir_folder,
     write_suite,
 )
-from repro.data.folders import ARCHIVES, ending_of, splits_of
-from repro.data.lines import json_rows
-from repro.data.paper.quirks import Quirks, quirks_of
+from repro.data.folders import ARCHIVES, list_splits, match_ending
+from repro.data.lines import list_json_rows
+from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.readers import unpack
 
 TEST_SPLITS = ("test", "dev")
@@ -33,9 +33,9 @@ Given = tuple[Retrieval, Quirks]
 
 
 @contextmanager
-def unpacked(source: Path) -> Iterator[Path]:
+def open_archive(source: Path) -> Iterator[Path]:
     """Give a file or folder as it is, and an archive as an unpacked folder; a complaint names the archive."""
-    ending = ending_of(source, ARCHIVES)
+    ending = match_ending(source, ARCHIVES)
     if not (source.is_file() and ending):
         yield source
         return
@@ -52,7 +52,7 @@ def unpacked(source: Path) -> Iterator[Path]:
 def evaluation_folders(source: Path) -> list[Path]:
     """Return the BEIR folders that `source` is or holds, if each can be evaluated on and none is to train on."""
     found = [path for _, path in beir_folders(source)] if source.is_dir() else []
-    splits = [splits_of(folder) for folder in found]
+    splits = [list_splits(folder) for folder in found]
     fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
     return found if fit else []
 
@@ -67,20 +67,20 @@ def read_given(source: Path) -> list[Given]:
     return [_read(name, folder) for name, folder in named]
 
 
-def judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
+def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
     """Return the queries of each collection and the documents that answer them: what must not be trained on as pairs.
 
     A document is there twice, with its title and without: pairs of the same corpus often have the bare text.
     """
     folders = dict(beir_folders(source)) if given else {}
-    return [_only_judged(one, folders[one.name]) for one, _ in given]
+    return [_keep_judged(one, folders[one.name]) for one, _ in given]
 
 
-def _only_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
+def _keep_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
     right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
     every = zip(retrieval.document_ids, retrieval.documents, strict=True)
     joined = {i: text for i, text in every if i in right}
-    rows = ((str(row["_id"]), row.get("text")) for _, row in json_rows(folder / "corpus.jsonl"))
+    rows = ((str(row["_id"]), row.get("text")) for _, row in list_json_rows(folder / "corpus.jsonl"))
     texts = [*joined.items(), *((i, text) for i, text in rows if i in joined and text)]
     ids, documents = (tuple(values) for values in zip(*texts, strict=True)) if texts else ((), ())
     return replace(retrieval, document_ids=ids, documents=documents)
@@ -97,10 +97,10 @@ def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) 
 
 
 def _read(name: str, folder: Path) -> Given:
-    quirks, splits = quirks_of(name), splits_of(folder)
+    quirks, splits = find_quirks(name), list_splits(folder)
     there = [split for split in (quirks.split, *TEST_SPLITS) if split in splits]
     if not there:
         raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    found = load_beir(folder, there[0], lacks_documents=quirks.lacks_documents)
-    says = quirks.says if there[0] == quirks.split else ""
-    return replace(found, name=name), told_of_unjudged(replace(quirks, split=Quirks().split, says=says), found)
+    found, quirks = load_named(folder, name, replace(quirks, split=there[0]))
+    says = quirks.says if there[0] == find_quirks(name).split else ""
+    return replace(found, name=name), note_unjudged(replace(quirks, split=Quirks().split, says=says), found)

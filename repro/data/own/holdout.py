@@ -18,12 +18,12 @@ from dataclasses import replace
 import numpy as np
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, without_evaluated, without_evaluated_negatives
+from repro.data.filters import EvaluatedTexts, drop_evaluated, without_evaluated_negatives
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import identity, normalise
-from repro.spec.values import counted
-from repro.storage.arrays import blocks_of
+from repro.spec.values import count_noun
+from repro.storage.arrays import iter_blocks
 
 FAMILY = "held-out"
 ALL = "all"
@@ -50,13 +50,13 @@ def hold_out(
     unknown = sorted(set(domains) - set(pairs.domain_names))
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_some(pairs.domain_names)}")
-    groups = {name: name for name in domains} or _largest_domains(pairs)
-    kept = _rows_of_lowest_hash(pairs, groups, rules, whole=bool(domains))
+    groups = {name: name for name in domains} or _find_largest_domains(pairs)
+    kept = _select_lowest_hash_rows(pairs, groups, rules, whole=bool(domains))
     found: list[Retrieval] = []
     refused: list[str] = []
     for group, rows in sorted(kept.items()):
         try:
-            built = build_collection(collection_name(group, [one.name for one in found]), rows, rules)
+            built = build_collection(get_collection_name(group, [one.name for one in found]), rows, rules)
             found.append(built.retrieval)
             if near is not None and built.counts["num_near_duplicate"]:
                 near[built.retrieval.name] = built.counts["num_near_duplicate"]
@@ -86,14 +86,14 @@ def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: 
     id_of = {identity(text): i for i, text in texts.items()}
     asked = {identity(query) for one in held_out for query in one.queries}
     answers: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in rows_of(pairs):
+    for row in iter_rows(pairs):
         document, query = identity(row.document), identity(row.query)
         if document not in id_of and (len(texts) < MOST_SEARCHED or query in asked):
             id_of[document] = row.id
             texts[row.id] = row.document
         if query in asked:
             answers[query][id_of[document]] = 1
-    everything = {"document_ids": tuple(texts), "documents": tuple(texts.values())}
+    ids, documents = tuple(texts), tuple(texts.values())
     wider = [_with_answers(one, answers) for one in held_out]
     if as_one and len(wider) > 1:
         queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}
@@ -101,7 +101,7 @@ def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: 
         queries = {query: text for query, text in queries.items() if first[identity(text)] == query}
         judged = {query: dict(grades) for one in wider for query, grades in one.judgements.items() if query in queries}
         wider = [Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judged)]
-    return [replace(one, **everything) for one in wider]
+    return [replace(one, document_ids=ids, documents=documents) for one in wider]
 
 
 def _with_answers(retrieval: Retrieval, answers: Mapping[str, Mapping[str, int]]) -> Retrieval:
@@ -123,21 +123,21 @@ def training_rows(
     ValueError, which names the domains, when no row is left.
     """
     evaluated = EvaluatedTexts(collections, form)
-    rows = without_evaluated(_outside(rows_of(pairs), set(domains), counts), evaluated, counts)
+    rows = drop_evaluated(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
     first = next(rows, None)
     if first is None:
         of_domains = [f"{counts['in_held_out_domains']} of {_some(domains)}, held out whole"] if domains else []
         shared = [f"{counts['evaluated']} with a text that is evaluated"] if counts["evaluated"] else []
         raise ValueError(
-            f"nothing is left to train on of {counted(len(pairs), 'pair')} ({'; '.join(of_domains + shared)}): "
+            f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({'; '.join(of_domains + shared)}): "
             "hold out fewer domains, or import more pairs"
         )
     yield from without_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
 
 
-def rows_of(pairs: Pairs) -> Iterator[Row]:
+def iter_rows(pairs: Pairs) -> Iterator[Row]:
     """Return every pair as a row, a block of them in memory."""
-    for block in blocks_of(len(pairs), ROWS_PER_READ):
+    for block in iter_blocks(len(pairs), ROWS_PER_READ):
         yield from _rows_at(pairs, np.arange(block.start, block.stop))
         pairs.give_back()
 
@@ -157,7 +157,7 @@ def _rows_at(pairs: Pairs, places: np.ndarray) -> Iterator[Row]:
         yield Row(identifier, query, document, domains[domain], sources[source], tuple(negatives or ()))
 
 
-def collection_name(domain: str, taken: Sequence[str] = ()) -> str:
+def get_collection_name(domain: str, taken: Sequence[str] = ()) -> str:
     """Return a domain's name as that of a folder and of a metric; a number tells apart two that would be the same."""
     slug = re.sub(r"[^a-z0-9._-]+", "-", domain.lower()).strip("-.")[:60] or "domain"
     slug = f"{slug}-domain" if slug in ("mean", FAMILY) else slug
@@ -173,14 +173,14 @@ def _outside(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> It
             yield row
 
 
-def _largest_domains(pairs: Pairs) -> dict[str, str]:
+def _find_largest_domains(pairs: Pairs) -> dict[str, str]:
     sizes = np.bincount(pairs.domain_codes, minlength=len(pairs.domain_names))
     order = np.argsort(-sizes, kind="stable")[:MOST_DOMAINS]
     large = {pairs.domain_names[code]: pairs.domain_names[code] for code in order if sizes[code] >= LEAST_PAIRS}
     return large or dict.fromkeys(pairs.domain_names, ALL)
 
 
-def _rows_of_lowest_hash(
+def _select_lowest_hash_rows(
     pairs: Pairs, groups: dict[str, str], rules: SuiteRules, *, whole: bool
 ) -> dict[str, list[Row]]:
     rows: dict[str, dict[int, list[Row]]] = defaultdict(dict)
@@ -204,7 +204,7 @@ def _candidates(
 ) -> Iterator[tuple[str, int, Row]]:
     """Return group, hash of the document and row of the pairs that may be held out, a block of them in memory."""
     in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
-    for block in blocks_of(len(pairs), ROWS_PER_READ):
+    for block in iter_blocks(len(pairs), ROWS_PER_READ):
         places = block.start + np.flatnonzero(in_group_N[block])
         keys = [_hash(form(text)) for text in pairs.texts("document", places)]
         chosen = [place for place, key in enumerate(keys) if whole or key % SHARE == 0]
@@ -219,9 +219,9 @@ def _too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -
     for _, key, _ in _candidates(pairs, groups, form, whole=True):
         keys.add(key)
         num_pairs += 1
-    documents = counted(len(keys), "different document")
+    documents = count_noun(len(keys), "different document")
     return (
-        f"{counted(num_pairs, 'pair')} of {_some(list(groups))} with {documents}: a hash of the text "
+        f"{count_noun(num_pairs, 'pair')} of {_some(list(groups))} with {documents}: a hash of the text "
         f"holds out one document in {SHARE}, here none; --hold-out DOMAIN holds out a domain whole, "
         "--evaluate-on FOLDER takes a collection"
     )

@@ -28,15 +28,23 @@ from repro.data.beir import (
     write_suite,
 )
 from repro.data.columns import Columns
-from repro.data.folders import is_beir, splits_of
-from repro.data.own.given import TEST_SPLITS, Given, evaluation_folders, judged_texts, read_given, unpacked, write_given
+from repro.data.folders import is_beir, list_splits
+from repro.data.own.given import (
+    TEST_SPLITS,
+    Given,
+    evaluation_folders,
+    list_judged_texts,
+    open_archive,
+    read_given,
+    write_given,
+)
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
 from repro.data.paper.quirks import Quirks
-from repro.data.readers import domain_name
+from repro.data.readers import get_domain_name
 from repro.storage.atomic import whole_file, whole_folder
-from repro.storage.digests import sha256_of
+from repro.storage.digests import hash_file
 from repro.storage.json_files import read_json
-from repro.storage.paths import corpora_folder
+from repro.storage.paths import get_corpora_folder
 
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
@@ -99,48 +107,48 @@ def bring(
     wrong with the files.
     """
     target = _target(name, set(reserved))
-    hold_out = [domain_name(one) for one in hold_out]
+    hold_out = [get_domain_name(one) for one in hold_out]
     with ExitStack() as stack:
-        inside = stack.enter_context(unpacked(source))
-        exam = None if evaluate_on is None else stack.enter_context(unpacked(evaluate_on))
+        inside = stack.enter_context(open_archive(source))
+        exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on))
         if exam is None and evaluation_folders(inside):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             return _bring_evaluation(inside, target, name)
         given = _given(inside, exam, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
-        judged = judged_texts(inside if exam is None else exam, given)
+        judged = list_judged_texts(inside if exam is None else exam, given)
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
             write_given(part / GIVEN_FOLDER, name, given, exam or inside)
         recipe = OLDEST_RECIPE if given else RECIPE
-        digest = _digest(content_files(part), hold_out, recipe)
+        digest = _digest(list_content_files(part), hold_out, recipe)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
         content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return imported_named(name)
+    return find_imported(name)
 
 
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
     given, skipped = read_given(source), say_skipped(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
-        digest = _digest(content_files(part), (), OLDEST_RECIPE)
+        digest = _digest(list_content_files(part), (), OLDEST_RECIPE)
         content = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return imported_named(name)
+    return find_imported(name)
 
 
 def imported_corpora() -> dict[str, ImportedCorpus]:
     """Return all imported corpora by their names; a folder whose name is none of an import is passed over."""
-    names = (path.parent.name for path in sorted(corpora_folder().glob(f"*/{CORPUS_FILE}")))
-    return {name: imported_named(name) for name in names if NAME.fullmatch(name)}
+    names = (path.parent.name for path in sorted(get_corpora_folder().glob(f"*/{CORPUS_FILE}")))
+    return {name: find_imported(name) for name in names if NAME.fullmatch(name)}
 
 
-def imported_named(name: str) -> ImportedCorpus:
+def find_imported(name: str) -> ImportedCorpus:
     """Return one, by its name, with or without its digest; ValueError when it is not here, or is another content."""
     bare, _, digest = name.partition("@")
-    path = corpora_folder() / bare / CORPUS_FILE
+    path = get_corpora_folder() / bare / CORPUS_FILE
     if not NAME.fullmatch(bare) or not path.is_file():
         raise ValueError(f"no corpus {bare!r} was imported here: `repro data import PATH --name {bare}` does")
     content = read_json(path)
@@ -164,10 +172,10 @@ def imported_named(name: str) -> ImportedCorpus:
 def is_imported(name: str) -> bool:
     """Return whether a name, with or without a digest, is one of an imported corpus."""
     bare = name.partition("@")[0]
-    return bool(NAME.fullmatch(bare)) and (corpora_folder() / bare / CORPUS_FILE).is_file()
+    return bool(NAME.fullmatch(bare)) and (get_corpora_folder() / bare / CORPUS_FILE).is_file()
 
 
-def maker_of(corpus: ImportedCorpus) -> Callable[[Path], None]:
+def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
     """Return what makes training pairs, suite and report in a folder."""
 
     def make(folder: Path) -> None:
@@ -227,14 +235,14 @@ def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
 
 def check_trainable(name: str) -> None:
     """ValueError for an imported evaluation set, which has nothing to train on; other names pass."""
-    if is_imported(name) and (corpus := imported_named(name)).only_evaluates:
+    if is_imported(name) and (corpus := find_imported(name)).only_evaluates:
         raise ValueError(
             f"{corpus.name!r} is an evaluation set, without pairs to train on: "
             f"`repro evaluate --model M --suite {corpus.name}` uses it; a BEIR folder to train on has qrels/train.tsv"
         )
 
 
-def content_files(folder: Path) -> list[Path]:
+def list_content_files(folder: Path) -> list[Path]:
     """Return the files that an imported corpus consists of: its pairs, then what it is evaluated on."""
     found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
     return [path for path in found if path.is_file()]
@@ -253,9 +261,9 @@ def _target(name: str, reserved: set[str]) -> Path:
         )
     if name in reserved:
         raise ValueError(f"name={name!r} is one of the project's own: choose another")
-    target = corpora_folder() / name
+    target = get_corpora_folder() / name
     if target.exists():
-        whole = is_imported(name) and not imported_named(name).only_evaluates
+        whole = is_imported(name) and not find_imported(name).only_evaluates
         go_on = f"`repro data plan {name}` goes on with it, or else " if whole else ""
         raise ValueError(
             f"a corpus {name!r} is there already, in {target}: {go_on}choose another name or remove the folder"
@@ -270,7 +278,7 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
         if not found:
             raise ValueError(f"{evaluate_on} is no BEIR folder to evaluate on (corpus.jsonl), and holds none")
     else:
-        is_judged = is_beir(source) and set(splits_of(source)) & set(TEST_SPLITS)
+        is_judged = is_beir(source) and set(list_splits(source)) & set(TEST_SPLITS)
         found = read_given(source) if is_judged else []
     if found and hold_out:
         names = ", ".join(one.name for one, _ in found)
@@ -283,7 +291,7 @@ def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
     how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
     digest = hashlib.sha256(json.dumps(how).encode())
     for path in files:
-        digest.update(bytes.fromhex(sha256_of(path)))
+        digest.update(bytes.fromhex(hash_file(path)))
     return digest.hexdigest()
 
 

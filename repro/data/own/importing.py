@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import Retrieval
-from repro.data.columns import Columns, swapped
-from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, pair_keys
+from repro.data.columns import Columns, suggest_swapped_columns
+from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, compute_pair_keys
 from repro.data.folders import passed_over, say_passed_over
 from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
-from repro.data.own.given import unpacked
+from repro.data.own.given import open_archive
 from repro.data.pairs import write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
@@ -75,7 +75,7 @@ class Imported:
         if share > MOST_LEFT_OUT:
             found.append(f"{share:.0%} of the pairs were left out")
         if self.query_words >= REVERSED * self.document_words > 0:
-            options = swapped(self.columns[0]) if self.columns else ""
+            options = suggest_swapped_columns(self.columns[0]) if self.columns else ""
             found.append(
                 f"queries have {self.query_words} words and documents {self.document_words} (medians): "
                 f"are the columns the right way round?{f' If not: {options}' * bool(options)}"
@@ -114,23 +114,36 @@ def import_corpus(
         raise ValueError(f"{folder} is there already: remove it or choose another name")
     told = Tally()
     with ExitStack() as stack:
-        source = stack.enter_context(unpacked(source))
+        source = stack.enter_context(open_archive(source))
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
         rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
-        blocks = _kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
+        blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
             chosen = f"; {labels.describe()}" if labels else ""
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}{chosen}")
         unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
-        found = (counts, tuple(told.malformed), len(unread), tuple(unread[:NAMED]), told.columns())
-        imported = Imported(folder, name, num_read, num_kept, len(told.domains), *found, *told.medians())
-        imported = replace(imported, labels=labels.describe() if labels else "")
+        query_words, document_words = told.medians()
+        imported = Imported(
+            folder,
+            name,
+            num_read,
+            num_kept,
+            len(told.domains),
+            counts,
+            malformed=tuple(told.malformed),
+            num_passed_over=len(unread),
+            passed_over=tuple(unread[:NAMED]),
+            columns=told.columns(),
+            query_words=query_words,
+            document_words=document_words,
+            labels=labels.describe() if labels else "",
+        )
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
@@ -164,10 +177,10 @@ def plan_runs(
     Clusters are as large as batches, as in the paper's best.
     """
     sizes = [imported.num_kept] if domain_sizes is None else list(domain_sizes)
-    fitting = _batch_sizes(sizes, largest_batch)
+    fitting = _list_batch_sizes(sizes, largest_batch)
     column = {} if domain_sizes is None else {"domain_column": "domain"}
     if not fitting:
-        fitting, column = _batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
+        fitting, column = _list_batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
     if not fitting:
         least = BATCH_SIZES[-1] * BATCHES_AN_EPOCH
         raise ValueError(
@@ -188,7 +201,7 @@ def plan_runs(
     return tuple({**shared, "architecture": architecture} for architecture in ("biencoder", "contextual"))
 
 
-def _batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
+def _list_batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     def fits(batch: int) -> bool:
         num_batches = sum(size // batch for size in sizes)
         return num_batches >= BATCHES_AN_EPOCH and 2 * batch * num_batches >= sum(sizes)
@@ -235,7 +248,7 @@ class Tally:
             self.malformed += [f"{PurePath(pair.place).name}: {pair.flaw}" for pair in named]
 
 
-def _kept_columns(
+def _iter_kept_columns(
     blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, told: Tally
 ) -> Iterator[dict[str, list]]:
     """Return the columns of the pairs that are kept, a block at a time; tells `told` of them."""
@@ -311,7 +324,7 @@ class Looked:
             fresh = list(compress(full, is_free))
         if len(fresh) < len(full):
             counts["evaluated"] += len(full) - len(fresh)
-        keys = pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
+        keys = compute_pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
         chosen = list(compress(fresh, seen.tell(keys).tolist()))
         if fresh:
             counts["repeated_pair"] += len(fresh) - len(chosen)

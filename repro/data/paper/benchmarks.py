@@ -123,7 +123,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The nine sets of the official code's truncated BEIR, and the forums of figure 7."""
 
 
-def folders_of(name: str, data_dir: Path) -> dict[str, Path]:
+def list_beir_folders(name: str, data_dir: Path) -> dict[str, Path]:
     """Return the BEIR folders of an archive by the names they have in a suite, whether they are there or not."""
     root = data_dir / "beir" / name
     parts = BENCHMARKS[name].parts
@@ -132,7 +132,7 @@ def folders_of(name: str, data_dir: Path) -> dict[str, Path]:
 
 def missing_from(suite: str, data_dir: Path) -> list[str]:
     """Return the archives of a suite that are not, or not wholly, there."""
-    return [name for name in SUITES[suite] if not all(map(is_beir, folders_of(name, data_dir).values()))]
+    return [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name, data_dir).values()))]
 
 
 def check_suite(suite: str, data_dir: Path) -> None:
@@ -152,7 +152,7 @@ def make_suite(suite: str, data_dir: Path, folder: Path) -> None:
     check_suite(suite, data_dir)
     rows = []
     for name in SUITES[suite]:
-        for dataset, place in folders_of(name, data_dir).items():
+        for dataset, place in list_beir_folders(name, data_dir).items():
             (folder / dataset).parent.mkdir(parents=True, exist_ok=True)
             (folder / dataset).symlink_to(place.resolve(), target_is_directory=True)
             rows.append((dataset, f"{suite} set"))

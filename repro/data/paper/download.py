@@ -35,7 +35,7 @@ def download(
     or leads to what is not, http(s). OSError when the server does not answer.
     """
     if path.is_file():
-        if md5 is not None and _md5_of(path) != md5:
+        if md5 is not None and _compute_md5(path) != md5:
             raise ValueError(f"{path} is not the file that was expected (md5 is not {md5}): remove it and fetch again")
         return path
     _check_scheme(url)
@@ -50,7 +50,7 @@ def download(
                 raise OSError(f"could not download {url} ({error}); the same command goes on from {part}") from error
             progress(f"{url}: {error}; trying again")
             time.sleep(wait_seconds)
-    if md5 is not None and _md5_of(part) != md5:
+    if md5 is not None and _compute_md5(part) != md5:
         part.unlink()
         raise ValueError(f"{url} is not the file that was expected (md5 is not {md5}): it was removed; try again")
     part.replace(path)
@@ -74,7 +74,7 @@ class _OnTheWeb(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _md5_of(path: Path) -> str:
+def _compute_md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "md5").hexdigest()
 

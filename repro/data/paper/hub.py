@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from repro.data.columns import Columns
-from repro.data.folders import visible_files
+from repro.data.folders import list_visible_files
 from repro.data.pairs import Row
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign
@@ -137,7 +137,7 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
 )
 
 
-def source_named(name: str) -> HubSource:
+def get_source(name: str) -> HubSource:
     """Return a source; ValueError lists the known ones."""
     if name not in SOURCES:
         raise ValueError(f"unknown source {name!r}; choose one of {list(SOURCES)}")
@@ -149,20 +149,20 @@ def local_copy(name: str, data_dir: Path) -> Path:
 
     ValueError where it is not there, or not all of it: its size, and the command that fetches it or goes on.
     """
-    source = source_named(name)
+    source = get_source(name)
     folder = data_dir / source.hub_id.split("/")[1]
-    if not any(pair_files(folder)):
+    if not any(list_pair_files(folder)):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
             f"repro fetch {name} --data-dir {data_dir}, or hf download {source.hub_id} --repo-type dataset "
             f"--local-dir {folder}"
         )
-    if why := why_unfinished(name, folder):
+    if why := find_incomplete_reason(name, folder):
         raise ValueError(why)
     return folder
 
 
-def why_unfinished(name: str, folder: Path) -> str:
+def find_incomplete_reason(name: str, folder: Path) -> str:
     """Return why a folder is no whole copy of a source, and what to do; empty for one whose fetching has ended."""
     if (folder / CHECKSUMS).is_file():
         return ""
@@ -172,9 +172,9 @@ def why_unfinished(name: str, folder: Path) -> str:
     return f"{name} in {folder} is fetched in part: there is {mark}; {remedy}" if mark else ""
 
 
-def pair_files(folder: Path) -> Iterator[Path]:
+def list_pair_files(folder: Path) -> Iterator[Path]:
     """Return the files of a local copy that hold its pairs, in no order; hidden ones are as if not there."""
-    return (path for path in visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
+    return (path for path in list_visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
 
 
 def load_source(name: str, data_dir: Path) -> Iterator[Row]:
@@ -184,9 +184,9 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
     the first document of a list of positives is taken, as by the authors; an empty text becomes "[empty]". Texts carry
     no prompts: those are put in front when they become tokens.
     """
-    source, folder = source_named(name), local_copy(name, data_dir)
+    source, folder = get_source(name), local_copy(name, data_dir)
     number = 0
-    for path in sorted(pair_files(folder)):
+    for path in sorted(list_pair_files(folder)):
         for pair in read_foreign(path, Columns(source.columns)):
             if pair.flaw:  # else it would be trained on as "[empty]"
                 raise ValueError(f"{pair.place}: {pair.flaw}")

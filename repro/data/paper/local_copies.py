@@ -11,38 +11,38 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro.data.folders import visible_files
+from repro.data.folders import list_visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.download import download
-from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, why_unfinished
+from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason
 from repro.data.readers import unpack
 from repro.storage.atomic import whole_file, whole_folder
-from repro.storage.digests import sha256_of
+from repro.storage.digests import hash_file
 from repro.storage.json_files import json_object
-from repro.storage.paths import data_folder
+from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]
 
 
-def declared() -> list[str]:
+def list_declared() -> list[str]:
     """Return the names that can be fetched: training sources, evaluation sets, suites of them."""
     return [*SOURCES, *(name for name in BENCHMARKS if name not in SUITES), *SUITES]
 
 
-def parts_of(name: str) -> tuple[str, ...]:
+def resolve_sources(name: str) -> tuple[str, ...]:
     """Return the sources behind a name: itself, or those of a suite. ValueError lists the names there are."""
-    if name not in declared():
-        raise ValueError(f"unknown source {name!r}; choose one of {declared()}")
+    if name not in list_declared():
+        raise ValueError(f"unknown source {name!r}; choose one of {list_declared()}")
     return SUITES.get(name, (name,))
 
 
-def folder_of(name: str, data_dir: Path | None = None) -> Path:
+def get_copy_folder(name: str, data_dir: Path | None = None) -> Path:
     """Return where the local copy of one source lies."""
-    root = data_dir or data_folder()
+    root = data_dir or get_data_folder()
     return root / SOURCES[name].hub_id.split("/")[1] if name in SOURCES else root / "beir" / name
 
 
-def size_of(name: str) -> str:
+def format_size(name: str) -> str:
     """Return the size of one source for a reader; an estimate."""
     return f"{SOURCES[name].size_gb} GB" if name in SOURCES else f"{BENCHMARKS[name].size_mb} MB"
 
@@ -52,12 +52,12 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
 
     Interrupted, it goes on when called again. `base`: where BEIR's archives are.
     """
-    folder = folder_of(name, data_dir)
+    folder = get_copy_folder(name, data_dir)
     if (folder / CHECKSUMS).is_file():
-        listed_files(folder, name)
+        list_listed_files(folder, name)
         (folder / FETCHING).unlink(missing_ok=True)  # killed just before it was removed
         return folder
-    progress(f"fetching {name}, about {size_of(name)}, into {folder}")
+    progress(f"fetching {name}, about {format_size(name)}, into {folder}")
     if name in SOURCES:
         revision = _fetch_from_hub(name, folder)
     else:
@@ -72,7 +72,7 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
 def write_checksums(folder: Path, name: str, revision: str) -> None:
     """Write sha256 and size of each file below `folder`."""
     files = {
-        str(path.relative_to(folder)): {"sha256": sha256_of(path), "size": path.stat().st_size}
+        str(path.relative_to(folder)): {"sha256": hash_file(path), "size": path.stat().st_size}
         for path in _files(folder)
     }
     content = {"source": name, "revision": revision, "files": files}
@@ -85,16 +85,18 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
 
     A copy without checksums was made by somebody else: it is told so, as nothing can be checked.
     """
-    folder = folder_of(name, data_dir)
+    folder = get_copy_folder(name, data_dir)
     listed = folder / CHECKSUMS
     if not _files(folder):
-        return [f"{name} (about {size_of(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"]
-    if name in SOURCES and (why := why_unfinished(name, folder)):
+        return [
+            f"{name} (about {format_size(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"
+        ]
+    if name in SOURCES and (why := find_incomplete_reason(name, folder)):
         return [why]
     if not listed.is_file():
         return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it, trusting the files that are there"]
     try:
-        wanted_files = listed_files(folder, name)
+        wanted_files = list_listed_files(folder, name)
     except ValueError as error:
         return [str(error)]
     found = []
@@ -104,12 +106,12 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
             found.append(f"{path} is missing")
         elif path.stat().st_size != wanted["size"]:
             found.append(f"{path} has {path.stat().st_size} bytes, {wanted['size']} were fetched")
-        elif is_thorough and sha256_of(path) != wanted["sha256"]:
+        elif is_thorough and hash_file(path) != wanted["sha256"]:
             found.append(f"{path} has another content than was fetched (sha256)")
     return found
 
 
-def listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
+def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     """Return sha256 and size of each file that the checksums of a copy list, by its path.
 
     ValueError for a list that is damaged: it names the file and says how it is written anew, beside the data.
@@ -128,13 +130,13 @@ def listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     return files
 
 
-def origin_of(name: str, data_dir: Path | None = None) -> str:
+def compute_version(name: str, data_dir: Path | None = None) -> str:
     """Return what decides a copy's content: its checksums, or names and sizes where it has none."""
-    folder = folder_of(name, data_dir)
+    folder = get_copy_folder(name, data_dir)
     listed = folder / CHECKSUMS
     if listed.is_file():
-        listed_files(folder, name)  # else what is built from the copy would be built anew
-        return sha256_of(listed)[:12]
+        list_listed_files(folder, name)  # else what is built from the copy would be built anew
+        return hash_file(listed)[:12]
     return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
 
 
@@ -153,7 +155,7 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
             (folder / FETCHING).unlink(missing_ok=True)  # nothing came: a copy that is put there is a whole one
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"{name}: {source.hub_id} (about {size_of(name)}) could not be fetched from the hub ({reason}); the same "
+            f"{name}: {source.hub_id} (about {format_size(name)}) could not be fetched from the hub ({reason}); the same "
             f"command goes on, or put a copy in {folder}"
         ) from error
     return revision
@@ -171,4 +173,4 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in visible_files(folder) if path.name != CHECKSUMS)
+    return sorted(path for path in list_visible_files(folder) if path.name != CHECKSUMS)

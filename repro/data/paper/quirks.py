@@ -28,7 +28,7 @@ class Quirks:
         """The prompt that documents, and context documents, carry."""
         return "query" if self.asks_on_both_sides else "document"
 
-    def told_of(self, num_queries: int) -> str:
+    def describe_quirks(self, num_queries: int) -> str:
         """Return the note for a reader of the scores of so many queries."""
         return self.says.replace("{num_queries}", f"{num_queries:,}")
 
@@ -61,7 +61,7 @@ QUIRKS: Mapping[str, Quirks] = MappingProxyType(
 _SAME = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020": "webis-touche2020"}
 
 
-def quirks_of(collection: str) -> Quirks:
+def find_quirks(collection: str) -> Quirks:
     """Return what is odd about a collection by its BEIR or mteb name, whatever its case; defaults when nothing is."""
     name = collection.lower()
     return QUIRKS.get(_SAME.get(name, name), Quirks())

@@ -7,9 +7,9 @@ from typing import Any
 
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-from repro.evaluate.digests import model_digest
+from repro.evaluate.digests import compute_model_digest
 from repro.model.contextual import Model
-from repro.model.start import backbones_of
+from repro.model.start import get_backbones
 
 MEBIBYTE = 2**20
 
@@ -25,12 +25,12 @@ def model_meta(
     """Return a complete description; without a revision it is the model's digest, so other weights are another model"""
     config = model.config
     count = sum(weight.numel() for weight in model.parameters())
-    embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in backbones_of(model))
+    embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
     return ModelMeta(
         loader=loader,
         loader_kwargs={},
         name=name,
-        revision=revision or model_digest(model),
+        revision=revision or compute_model_digest(model),
         release_date=None,
         languages=["eng-Latn"],
         n_parameters=count,

@@ -1,6 +1,7 @@
 """Any of our models as one that mteb evaluates: it draws its context where mteb hands over the corpus.
 
-1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed.
+1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that
+   calls `encode` alone hides the corpus: texts known to be documents serve, queries never do (ValueError).
 2. Every other task: the context is drawn from `corpus` of the subset, the task's whole data, where that is set; else
    from the texts of the first call for that task and subset, as mteb hands no more over.
 3. Context documents carry the task's document prompt; queries and documents of a task see the same context.
@@ -20,9 +21,10 @@ from mteb.types import PromptType
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.mteb.meta import model_meta
+from repro.evaluate.mteb.task import BOTH_SIDES
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model, fill_context
-from repro.model.encoding import GPU
+from repro.model.encoding import GPU, as_texts
 from repro.seeds import generator_for
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 METHODS = ("corpus", "fixed", "null", "none")
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
-BOTH_SIDES = {"QuoraRetrieval": SEARCH.query}  # the authors' exception: questions on both sides
+TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
 
 
 class MtebModel(AbsEncoder):
@@ -55,7 +57,7 @@ class MtebModel(AbsEncoder):
         """
         self.model = model
         self.method = method if isinstance(model, ContextualModel) else "none"
-        self.context_seed, self.fixed_context = context_seed, tuple(fixed_context)
+        self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
         self.mteb_model_meta = model_meta(
             model, name=name, experiment=self._experiment(), revision=revision, loader=loader
@@ -71,7 +73,7 @@ class MtebModel(AbsEncoder):
     ) -> None:
         """Draw the context from the corpus, then keep the corpus for `search`."""
         self._context_of = None
-        self._set_context(_texts_of(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
+        self._set_context(_collect_texts(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
         self._search.index(corpus, task_metadata=task_metadata, hf_split=hf_split, hf_subset=hf_subset, **options)
 
     def search(self, queries: QueryDatasetType, **options: Any) -> RetrievalOutputType:
@@ -92,8 +94,11 @@ class MtebModel(AbsEncoder):
         texts = [text for batch in inputs for text in batch["text"]]
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
-            self._set_context(texts if self.corpus is None else self.corpus(hf_subset), task_metadata, task)
-        tokens = self._tokens(texts, prompt_of(self.model.config.prompts, task_metadata, prompt_type))
+            given = self.corpus
+            if given is None and self.method == "corpus" and prompt_type != PromptType.document:
+                _check_no_corpus(task_metadata)
+            self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
+        tokens = self._tokens(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
         is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
@@ -106,7 +111,7 @@ class MtebModel(AbsEncoder):
             return
         pool = self.fixed_context or texts
         drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
-        prompt = prompt_of(self.model.config.prompts, task_metadata, PromptType.document)
+        prompt = get_task_prompt(self.model.config.prompts, task_metadata, PromptType.document)
         self.model.set_context_tokens(self._tokens(drawn, prompt))
 
     def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
@@ -133,12 +138,21 @@ class MtebModel(AbsEncoder):
         return found
 
 
-def prompt_of(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
+def _check_no_corpus(task_metadata: TaskMetadata) -> None:
+    """ValueError for a task that searches a corpus, when texts that may be queries come before it."""
+    if task_metadata.type in TYPES_WITH_CORPUS:
+        raise ValueError(
+            f"{task_metadata.name}: queries came before the corpus, and a context is never drawn from queries; "
+            "evaluate MtebModel itself instead of a wrapper, or set `model.corpus = lambda subset: documents` before"
+        )
+
+
+def get_task_prompt(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
     """Return what stands before the texts of a task for a model that has prompts of a name, "none" for bare text."""
     if name == "none":
         return ""
     if task_metadata.name in BOTH_SIDES:
-        return BOTH_SIDES[task_metadata.name]
+        return SEARCH.query
     prompts = CLUSTERING if task_metadata.type == "Clustering" else CLASSIFICATION
     if task_metadata.type in TYPES_WITH_ROLES:
         prompts = SEARCH
@@ -153,7 +167,7 @@ def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str)
     return [texts[place] for place in order[fill_context(len(order), num_contexts, seed)]]
 
 
-def _texts_of(corpus: CorpusDatasetType) -> list[str]:
+def _collect_texts(corpus: CorpusDatasetType) -> list[str]:
     texts = list(corpus["text"])
     titles = list(corpus["title"]) if "title" in corpus.column_names else [""] * len(texts)
     return [f"{title or ''} {text}".strip() for title, text in zip(titles, texts, strict=True)]

@@ -29,8 +29,8 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.task import split_data
-from repro.evaluate.polarity import film_reviews, gensim_texts
-from repro.evaluate.retrieval import bm25_search
+from repro.evaluate.polarity import film_reviews, list_gensim_texts
+from repro.evaluate.retrieval import ENGLISH, bm25_search
 from repro.seeds import generator_for
 
 CATEGORIES = ("Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS", "Summarization")
@@ -46,47 +46,48 @@ RERANKED = 20
 TEXTS_PER_LABEL = 60
 NEWS_STRIDE = 4  # of the 1225 pairs of 50 news texts: each text is embedded once a pair
 SPLIT = "test"
+RERANKED_ENDING = "-reranked"
 Labelled = tuple[list[str], list[str]]
 
 
-def offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
+def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
     """Return the tasks over collections by family; of each family the first two are searched, the third reranked."""
     tasks: list[AbsTask] = []
     for family, collections in families.items():
-        tasks += [_retrieval_task(collection) for collection in collections[:2]]
-        tasks.append(_reranking_task(collections[2 % len(collections)]))
-        tasks.append(_pair_task(f"{family}-pairs", collections[0]))
+        tasks += [_make_retrieval_task(collection) for collection in collections[:2]]
+        tasks.append(_make_reranking_task(collections[2 % len(collections)]))
+        tasks.append(_make_pair_task(f"{family}-pairs", collections[0]))
         if len(collections) > 1:
-            documents = _labelled([(one.name, one.documents) for one in collections], family)
-            tasks.append(_clustering_task(f"{family}-clusters", documents))
-            queries = _labelled([(one.name, one.queries) for one in collections], family)
-            tasks.append(_classification_task(f"{family}-classes", queries))
-    return tasks + human_tasks()
+            documents = _make_labelled_task([(one.name, one.documents) for one in collections], family)
+            tasks.append(_make_clustering_task(f"{family}-clusters", documents))
+            queries = _make_labelled_task([(one.name, one.queries) for one in collections], family)
+            tasks.append(_make_classification_task(f"{family}-classes", queries))
+    return tasks + list_human_tasks()
 
 
-def human_tasks() -> list[AbsTask]:
+def list_human_tasks() -> list[AbsTask]:
     """Return the tasks on texts that people have judged, from gensim's wheel; ValueError when it is not installed."""
-    folder = gensim_texts()
+    folder = list_gensim_texts()
     words = (("wordsim-353", "wordsim353.tsv"), ("simlex-999", "simlex999.txt"))
-    tasks: list[AbsTask] = [_sts_task(name, _word_pairs(folder / file)) for name, file in words]
-    tasks.append(_sts_task("lee-news", _news_pairs(folder)))
-    tasks.append(_classification_task("polarity", film_reviews()))
+    tasks: list[AbsTask] = [_make_sts_task(name, _list_word_pairs(folder / file)) for name, file in words]
+    tasks.append(_make_sts_task("lee-news", _list_news_pairs(folder)))
+    tasks.append(_make_classification_task("polarity", film_reviews()))
     return tasks
 
 
-def _retrieval_task(collection: Retrieval) -> AbsTask:
-    return _made(AbsTaskRetrieval, collection.name, "Retrieval", {SPLIT: split_data(collection)})
+def _make_retrieval_task(collection: Retrieval) -> AbsTask:
+    return _make_task(AbsTaskRetrieval, collection.name, "Retrieval", {SPLIT: split_data(collection)})
 
 
-def _reranking_task(collection: Retrieval) -> AbsTask:
+def _make_reranking_task(collection: Retrieval) -> AbsTask:
     """BM25's best documents of each query, its right ones added where they are missing."""
-    run, _ = bm25_search(collection, RERANKED)
+    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)  # as published records have it
     candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
     data = split_data(collection) | {"top_ranked": candidates}
-    return _made(AbsTaskRetrieval, f"{collection.name}-reranked", "Reranking", {SPLIT: data})
+    return _make_task(AbsTaskRetrieval, f"{collection.name}{RERANKED_ENDING}", "Reranking", {SPLIT: data})
 
 
-def _pair_task(name: str, collection: Retrieval) -> AbsTask:
+def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
     """Each query with its right document, and with the nearest before it of other queries' that is not right for it.
 
     Where all of them are right, the wrong one is the first of the collection that is not. Queries without a right
@@ -110,18 +111,18 @@ def _pair_task(name: str, collection: Retrieval) -> AbsTask:
         "sentence2": [texts[document] for document in [*answers, *wrong.values()]],
         "labels": [1] * len(right) + [0] * len(wrong),
     }
-    return _made(AbsTaskPairClassification, name, "PairClassification", {SPLIT: Dataset.from_dict(rows)})
+    return _make_task(AbsTaskPairClassification, name, "PairClassification", {SPLIT: Dataset.from_dict(rows)})
 
 
-def _clustering_task(name: str, labelled: Labelled) -> AbsTask:
+def _make_clustering_task(name: str, labelled: Labelled) -> AbsTask:
     texts, labels = labelled
     data = {SPLIT: Dataset.from_dict({"sentences": texts, "labels": labels})}
-    task = _made(AbsTaskClustering, name, "Clustering", data)
+    task = _make_task(AbsTaskClustering, name, "Clustering", data)
     task.max_fraction_of_documents_to_embed, task.max_documents_per_cluster = None, len(texts)
     return task
 
 
-def _classification_task(name: str, labelled: Labelled) -> AbsTask:
+def _make_classification_task(name: str, labelled: Labelled) -> AbsTask:
     names = sorted(set(labelled[1]))
     order = generator_for(0, "mteb classification", name).permutation(len(labelled[0]))
     halves = {"train": order[: len(order) // 2], SPLIT: order[len(order) // 2 :]}
@@ -131,18 +132,18 @@ def _classification_task(name: str, labelled: Labelled) -> AbsTask:
         )
         for split, rows in halves.items()
     }
-    return _made(AbsTaskClassification, name, "Classification", data)
+    return _make_task(AbsTaskClassification, name, "Classification", data)
 
 
-def _sts_task(name: str, pairs: Sequence[tuple[str, str, float]]) -> AbsTask:
+def _make_sts_task(name: str, pairs: Sequence[tuple[str, str, float]]) -> AbsTask:
     first, second, scores = zip(*pairs, strict=True)
     rows = {"sentence1": list(first), "sentence2": list(second), "score": list(scores)}
-    task = _made(AbsTaskSTS, name, "STS", {SPLIT: Dataset.from_dict(rows)})
+    task = _make_task(AbsTaskSTS, name, "STS", {SPLIT: Dataset.from_dict(rows)})
     task.min_score, task.max_score = min(scores), max(scores)
     return task
 
 
-def _labelled(groups: Sequence[tuple[str, Sequence[str]]], family: str) -> Labelled:
+def _make_labelled_task(groups: Sequence[tuple[str, Sequence[str]]], family: str) -> Labelled:
     texts: list[str] = []
     labels: list[str] = []
     for name, members in groups:
@@ -156,19 +157,19 @@ def _lines(path: Path, encoding: str) -> list[str]:
     return path.read_text(encoding=encoding).strip("\n").split("\n")
 
 
-def _word_pairs(path: Path) -> list[tuple[str, str, float]]:
+def _list_word_pairs(path: Path) -> list[tuple[str, str, float]]:
     lines = [line.split("\t") for line in _lines(path, "utf-8") if not line.startswith("#")]
     return [(first, second, float(score)) for first, second, score in lines]
 
 
-def _news_pairs(folder: Path) -> list[tuple[str, str, float]]:
+def _list_news_pairs(folder: Path) -> list[tuple[str, str, float]]:
     texts = _lines(folder / "lee.cor", "latin-1")
     judged = np.loadtxt(folder / "similarities0-1.txt")
     pairs = list(zip(*np.triu_indices(len(texts), 1), strict=True))[::NEWS_STRIDE]
     return [(texts[i], texts[j], float(judged[i, j])) for i, j in pairs]
 
 
-def _made(kind: type[AbsTask], name: str, category: str, data: dict[str, Any]) -> Any:
+def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, Any]) -> Any:
     """Return a task of mteb's own class with this data; its revision is a digest of it."""
     holder = DatasetDict(data) if category not in ("Retrieval", "Reranking") else data
     metadata = TaskMetadata(

@@ -8,7 +8,7 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.evaluate.mteb.model import prompt_of
+from repro.evaluate.mteb.model import get_task_prompt
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -32,6 +32,6 @@ class SurrogateForMteb(AbsEncoder):
 
     def encode(self, inputs: DataLoader[BatchedInput], *, task_metadata: TaskMetadata, **options: Any) -> Array:
         """Return L2-normalised vectors, float32 (N, D)."""
-        prompt = prompt_of(self._encoder.prompts, task_metadata, options.get("prompt_type"))
+        prompt = get_task_prompt(self._encoder.prompts, task_metadata, options.get("prompt_type"))
         texts = [prompt + text for batch in inputs for text in batch["text"]]
         return self._encoder.loaded.embed(texts, self._encoder.max_tokens)

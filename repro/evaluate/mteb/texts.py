@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def texts_of_task(task: Any, subset: str) -> list[str]:
+def collect_task_texts(task: Any, subset: str) -> list[str]:
     """Return the distinct texts of the evaluated splits, without labels; the task's data is loaded, as mteb does it."""
     data = task.dataset.get(subset, task.dataset)
     columns = task._get_content_columns()  # mteb has no public word for it

@@ -79,7 +79,7 @@ def read_official_config(
 ) -> ModelConfig:
     """Return our config for their config.json and a forward pass; ValueError for what cannot be computed here."""
     _check_supported(values)
-    base, chosen = base_of(values), choose_forward(values, forward)
+    base, chosen = get_base_model(values), choose_forward(values, forward)
     dropout = values.get("transductive_sequence_dropout_prob") or SEQUENCE_DROPOUT
     return ModelConfig(
         architecture="contextual",
@@ -139,7 +139,7 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
     return ours | _their_fields(config, names[config.backbone])
 
 
-def base_of(values: Mapping[str, Any]) -> Base:
+def get_base_model(values: Mapping[str, Any]) -> Base:
     """Return the pretrained model that a config.json names; ValueError lists the known ones."""
     if "base_model" in values:
         try:
@@ -154,7 +154,7 @@ def base_of(values: Mapping[str, Any]) -> Base:
 
 def choose_forward(values: Mapping[str, Any], forward: str | None) -> str:
     """Return `forward`, else the file's own, else what the release was trained with; ValueError when it does not fit"""
-    backbone = base_of(values).backbone
+    backbone = get_base_model(values).backbone
     chosen = forward or values.get("forward") or ("t1" if backbone == "nomic" else "t2")
     if chosen not in FORWARDS:
         raise ValueError(f"forward={chosen!r} is unknown; choose one of {list(FORWARDS)}")
@@ -166,7 +166,7 @@ def choose_forward(values: Mapping[str, Any], forward: str | None) -> str:
 def drops_instruction(values: Mapping[str, Any], forward: str | None) -> bool:
     """Return whether the instruction stays out of the mean: as the file says, else as the release's card says."""
     stated = values.get("pool_ignore_instruction_tokens")
-    is_modernbert = base_of(values).backbone == "modernbert"
+    is_modernbert = get_base_model(values).backbone == "modernbert"
     return choose_forward(values, forward) == "t2" and bool(is_modernbert if stated is None else stated)
 
 
@@ -196,7 +196,7 @@ def _check_supported(values: Mapping[str, Any]) -> None:
     wrong = {name: values[name] for name, valid in MUST_BE.items() if name in values and values[name] not in valid}
     if values.get("dataset_backbone") not in (None, values.get("embedder")):
         wrong["dataset_backbone"] = values["dataset_backbone"]
-    is_nomic = base_of(values).backbone == "nomic"
+    is_nomic = get_base_model(values).backbone == "nomic"
     if is_nomic and values.get("disable_transductive_rotary_embedding") is False:
         wrong["disable_transductive_rotary_embedding"] = False
     if wrong:

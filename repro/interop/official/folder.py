@@ -13,9 +13,9 @@ from typing import Any
 
 from repro.data.tokens import TOKENIZER_FILE, load_tokenizer, write_tokenizer
 from repro.interop.official.config import (
-    base_of,
     choose_forward,
     drops_instruction,
+    get_base_model,
     read_official_config,
     write_official_config,
 )
@@ -32,7 +32,7 @@ RELEASES = {
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
 """Hub ids and the revisions that are meant when none is named."""
-FILES = ("config.json", WEIGHTS_FILE, TOKENIZER_FILE)
+FILES = ("config.json", WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "model-*.safetensors", TOKENIZER_FILE)
 INSTRUCTION_END = ": "  # its first token ends an instruction
 
 
@@ -48,7 +48,7 @@ def load_official(
     folder = find_folder(source, revision)
     values = _read_json(folder / "config.json")
     weights = read_safetensors(folder / WEIGHTS_FILE)
-    chosen, words = choose_forward(values, forward), tokenizer or _tokenizer_of(folder, values)
+    chosen, words = choose_forward(values, forward), tokenizer or _find_tokenizer(folder, values)
     end = (
         load_tokenizer(words).encode(INSTRUCTION_END, add_special_tokens=False).ids[0]
         if (drops_instruction(values, forward))
@@ -69,7 +69,7 @@ def export_official(model: ContextualModel, folder: str | Path) -> None:
     Beside them goes tokenizer.json, where the format would not find the model's own words otherwise.
     """
     values = write_official_config(model.config)
-    if _tokenizer_of(Path(folder), values) != model.config.tokenizer:
+    if _find_tokenizer(Path(folder), values) != model.config.tokenizer:
         write_tokenizer(model.config.tokenizer, Path(folder))
     write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
     with whole_file(Path(folder) / "config.json") as part:
@@ -116,11 +116,11 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     ) from problem
 
 
-def _tokenizer_of(folder: Path, values: dict[str, Any]) -> str:
+def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:
     if (folder / TOKENIZER_FILE).is_file():
         return str(folder)
     # MiniLM has the vocabulary of bert-base-uncased, which v1 was trained with
-    return "minilm" if base_of(values).backbone == "nomic" else str(values.get("embedder"))
+    return "minilm" if get_base_model(values).backbone == "nomic" else str(values.get("embedder"))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import check_fit, shapes_of
+from repro.model.encoding import check_fit, get_shapes
 
 NULL_VECTOR = "second_stage_model.sequence_dropout_null_embedding"
 HEADS = (
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     ours: tuple[str, ...]
 
 
-def key_table(config: ModelConfig) -> tuple[Row, ...]:
+def make_key_table(config: ModelConfig) -> tuple[Row, ...]:
     """Return the rows of a contextual model over NomicBERT or ModernBERT; ValueError for another backbone."""
     if config.backbone not in ("nomic", "modernbert"):
         raise ValueError(f"backbone={config.backbone!r}: the authors' format has only 'nomic' and 'modernbert'")
@@ -54,7 +54,7 @@ def key_table(config: ModelConfig) -> tuple[Row, ...]:
         ("first_stage_model.embedder.", config.num_first_stage_layers),
         ("second_stage_model.backbone.", config.num_layers),
     )
-    backbone_rows = _nomic_rows if config.backbone == "nomic" else _modernbert_rows
+    backbone_rows = _list_nomic_rows if config.backbone == "nomic" else _list_modernbert_rows
     for stage, num_layers in stages:
         rows += [Row(stage + row.theirs, tuple(stage + name for name in row.ours)) for row in backbone_rows(num_layers)]
     names = [f"{head}.{part}" for head in HEADS for part in ("weight", "bias")]
@@ -64,9 +64,9 @@ def key_table(config: ModelConfig) -> tuple[Row, ...]:
 
 def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
     """Return our names; ValueError lists what `source` lacks, has too much of, or holds in another shape."""
-    table, wanted = key_table(config), _shapes(config)
-    shapes = {row.theirs: _stacked(wanted, row) for row in table}
-    check_fit(shapes_of(weights), shapes, f"{source} does not fit its config")
+    table, wanted = make_key_table(config), _shapes(config)
+    shapes = {row.theirs: _stack_layers(wanted, row) for row in table}
+    check_fit(get_shapes(weights), shapes, f"{source} does not fit its config")
     parts = {row: weights[row.theirs].chunk(len(row.ours)) for row in table}
     return {name: part.clone() for row, split in parts.items() for name, part in zip(row.ours, split, strict=True)}
 
@@ -74,10 +74,10 @@ def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) 
 def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
     """Return a model's weights under their names, in the order of the table."""
     ours = model.state_dict()
-    return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in key_table(model.config)}
+    return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in make_key_table(model.config)}
 
 
-def num_parameters(config: ModelConfig) -> int:
+def count_parameters(config: ModelConfig) -> int:
     """Count the numbers of a checkpoint, without making one."""
     return sum(torch.Size(shape).numel() for shape in _shapes(config).values())
 
@@ -85,15 +85,15 @@ def num_parameters(config: ModelConfig) -> int:
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         model = ContextualModel(config)
-    return shapes_of(model.state_dict())
+    return get_shapes(model.state_dict())
 
 
-def _stacked(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:
+def _stack_layers(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:
     first, *rest = shapes[row.ours[0]]
     return (first * len(row.ours), *rest)
 
 
-def _nomic_rows(num_layers: int) -> Iterator[Row]:
+def _list_nomic_rows(num_layers: int) -> Iterator[Row]:
     for kind in ("word", "token_type"):
         name = f"embeddings.{kind}_embeddings.weight"
         yield Row(name, (f"model.{name}",))
@@ -104,7 +104,7 @@ def _nomic_rows(num_layers: int) -> Iterator[Row]:
             yield Row(f"encoder.layers.{layer}.{theirs}", tuple(f"model.layers.{layer}.{name}" for name in ours))
 
 
-def _modernbert_rows(num_layers: int) -> Iterator[Row]:
+def _list_modernbert_rows(num_layers: int) -> Iterator[Row]:
     names = ["embeddings.tok_embeddings.weight", "embeddings.norm.weight", "final_norm.weight"]
     for layer in range(num_layers):
         names += [f"layers.{layer}.{name}" for name in MODERNBERT_LAYER if layer or name != "attn_norm.weight"]

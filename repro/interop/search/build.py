@@ -109,7 +109,7 @@ def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
     ahead_PD = _ahead(opened)
     if isinstance(opened.model, ContextualModel):
         np.save(folder / "context.npy", opened.model.given_context().detach().cpu().numpy())
-    described = _described(opened)
+    described = _describe_field(opened)
     if described is None:
         return
     settings, weights, words_VD = described
@@ -141,7 +141,7 @@ def _ahead(opened: Opened) -> np.ndarray | None:
         return torch.cat([contexts_CD, model.second_stage_model.soft_prompts()]).cpu().numpy()
 
 
-def _described(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
+def _describe_field(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
     """Return settings, weights and word vectors of the encoder of queries; None for a kind that numpy does not know."""
     model = opened.model
     if isinstance(model, StockEncoder):

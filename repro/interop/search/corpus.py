@@ -9,7 +9,7 @@ from pathlib import Path
 
 from repro.storage.digests import noted_digests
 from repro.storage.json_files import json_object, short
-from repro.storage.paths import corpora_folder, home
+from repro.storage.paths import get_corpora_folder, home
 
 IDS = ("_id", "id", "doc_id", "docid")
 TEXTS = ("text", "document", "contents", "content", "passage", "positive", "pos", "answer", "body")
@@ -35,15 +35,15 @@ def find_corpus(source: str) -> Searched:
     if path.is_file():
         return Searched(path.name, "jsonl", _digest(path), path.resolve())
     bare = source.partition("@")[0]
-    if "/" not in bare and (corpora_folder() / bare / "corpus.json").is_file():
-        folder = corpora_folder() / bare
+    if "/" not in bare and (get_corpora_folder() / bare / "corpus.json").is_file():
+        folder = get_corpora_folder() / bare
         return Searched(bare, "imported", str(json_object(folder / "corpus.json").get("digest")), folder)
     if "/" in source or "." in source:
         raise ValueError(f"--corpus {short(source)}: there is no such file or folder")
-    from repro.inputs.corpora import searched_stage
+    from repro.pipeline.corpora import make_searched_stage
     from repro.spec import base
 
-    stage = searched_stage(base("smoke", suite=source))
+    stage = make_searched_stage(base("smoke", suite=source))
     return Searched(source, "suite", stage.path.name, stage.path)
 
 
@@ -64,10 +64,10 @@ def _digest(path: Path) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str]]:
-    from repro.data.lines import json_rows
+    from repro.data.lines import list_json_rows
 
     seen: set[str] = set()
-    for number, row in json_rows(path):
+    for number, row in list_json_rows(path):
         where = f"{path}, line {number}"
         parts = [row[name] for name in ("title", *TEXTS) if isinstance(row.get(name), str)][:2]
         if not any(isinstance(row.get(name), str) for name in TEXTS):

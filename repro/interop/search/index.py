@@ -22,7 +22,7 @@ from repro.interop.search.encoder import QueryEncoder
 from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import readable_record
 from repro.spec import Run
-from repro.spec.identity import training_id
+from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
 from repro.storage.json_files import json_object, short
 from repro.storage.paths import home, run_folder
@@ -103,13 +103,13 @@ def search(asked: Asked, queries: Sequence[str], top: int, progress: Progress) -
         ValueError: for a model, corpus or context that there is not.
     """
     run = find_run(asked.model)
-    corpus = find_corpus(_corpus_name(asked, run))
+    corpus = find_corpus(_get_corpus_name(asked, run))
     lent = None
     if asked.context is not None and asked.context not in CONTEXTS:
         lent = find_corpus(asked.context)
 
     def locate() -> Index:
-        key = [VERSION, model_key(asked.model, run), corpus.kind, corpus.digest, asked.context_seed]
+        key = [VERSION, get_model_key(asked.model, run), corpus.kind, corpus.digest, asked.context_seed]
         key += [(asked.context or "own") if lent is None else lent.digest]
         return Index(home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
@@ -147,25 +147,25 @@ def find_run(source: str) -> Run | None:
     return run_of_id(source)
 
 
-def model_key(source: str, run: Run | None) -> str | None:
+def get_model_key(source: str, run: Run | None) -> str | None:
     """Return what tells a model's weights from others; None for a run that is not trained here yet."""
     if run is not None:
-        folder = run_folder(training_id(run))
+        folder = run_folder(get_training_id(run))
         path = folder / CHECKPOINT_FILE
         if not path.is_file():
             return None
         note = home() / "digests" / f"run-{folder.name}.json"
         return noted_digests(folder, [path], note)[path.name]
     if Path(source).is_dir():
-        from repro.inputs.encoders import files_in_key
+        from repro.pipeline.encoders import get_files_in_key
 
-        return files_in_key(source)["files"]
-    from repro.inputs.encoders import commit_of
+        return get_files_in_key(source)["files"]
+    from repro.pipeline.encoders import find_commit
 
-    return commit_of(source).get("commit", source)
+    return find_commit(source).get("commit", source)
 
 
-def _corpus_name(asked: Asked, run: Run | None) -> str:
+def _get_corpus_name(asked: Asked, run: Run | None) -> str:
     if asked.corpus is not None:
         return asked.corpus
     if run is None:

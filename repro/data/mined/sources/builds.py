@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, plain
-from repro.data.mined.sources.domains import share_small_domains
-from repro.data.mined.wheels import texts_of
+from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, phrase
 
@@ -29,11 +29,11 @@ _TARGET = re.compile(r"(?::[\w:+-]+:)?`([^`<]*?) ?<[^`>]*>`_{0,2}")
 
 def mine_builds() -> Iterator[Row]:
     """Return the sections of every page but the notes of releases; the domain is the kind of page."""
-    yield from share_small_domains(_rows())
+    yield from merge_small_domains(_rows())
 
 
 def _rows() -> Iterator[Row]:
-    for name, text in texts_of("cmake", "cmake/data/share/cmake-*/Help/*/*.rst"):
+    for name, text in iter_wheel_texts("cmake", "cmake/data/share/cmake-*/Help/*/*.rst"):
         kind, page = PurePosixPath(name).parts[5], PurePosixPath(name).stem
         if kind == "release":
             continue

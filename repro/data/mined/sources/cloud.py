@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.pairs import Row
-from repro.data.wording import one_line, package_folder, phrase
+from repro.data.wording import get_package_folder, one_line, phrase
 
 SOURCE = "cloud"
 _VERSION = re.compile(r"^v(\d+)(?:[._p](\d+))?(?:p\d+)?(alpha|beta)?(\d*)")
@@ -18,18 +18,18 @@ _MATURITY = {"alpha": 0, "beta": 1, None: 2}
 
 def mine_cloud() -> Iterator[Row]:
     """Return methods, then schema properties, of the best version of each API (stable before beta, then newest)."""
-    folder = package_folder("googleapiclient") / "discovery_cache" / "documents"
+    folder = get_package_folder("googleapiclient") / "discovery_cache" / "documents"
     best: dict[str, tuple[tuple[int, ...], Path]] = {}
     for path in sorted(folder.glob("*.json")):
         name, _, version = path.stem.partition(".")
-        rank = _version_rank(version)
+        rank = _get_version_rank(version)
         if rank is not None and (name not in best or rank > best[name][0]):
             best[name] = (rank, path)
     for name, (_, path) in best.items():
         yield from _rows_of_api(name, json.loads(path.read_bytes()))
 
 
-def _version_rank(version: str) -> tuple[int, ...] | None:
+def _get_version_rank(version: str) -> tuple[int, ...] | None:
     match = _VERSION.match(version)
     if match is None:
         return None

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from repro.data.mined.sources.domains import share_small_domains
-from repro.data.mined.wheels import texts_of
+from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, one_line, phrase
 
@@ -23,11 +23,11 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def mine_commands() -> Iterator[Row]:
     """Return commands, their examples and options; the domain is the first word of the command."""
-    yield from share_small_domains(_rows())
+    yield from merge_small_domains(_rows())
 
 
 def _rows() -> Iterator[Row]:
-    for name, text in texts_of("azure-cli", "azure/cli/command_modules/*.py"):
+    for name, text in iter_wheel_texts("azure-cli", "azure/cli/command_modules/*.py"):
         if PurePosixPath(name).name == "_help.py":
             found = _rows_of_help(text)
         elif "/aaz/latest/" in name and "register_command" in text:
@@ -65,7 +65,7 @@ def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
     """Return the rows of a module that declares one command as a class, with its options."""
     tree = _parse(text)
     for owner in tree.body:
-        if isinstance(owner, ast.ClassDef) and (command := _registered(owner)):
+        if isinstance(owner, ast.ClassDef) and (command := _parse_registered(owner)):
             said, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
             summary, _, more = said.partition("\n\n")
             yield from _of_summary(command, summary, more)
@@ -75,7 +75,7 @@ def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
             yield from _of_options(command, owner)
 
 
-def _registered(owner: ast.ClassDef) -> str | None:
+def _parse_registered(owner: ast.ClassDef) -> str | None:
     for node in owner.decorator_list:
         match node:
             case ast.Call(func=ast.Name(id="register_command"), args=[ast.Constant(value=str(command)), *_]):

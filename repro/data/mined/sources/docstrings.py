@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from repro.data.pairs import Row
-from repro.data.wording import MIN_DOCUMENT_WORDS, one_line, package_folder, phrase
+from repro.data.wording import MIN_DOCUMENT_WORDS, get_package_folder, one_line, phrase
 
 SOURCE = "packages"
 MIN_SUMMARY_WORDS = 4
@@ -71,17 +71,19 @@ def mine_package(module: str) -> Iterator[Row]:
 
     Sub-packages of fewer than `MIN_ROWS_PER_DOMAIN` rows share the domain of the package.
     """
-    root = package_folder(module)
-    rows = [row for path in sorted(root.rglob("*.py")) for row in _rows_of_path(module, path, path.relative_to(root))]
+    root = get_package_folder(module)
+    rows = [
+        row for path in sorted(root.rglob("*.py")) for row in _get_rows_of_path(module, path, path.relative_to(root))
+    ]
     sizes = Counter(row.domain for row in rows)
     for row in rows:
         yield row if sizes[row.domain] >= MIN_ROWS_PER_DOMAIN else row._replace(domain=module)
 
 
-def _rows_of_path(module: str, path: Path, inside: Path) -> Iterator[Row]:
+def _get_rows_of_path(module: str, path: Path, inside: Path) -> Iterator[Row]:
     if is_mined(inside):
         domain = f"{module}.{inside.parts[0].removesuffix('.py')}"
-        yield from _rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), domain)
+        yield from _get_rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), domain)
 
 
 def is_mined(inside: Path) -> bool:
@@ -90,14 +92,14 @@ def is_mined(inside: Path) -> bool:
     return not skipped and inside.name not in _GENERATED_FILES
 
 
-def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
+def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
     text = path.read_text(encoding="utf-8")
     if '"""' not in text and "'''" not in text:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # Old escapes in others' docstrings are no news to our reader.
         tree = ast.parse(text)
-    for owner, node in documented(tree, name):
+    for owner, node in iter_documented(tree, name):
         docstring = ast.get_docstring(node)
         if docstring:
             docstring = _LAST_SECTIONS.split(docstring, maxsplit=1)[0]
@@ -105,12 +107,12 @@ def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
             yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
 
 
-def documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
+def iter_documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
     """Give a module, class or function and those inside it, with their names; private ones too, dunders not."""
     yield name, node
     for inner in node.body:
         if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("__"):
-            yield from documented(inner, f"{name}.{inner.name}")
+            yield from iter_documented(inner, f"{name}.{inner.name}")
 
 
 def _split(owner: str, docstring: str) -> tuple[str, str]:

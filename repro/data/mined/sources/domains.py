@@ -10,7 +10,7 @@ from repro.data.pairs import Row
 MIN_ROWS_PER_DOMAIN = 64
 
 
-def share_small_domains(rows: Iterable[Row]) -> Iterator[Row]:
+def merge_small_domains(rows: Iterable[Row]) -> Iterator[Row]:
     """Return the rows, those of domains of fewer than `MIN_ROWS_PER_DOMAIN` rows in their source's `….others`."""
     every = list(rows)
     sizes = Counter(row.domain for row in every)

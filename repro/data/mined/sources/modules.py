@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from repro.data.pairs import Row
-from repro.data.wording import one_line, package_folder, phrase
+from repro.data.wording import get_package_folder, one_line, phrase
 
 SOURCE = "modules"
 # Written by a generator from one template each: thousands of modules that differ in one word.
@@ -34,8 +34,8 @@ def mine_modules() -> Iterator[Row]:
 
 
 def _collections() -> Iterator[tuple[str, Path]]:
-    yield "ansible.builtin", package_folder("ansible") / "modules"
-    root = package_folder("ansible_collections")
+    yield "ansible.builtin", get_package_folder("ansible") / "modules"
+    root = get_package_folder("ansible_collections")
     for folder in sorted(root.glob("*/*/plugins/modules")):
         name = ".".join(folder.relative_to(root).parts[:2])
         if name not in GENERATED_COLLECTIONS:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from repro.data.mined.sources.domains import share_small_domains
-from repro.data.mined.wheels import texts_of
+from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, phrase, strip_html
 
@@ -27,8 +27,8 @@ Pair = tuple[str, str, str]
 
 def mine_containers() -> Iterator[Row]:
     """Return kubernetes' objects and their fields; the domain is the version of the object."""
-    yield from share_small_domains(
-        _rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _described, _version_of)
+    yield from merge_small_domains(
+        _rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _describe_field, _parse_version)
     )
 
 
@@ -37,14 +37,14 @@ def mine_health() -> Iterator[Row]:
 
     Older releases, which say much the same, lie in folders of capital letters.
     """
-    yield from share_small_domains(
-        _rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _titled, lambda name, _: name.stem)
+    yield from merge_small_domains(
+        _rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _make_title, lambda name, _: name.stem)
     )
 
 
 def mine_payments() -> Iterator[Row]:
     """Return the fields of stripe's objects, and the parameters of its methods; the domain is the object."""
-    yield from share_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _documented, _object_of))
+    yield from merge_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented, _get_object_name))
 
 
 def _rows(
@@ -54,7 +54,7 @@ def _rows(
     pairs_of: Callable[[ast.ClassDef, str], Iterator[Pair]],
     division_of: Callable[[PurePosixPath, str], str],
 ) -> Iterator[Row]:
-    for name, text in texts_of(wheel, pattern):
+    for name, text in iter_wheel_texts(wheel, pattern):
         for key, owner in _classes(ast.parse(text)):
             division = division_of(PurePosixPath(name), key)
             for field, query, document in pairs_of(owner, key):
@@ -70,7 +70,7 @@ def _classes(node: ast.Module | ast.ClassDef, within: str = "") -> Iterator[tupl
             yield from _classes(inner, name)
 
 
-def _described(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+def _describe_field(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_VERSION.sub("", name))
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[0]
     yield "", f"{subject} object", summary
@@ -79,7 +79,7 @@ def _described(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
             yield field, f"{subject} {phrase(field)}", said["description"]
 
 
-def _titled(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(name)
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[2]
     yield "", f"{subject} resource", summary
@@ -93,7 +93,7 @@ def _titled(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
             yield field, title, description
 
 
-def _documented(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+def _iter_documented(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
@@ -110,12 +110,12 @@ def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
             yield node.target.id, {key: text for key, text in texts.items() if key and isinstance(text, str)}
 
 
-def _version_of(file: PurePosixPath, key: str) -> str:
+def _parse_version(file: PurePosixPath, key: str) -> str:
     found = _VERSION.match(key)
     return found[1].lower() if found else "core"
 
 
-def _object_of(file: PurePosixPath, key: str) -> str:
+def _get_object_name(file: PurePosixPath, key: str) -> str:
     return file.stem.removeprefix("_").removesuffix("_params").split("_")[0]
 
 

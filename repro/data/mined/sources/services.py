@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.pairs import Row
-from repro.data.wording import package_folder, phrase, strip_html
+from repro.data.wording import get_package_folder, phrase, strip_html
 
 SOURCE = "services"
 _CARRIER = re.compile(r"(Request|Message|Input|Response|Output|Result|Type)$")
@@ -18,7 +18,7 @@ _CARRIER = re.compile(r"(Request|Message|Input|Response|Output|Result|Type)$")
 
 def mine_services() -> Iterator[Row]:
     """Return, for each service's newest API version, its operations and then the members of its structures."""
-    for service in sorted(path for path in (package_folder("botocore") / "data").iterdir() if path.is_dir()):
+    for service in sorted(path for path in (get_package_folder("botocore") / "data").iterdir() if path.is_dir()):
         versions = sorted(service.glob("*/service-2.json.gz"))
         if versions:
             yield from _rows_of_service(service.name, versions[-1])
@@ -30,12 +30,12 @@ def _rows_of_service(name: str, path: Path) -> Iterator[Row]:
         if "documentation" in body:
             yield _row(name, operation, phrase(operation), body["documentation"])
     for shape, body in description["shapes"].items():
-        for member, detail in _documented_members(body):
+        for member, detail in _list_documented_members(body):
             query = f"{phrase(_CARRIER.sub('', shape))} {phrase(member)}"
             yield _row(name, f"{shape}.{member}", query, detail["documentation"])
 
 
-def _documented_members(shape: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_documented_members(shape: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for member, detail in shape.get("members", {}).items():
         if "documentation" in detail:
             yield member, detail

@@ -1,0 +1,42 @@
+"""Recolour an SVG picture for light or dark pages, on a transparent background."""
+
+from __future__ import annotations
+
+import colorsys
+import re
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
+WHITE_PATCH = re.compile(r'(<g id="patch_[12]">\s*<path[^>]*?style="fill: )#ffffff')
+LIGHTEST_INK, DARKEST_ON_DARK = 0.35, 0.68
+"""Lightness (HLS) below which a colour vanishes on a dark page, and the lightness that it gets there."""
+THEMES = ("light", "dark")
+
+
+def recolour(svg: str, theme: str) -> str:
+    """Return the picture without its white background and, for "dark", with dark colours lightened.
+
+    Raises:
+        ValueError: if the theme is unknown.
+    """
+    if theme not in THEMES:
+        raise ValueError(f"theme {theme!r} is unknown; choose one of {list(THEMES)}")
+    transparent = WHITE_PATCH.sub(r"\1none", svg)
+    if theme == "light":
+        return transparent
+    # matplotlib leaves out black, which is the default of SVG
+    inked = transparent.replace("<svg ", '<svg fill="#dddddd" ', 1)
+    return COLOUR.sub(lambda found: lighten(found[0]), inked)
+
+
+def lighten(colour: str) -> str:
+    """Return a colour that is readable on a dark page, "#rrggbb": dark ones become light, the hue stays."""
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    if lightness >= LIGHTEST_INK and saturation > 0.15:
+        return colour
+    if saturation <= 0.15:  # greys: ink becomes paper
+        lightness = max(DARKEST_ON_DARK, 1 - lightness) if lightness < 0.7 else lightness
+    else:
+        lightness = DARKEST_ON_DARK
+    mixed = colorsys.hls_to_rgb(hue, lightness, saturation)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in mixed)

@@ -1,0 +1,53 @@
+"""A batch under the microscope as rows of text that a record can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from repro.spec.artefact import ABSENT
+
+if TYPE_CHECKING:
+    from repro.analyses.microscope import Explanation, Other
+
+LONGEST_TEXT = 160
+MOST_REMOVED = 4
+BATCH_EXHIBIT = "batch"
+"""The name under which a record may carry a batch (`make_batch_exhibit`)."""
+
+
+def make_batch_exhibit(told: Explanation) -> list[dict[str, str | float]]:
+    """Return a batch as rows of text that a record can carry under the name `BATCH_EXHIBIT`; the report shows them."""
+    return [
+        {
+            "pair": pair.place,
+            "cluster": ABSENT if pair.cluster is None else str(pair.cluster),
+            "query": shorten(pair.query),
+            "document": shorten(pair.document),
+            "score": pair.score,
+            "hardest": "; ".join(f"{other.place} ({other.score:.3f})" for other in pair.hardest) or ABSENT,
+            "removed": _describe_removed(pair.removed) or ABSENT,
+        }
+        for pair in told.pairs
+    ]
+
+
+def _describe_removed(others: Sequence[Other]) -> str:
+    """Say what the filter removed from a query's negatives, by reason: of each the first few."""
+    reasons: dict[str, list[str]] = {}
+    for other in others:
+        reasons.setdefault(other.why, []).append(f"{other.place} ({other.score:.3f})")
+    return "; ".join(
+        f"{why}: {', '.join(places[:MOST_REMOVED])}"
+        + (f" and {len(places) - MOST_REMOVED} more" if len(places) > MOST_REMOVED else "")
+        for why, places in reasons.items()
+    )
+
+
+def shorten(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a text on one line, cut after a word where it is longer than so many characters."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    head = line[: longest - 2]
+    return (head.rsplit(" ", 1)[0] if " " in head else head) + " …"

@@ -1,0 +1,71 @@
+"""The pairs of one cluster, and how alike the pairs of a cluster are against pairs of the same domain (table 4).
+
+1. Clusters of at least two pairs are drawn. Of each, up to 64 pairs are compared with each other: mean similarity of
+   their documents, and the share of other documents that eq. 4 would leave out, f(q, d′) ≥ f(q, d).
+2. The same for as many pairs drawn from the same domain, whatever their cluster.
+
+Shapes: C drawn clusters, N pairs, M pairs of one cluster, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from repro.analyses import Measured
+from repro.evaluate.suites import Encoder
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.wanted import domain_codes
+from repro.seeds import generator_for
+
+NUM_CLUSTERS = 200
+MOST_PAIRS = 64
+NUM_SHOWN = 16  # as many as the paper shows
+
+
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, a value for each drawn cluster."""
+    run, generator = inputs.run, generator_for(inputs.run.seed, "clusters to look at")
+    queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
+    assert queries_ND is not None and documents_ND is not None, "this measure has the surrogate's vectors"
+    assignment_N, codes_N = np.asarray(inputs.clusters.assignment_N), domain_codes(run, inputs.pairs)
+    sizes = np.bincount(assignment_N)
+    drawn_C = generator.permutation(np.flatnonzero(sizes > 1))[:NUM_CLUSTERS]
+    values: dict[str, list[float]] = {}
+    for cluster in drawn_C:
+        inside = np.flatnonzero(assignment_N == cluster)
+        others = np.flatnonzero(codes_N == codes_N[inside[0]])
+        count = min(MOST_PAIRS, len(inside))
+        for kind, pool in (("cluster", inside), ("domain", others)):
+            rows_M = np.sort(generator.choice(pool, count, replace=False))
+            found = _alike(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
+            for name, value in found.items():
+                values.setdefault(f"{kind}/{name}", []).append(value)
+    arrays = {name: np.array(each) for name, each in values.items()}
+    metrics = {name: float(each.mean()) for name, each in arrays.items()}
+    metrics |= {"cluster/num_pairs": float(sizes[sizes > 0].mean())}
+    near = int(np.argmin(np.abs(sizes[drawn_C] - (run.cluster_size or 0))))
+    members = np.flatnonzero(assignment_N == drawn_C[near])
+    shown = _describe_pairs(inputs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))
+    found = {"num_clusters": len(drawn_C), "num_clusters_in_all": int((sizes > 0).sum()), "num_shown_of": len(members)}
+    return Measured(metrics, arrays, found, {"pairs": shown})
+
+
+def _alike(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:
+    others_MM = ~np.eye(len(queries_MD), dtype=bool)
+    scores_MM = queries_MD @ documents_MD.T
+    plausible_MM = scores_MM >= np.diag(scores_MM)[:, None]
+    return {
+        "similarity": float((documents_MD @ documents_MD.T)[others_MM].mean()),
+        "difficulty": float(scores_MM[others_MM].mean()),
+        "plausible": float(plausible_MM[others_MM].mean()),
+    }
+
+
+def _describe_pairs(inputs: Inputs, rows: np.ndarray) -> list[Mapping[str, str | float]]:
+    pairs = inputs.pairs
+    domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows]]
+    texts = zip(pairs.texts("query", rows), pairs.texts("document", rows), domains, strict=True)
+    return [{"query": query, "document": document, "domain": domain} for query, document, domain in texts]

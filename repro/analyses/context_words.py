@@ -1,0 +1,232 @@
+"""One query under the own, a wrong and the null context: which words count more or less, and how ranks move.
+
+1. A word weighs what it turns: 1 − cosine of a text's vector with and without the word, all its occurrences left out
+(occlusion). Weights are told as shares of all words of the text, so that contexts can be compared. Only the part of a
+text that the model reads is looked at.
+2. That is done for the query and for one document: the best-ranked relevant one under the own context, or the
+best-ranked one where nothing judges the query.
+3. Documents are ranked under each context; those that lead under any of them are told, and all relevant ones.
+
+Shapes: W different words of a text, D size of a vector.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from repro.analyses.context_effect import compute_cosine_distance, compute_cosine_distances
+from repro.data.beir import HEADLINE, Retrieval
+from repro.data.prompts import with_prompt
+from repro.data.tokens import load_tokenizer
+from repro.evaluate.collections import Collection
+from repro.evaluate.contexts import draw_context
+from repro.evaluate.retrieval import rank_by_score, score
+from repro.evaluate.suites import Encoder
+
+WORD = re.compile(r"\w+")
+Hits = Mapping[str, float]
+"""Scores of one query's best documents by id."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text, and the share of all words' weights that it has under each context."""
+
+    word: str
+    shares: Mapping[str, float]
+
+    @property
+    def gain(self) -> float:
+        """Its share under the own context, less that under the wrong one (or null, where there is no wrong one)."""
+        own, *others = self.shares.values()
+        return own - others[0] if others else 0.0
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A query or a document: its words, and how far its vector moves under each other context (1 − cosine)."""
+
+    id: str
+    text: str
+    words: tuple[Word, ...]
+    moved: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A document's place under each context, from 1; None: beyond what was ranked."""
+
+    id: str
+    text: str
+    is_relevant: bool
+    ranks: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that is told of one query; `corpora` says where each context is drawn from, `scores` are NDCG@10."""
+
+    model: str
+    suite: str
+    dataset: str
+    corpora: Mapping[str, str]
+    num_contexts: int
+    context_seed: int
+    is_judged: bool
+    num_relevant: int
+    num_ranked: int
+    scores: Mapping[str, float]
+    query: Passage
+    document: Passage
+    hits: tuple[Ranked, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A model, the collection that is searched, and the corpora that its context may be drawn from."""
+
+    encoder: Encoder
+    collection: Collection
+    other: Retrieval | None  # the wrong corpus
+    kinds: tuple[str, ...]  # own first
+    num_contexts: int
+    seed: int = 0
+
+    def set_context(self, kind: str) -> None:
+        """Give the model a context."""
+        source = {"own": self.collection.retrieval, "wrong": self.other}.get(kind)
+        drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
+        self.encoder.set_context(drawn.texts, self.seed, self.collection.document_role)
+
+    @property
+    def corpora(self) -> dict[str, str]:
+        """Where each context is drawn from."""
+        wrong = {} if self.other is None else {"wrong": self.other.name}
+        named = {"own": self.collection.retrieval.name, **wrong, "null": "nothing"}
+        return {kind: named[kind] for kind in self.kinds}
+
+    @cached_property
+    def documents(self) -> dict[str, str]:
+        """The documents by id."""
+        return dict(zip(self.collection.retrieval.document_ids, self.collection.retrieval.documents, strict=True))
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query; its id where the collection judges it, else empty."""
+
+    text: str
+    id: str = ""
+
+
+def explain_query(
+    swap: Swap, query: Query, hits_of: Callable[[str], Hits], *, called: str, suite: str, top: int = 5
+) -> Explanation:
+    """Explain one query; `hits_of` gives its hits under the context that was just set, by its name."""
+    grades = swap.collection.retrieval.judgements.get(query.id, {})
+    relevant = [document for document, grade in grades.items() if grade > 0 and document in swap.documents]
+    places: dict[str, dict[str, int]] = {}
+    scores, seen = {}, {"query": Look(query.text, "query")}
+    for kind in swap.kinds:
+        swap.set_context(kind)
+        hits = hits_of(kind)
+        places[kind] = {document: place for place, (document, _) in enumerate(rank_by_score(hits), 1)}
+        if kind == "own":
+            chosen = next((document for document in places[kind] if document in relevant), next(iter(places[kind])))
+            seen["document"] = Look(swap.documents[chosen], swap.collection.document_role)
+        if grades:
+            scores[kind] = float(score({query.id: dict(hits)}, {query.id: grades}, (HEADLINE,))[HEADLINE][0])
+        for look in seen.values():
+            look.under(kind, swap.encoder)
+    leading = [document for kind in swap.kinds for document in list(places[kind])[:top]]
+    told = dict.fromkeys([*leading, *relevant[:top]])
+    hits_told = (_rank_words(document, swap, document in relevant, places) for document in told)
+    return Explanation(
+        model=called,
+        suite=suite,
+        dataset=swap.collection.retrieval.name,
+        corpora=swap.corpora,
+        num_contexts=swap.num_contexts,
+        context_seed=swap.seed,
+        is_judged=bool(grades),
+        num_relevant=len(relevant),
+        num_ranked=max(map(len, places.values())),
+        scores=scores,
+        query=seen["query"].passage(query.id),
+        document=seen["document"].passage(chosen),
+        hits=tuple(sorted(hits_told, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
+    )
+
+
+def _rank_words(document: str, swap: Swap, is_relevant: bool, places: Mapping[str, Mapping[str, int]]) -> Ranked:
+    ranks = {kind: places[kind].get(document) for kind in swap.kinds}
+    return Ranked(document, swap.documents[document], is_relevant, ranks)
+
+
+class Look:
+    """A text under one context after the other: what each of its words weighs, and its vector."""
+
+    def __init__(self, text: str, role: str) -> None:
+        self._text, self._role = text, role
+        self._shares: dict[str, np.ndarray] = {}
+        self._vectors: dict[str, np.ndarray] = {}
+        self._words: list[str] = []
+
+    def under(self, kind: str, encoder: Encoder) -> None:
+        """Look at the text under the context that is set."""
+        read = part_read(encoder, self._text, self._role)
+        self._words = list_words(read)
+        vectors_ND = encoder.encode([read, *(without_word(read, word) for word in self._words)], self._role)
+        turned_W = compute_cosine_distances(vectors_ND[:1], vectors_ND[1:])
+        self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
+        self._vectors[kind] = vectors_ND[:1]
+
+    def passage(self, identifier: str) -> Passage:
+        """Return what was seen; the words in the order of the text."""
+        shares = (
+            {kind: float(one_W[place]) for kind, one_W in self._shares.items()} for place in range(len(self._words))
+        )
+        own, *others = self._vectors
+        moved = {kind: compute_cosine_distance(self._vectors[own], self._vectors[kind]) for kind in others}
+        words = tuple(Word(word, share) for word, share in zip(self._words, shares, strict=True))
+        return Passage(identifier, self._text, words, moved)
+
+
+def list_words(text: str) -> list[str]:
+    """Return the different words of a text in lower case, in their order."""
+    return list(dict.fromkeys(WORD.findall(text.lower())))
+
+
+def without_word(text: str, word: str) -> str:
+    """Return a text without any occurrence of a word, whatever its case."""
+    return " ".join(WORD.sub(lambda found: "" if found[0].lower() == word else found[0], text).split())
+
+
+def part_read(encoder: Encoder, text: str, role: str) -> str:
+    """Return the beginning of a text that the model reads; all of it where that is not known."""
+    from repro.model.encoding import TextEncoder
+
+    model = getattr(encoder, "model", encoder)
+    if not isinstance(model, TextEncoder):
+        return text
+    (prompted,) = with_prompt([text], model.config.prompts, role)
+    tokenizer = load_tokenizer(model.config.tokenizer)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=model.config.max_tokens)
+    end = max(last for _, last in tokenizer.encode(prompted).offsets)
+    return text[: max(0, end - (len(prompted) - len(text)))]
+
+
+def find_most_moved(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
+    """Return the place of the query that gains most from the own context over the wrong one, the first of equals."""
+    return int(np.argmax(np.round(own_Q.astype(np.float64) - wrong_Q, 6)))

@@ -1,0 +1,195 @@
+"""What knowing the corpus is worth: retrieval with words weighted by IDF, by where the IDF is counted.
+
+Words are WordPiece tokens, weighted as `evaluate/word_overlap.py` says. Weights are `flat` (all words alike), of the
+`training` documents, of a `wrong` corpus, of 16 or 64 documents of the searched corpus (`own16`, `own64`), or of all of
+it (`own`).
+Systems: `overlap`, BM25's formula over those tokens; `words`, the weighted mean of MiniLM's untrained word vectors; and
+for a run that trains a biencoder `repooled`, the weighted mean of its token states, through its own head.
+The corpora and documents are those that a contextual model would be given (`evaluate/contexts.py`).
+
+Shapes: Q queries, D documents, V words of the vocabulary, W words that some query has, S tokens of a text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from repro.analyses import Measured
+from repro.analyses.divergence import TEXTS_AT_ONCE
+from repro.analyses.keeping import keep_in, load_cached_part
+from repro.data.beir import HEADLINE, Retrieval, group_datasets
+from repro.data.tokens import Tokens
+from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.kept import compute_content_digest
+from repro.evaluate.suites import Encoder
+from repro.evaluate.word_overlap import PRIOR, Shares, Vectors, document_frequency, tokenize_words, word_overlap
+from repro.pipeline.inputs import Inputs
+from repro.storage.arrays import array_to_fill
+
+if TYPE_CHECKING:
+    from repro.model.biencoder import Biencoder
+
+SAMPLES = {"own16": 16, "own64": 64}
+WEIGHTS = ("flat", "training", "wrong", *SAMPLES, "own")
+DEPTH = 100
+TEXTS_IN_BATCH = 256
+
+
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` for each system and weights, with its value for every query."""
+    systems: Mapping[str, System] = {"overlap": one_by_one(word_overlap), "words": one_by_one(WordVectors())}
+    if model is not None:
+        systems = {"repooled": Repooled(_biencoder(model), folder)}
+    suite, collections = inputs.suite, read_collections(inputs.suite)
+    others = wrong_corpora(suite.datasets)
+    training = compute_training_shares(inputs)
+    prior_V = training.as_prior()
+    found: dict[str, list[np.ndarray]] = {}
+    kept = keep_in(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
+    for dataset in suite.datasets:
+        own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
+        of_texts = {
+            "own": compute_content_digest(own.retrieval),
+            "quirks": repr(own.quirks),
+            "wrong": compute_content_digest(wrong),
+        }
+        under = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
+        for name, values_Q in load_cached_part(kept, dataset.name, of_texts, under).items():
+            found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
+    rows, metrics = describe_datasets(suite, collections), dict[str, float]()
+    for path, values in found.items():
+        means = [float(scores.mean()) for scores in values]
+        for group, places in group_datasets(rows).items():
+            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[place] for place in places]))
+    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
+    told = {"name": suite.name, "datasets": rows, "num_training_documents": training.num_documents, "prior": PRIOR}
+    return Measured(metrics, arrays, told)
+
+
+def compute_training_shares(inputs: Inputs) -> Shares:
+    """Count the words of the training documents."""
+    pairs = inputs.pairs
+    return Shares(document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
+
+
+def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    """Return the weight of each word, float32 (V,), by where it comes from: WEIGHTS."""
+    weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
+    weights["wrong"] = Shares.of(wrong.documents).idf(prior_V)
+    for name, count in SAMPLES.items():
+        drawn = draw_context("own", own, num_contexts=count, seed=seed).texts
+        assert drawn is not None, "a context that is drawn from a corpus has texts"
+        weights[name] = Shares.of(drawn).idf(prior_V)
+    return weights | {"own": Shares.of(own.documents).idf(prior_V)}
+
+
+Weights = Mapping[str, np.ndarray]
+"""Of words, float32 (V,), by name."""
+System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
+"""Of a collection and weights of words gives the vectors that it has under each."""
+
+
+def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
+    """Return the system that has its vectors under one weighting after the other, and never two at a time."""
+
+    def under(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
+        vectors = vectors_of(retrieval)
+        return ((name, vectors(weights_V)) for name, weights_V in weights.items())
+
+    return under
+
+
+def _compute_scores_under_weights(
+    systems: Mapping[str, System], own: Collection, wrong: Retrieval, prior_V: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
+    weights = compute_corpus_weights(own.retrieval, wrong, prior_V, seed)
+    return {
+        f"{name}-{kind}": headline(ranked_in(own, *vectors, DEPTH), own)
+        for name, system in systems.items()
+        for kind, vectors in system(own.retrieval, weights)
+    }
+
+
+class WordVectors:
+    """The weighted mean of MiniLM's word vectors, centred: no order, no training."""
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        """Centred word vectors, float32 (V, 384)."""
+        from safetensors.numpy import load_file
+
+        from repro.data.tokens import get_minilm_folder
+
+        vectors_VE = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+        return (vectors_VE - vectors_VE.mean(axis=0)).astype(np.float32)
+
+    def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
+        """Return the vectors of a collection under given weights."""
+        sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
+        return lambda weights_V: (self._of(sides[0], weights_V), self._of(sides[1], weights_V))
+
+    def _of(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
+        shape = (len(tokens), len(weights_V))
+        weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
+        return _unit(np.asarray(weighted_NV @ self._vectors))
+
+
+class Repooled:
+    """A trained biencoder whose token states are averaged by weight instead of evenly; its head stays as it is.
+
+    Texts are read once, and averaged under all weights while their states are there; many vectors lie in a nameless
+    file in `folder`.
+    """
+
+    def __init__(self, model: Biencoder, folder: Path | None = None) -> None:
+        self._model, self._folder = model.eval(), folder
+
+    def __call__(self, retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
+        """Return the vectors of a collection under each weighting."""
+        weights_KV = np.stack(list(weights.values()))
+        queries_KQH = self._pool(retrieval.queries, "query", weights_KV)
+        documents_KDH = self._pool(retrieval.documents, "document", weights_KV)
+        return ((name, (queries_KQH[k], documents_KDH[k])) for k, name in enumerate(weights))
+
+    def _pool(self, texts: Sequence[str], role: str, weights_KV: np.ndarray) -> np.ndarray:
+        """Return unit vectors, float32 (K, N, H), of N texts under K weightings."""
+        import torch
+
+        from repro.model.texts import texts_from
+
+        tokens = self._model.tokenize(texts, role)
+        size = self._model.config.hidden_size
+        vectors_KNH = array_to_fill((len(weights_KV), len(tokens), size), "float32", self._folder)
+        order = np.argsort(tokens.lengths, kind="stable")
+        with torch.inference_mode():
+            for start in range(0, len(order), TEXTS_IN_BATCH):
+                rows = order[start : start + TEXTS_IN_BATCH]
+                ids_NS, mask_NS = tokens.pad(rows)
+                states_NSH = self._model.embedder(texts_from(ids_NS, mask_NS).to(self._model.device)).float()
+                weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
+                sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)
+                means_KNH = sums_KNH / weights_KNS.sum(2, keepdim=True).clamp(min=1e-9)
+                vectors_KNH[:, rows] = _unit(self._model.mlp(means_KNH).float().cpu().numpy())
+        return vectors_KNH
+
+
+def _biencoder(model: Encoder) -> Biencoder:
+    from repro.model.biencoder import Biencoder
+
+    assert isinstance(model, Biencoder), f"a run measures headroom of a biencoder, not of a {type(model).__name__}"
+    return model
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: np.ndarray = (vectors / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
+    return unit

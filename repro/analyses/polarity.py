@@ -1,0 +1,31 @@
+"""Zero-shot polarity of film reviews: the label whose words are nearest, bare and within a sentence (GTE table 4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from repro.analyses import Measured
+from repro.batches.fixed_encoder import get_surrogate
+from repro.evaluate.polarity import LABELS, VERBALISERS, classify, film_reviews, label_numbers
+from repro.evaluate.suites import Encoder
+from repro.pipeline.inputs import Inputs
+
+
+def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
+    """Return `polarity/VERBALISER/accuracy`, with a 1 or 0 for every text, and `…/called_positive`, a share."""
+    texts, labels = film_reviews()
+    right_N = label_numbers(labels)
+    encoder = get_surrogate(inputs.run) if inputs.run.architecture == "surrogate" else model
+    assert encoder is not None, f"a run measures no polarity of architecture={inputs.run.architecture!r}"
+    encoder.set_context(texts, inputs.run.context_seed)  # all are documents, under the texts themselves
+    texts_ND = encoder.encode(texts)
+    metrics: dict[str, float] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for verbaliser in VERBALISERS:
+        chosen_N = classify(texts_ND, encoder.encode, verbaliser)
+        arrays[f"polarity/{verbaliser}/accuracy"] = (chosen_N == right_N).astype(np.float64)
+        metrics[f"polarity/{verbaliser}/accuracy"] = float(np.mean(chosen_N == right_N))
+        metrics[f"polarity/{verbaliser}/called_positive"] = float(np.mean(chosen_N == LABELS.index("positive")))
+    return Measured(metrics, arrays, {"num_texts": len(texts), "verbalisers": VERBALISERS})

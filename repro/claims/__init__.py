@@ -1,1 +1,0 @@
-"""The judge: the only comparison of records with the paper."""

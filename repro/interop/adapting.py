@@ -1,0 +1,183 @@
+"""Adapts an encoder to a corpus without training: a stock sentence-transformers folder with whitened vectors.
+
+1. The documents of the corpus are encoded by the model as it is.
+2. Their mean m and the whitening matrix W (`repro.evaluate.adaptation`) become one affine layer: a `Dense` module
+   without activation, weight W and bias −W m, followed by `Normalize`.
+3. The folder holds the modules of the model and these two. It opens with sentence-transformers alone. Prompts and
+   similarity function are kept.
+
+Before that, the weights can be averaged with those of the encoder that the model was fine-tuned from (Wortsman et al.
+2022, arXiv 2109.01903). This costs some accuracy on text like the training text and gains on other text.
+
+Shapes: N documents, H dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize
+
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, size_warning, whitening
+from repro.interop.corpus_documents import Documents, read_documents
+from repro.interop.opening import open_model
+from repro.interop.sentence_transformers_folder import as_sentence_transformer
+from repro.interop.stock_encoder import DOT, StockEncoder
+from repro.model.biencoder import Biencoder
+from repro.storage.atomic import whole_file, whole_folder
+
+Progress = Callable[[str], None]
+
+
+def adapt_model(
+    source: str,
+    corpus: str,
+    folder: Path,
+    *,
+    shrinkage: float | None = None,
+    average: float | None = None,
+    base_model: str | None = None,
+    progress: Progress = print,
+) -> list[str]:
+    """Write the model, whitened by the corpus, as a sentence-transformers folder. Return lines for the reader.
+
+    Args:
+        source: a run's id, a folder or a hub id.
+        corpus: a BEIR folder, a file of documents, or the name of an imported corpus or suite.
+        folder: where to write; whole or not at all.
+        shrinkage: s of the covariance; None takes `DEFAULT_SHRINKAGE`.
+        average: share of `base_model`'s weights, from 0 to 1, before the vectors are whitened.
+        base_model: the encoder that the model was fine-tuned from.
+    """
+    model = open_stock(source, progress)
+    if average is not None and base_model is not None:
+        average_weights(model, open_stock(base_model, progress), average)
+        progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
+    documents = read_documents(corpus, progress)
+    progress(f"encoding {len(documents.texts)} documents")
+    fitted, used = fit_whitening(model, documents.texts, shrinkage)
+    adapted = append_map(model, fitted)
+    with whole_folder(folder) as part:
+        adapted.save_pretrained(str(part), create_model_card=False)
+        with whole_file(part / "README.md") as card:
+            card.write_text(_card(source, documents, used, average, base_model), encoding="utf-8")
+        if folder.is_dir():
+            folder.rmdir()
+    warned = [line for line in (size_warning(len(documents.texts)),) if line]
+    if documents.num_collections > 1:
+        warned.append(
+            f"{documents.num_collections} collections were taken as one corpus, which gave no gain when measured: "
+            "adapt to each collection by itself"
+        )
+    return [*warned, f"wrote {folder} (shrinkage {used:g}); open it with", *_how_to_open(folder), *RENEWAL]
+
+
+RENEWAL = (
+    "Embed queries and all documents with this folder; vectors of the unadapted model do not match.",
+    "If the corpus grows, run `adapt` again and map all documents anew. Keep the vectors of the unadapted model: the "
+    "last two modules map them without encoding any text again.",
+)
+
+
+def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
+    """Return a model as one of sentence-transformers. Raises ValueError for a contextual or a truncated model."""
+    opened = open_model(source, progress=progress)
+    if isinstance(opened.model, StockEncoder):
+        found = opened.model.theirs
+        if found.truncate_dim is not None:
+            raise ValueError(
+                f"{opened.called} is truncated to {found.truncate_dim} dimensions after its last module, so the map "
+                "would be cut: save it with a last layer of that width, or set truncate_dim to null"
+            )
+        return found
+    if not isinstance(opened.model, Biencoder):
+        raise ValueError(
+            f"{opened.called} is a contextual model, which stock modules cannot hold: adapt a biencoder, or measure "
+            "what whitening adds with `repro evaluate --whiten own`"
+        )
+    return as_sentence_transformer(opened.model)
+
+
+def average_weights(model: SentenceTransformer, base: SentenceTransformer, share: float) -> None:
+    """Replace each weight of `model` by (1 − share) of it plus `share` of the base's.
+
+    Raises ValueError for a share outside 0 to 1, and for models of different shapes.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"--average {share}: must be from 0 to 1")
+    own, other = model.state_dict(), base.state_dict()
+    unlike = sorted(
+        name
+        for name in own.keys() | other.keys()
+        if name not in own or name not in other or own[name].shape != other[name].shape
+    )
+    if unlike:
+        raise ValueError(
+            f"--base is no encoder that the model was fine-tuned from: {len(unlike)} weights differ in name or shape, "
+            f"first {unlike[0]!r}"
+        )
+    with torch.no_grad():
+        mixed = {
+            name: torch.lerp(weight, other[name].to(weight), share) if weight.is_floating_point() else weight
+            for name, weight in own.items()
+        }
+    model.load_state_dict(mixed)
+
+
+def fit_whitening(
+    model: SentenceTransformer, texts: list[str], shrinkage: float | None = None
+) -> tuple[AffineMap, float]:
+    """Return the map of these documents, and the shrinkage that was used."""
+    vectors_NH = StockEncoder(model).encode(texts, "document")
+    used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
+    return whitening(Moments.of(vectors_NH), used), used
+
+
+def append_map(model: SentenceTransformer, fitted: AffineMap) -> SentenceTransformer:
+    """Return the model followed by the affine map and normalisation, with its prompts and similarity."""
+    width = len(fitted.mean_H)
+    scale = np.sqrt(width) / np.linalg.norm(
+        fitted.weight_HH
+    )  # any factor is normalised away: weights near 1 round well
+    layer = Dense(width, width, activation_function=torch.nn.Identity())
+    with torch.no_grad():
+        layer.linear.weight.copy_(torch.from_numpy(scale * fitted.weight_HH))
+        layer.linear.bias.copy_(torch.from_numpy(-scale * (fitted.weight_HH @ fitted.mean_H)))
+    modules: list[Any] = list(model)
+    if model.similarity_fn_name != DOT and not isinstance(modules[-1], Normalize):
+        modules.append(Normalize())  # the map was fitted to unit vectors
+    return SentenceTransformer(
+        modules=[*modules, layer, Normalize()],
+        prompts={name: text for name, text in model.prompts.items() if text is not None},
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        device=str(model.device),
+    ).eval()
+
+
+def _how_to_open(folder: Path) -> list[str]:
+    return [
+        "  from sentence_transformers import SentenceTransformer",
+        f'  model = SentenceTransformer("{folder}")',
+    ]
+
+
+def _card(source: str, documents: Documents, shrinkage: float, average: float | None, base_model: str | None) -> str:
+    called = Path(source).resolve().name if Path(source).is_dir() else source
+    base = Path(base_model or "").resolve().name if Path(base_model or "").is_dir() else base_model
+    mixed = "" if average is None else f"Its weights are {1 - average:g} of that model and {average:g} of {base}.\n"
+    return (
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n\n"
+        f"# {called}, whitened by {documents.name}\n\n"
+        f"The vectors of `{called}`, mapped by the mean and the covariance of {len(documents.texts)} documents of "
+        f"`{documents.name}` (shrinkage {shrinkage:g}) and normalised. No training.\n{mixed}\n"
+        "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
+        "queries = model.encode_query([...])\ndocuments = model.encode_document([...])\n"
+        "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in RENEWAL) + "\n\n"
+        "Use it to search this corpus. On other text it may be worse than the model it comes from.\n"
+    )

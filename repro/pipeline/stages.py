@@ -1,0 +1,330 @@
+"""The graph of a run's stages: what is built before it starts and shared with every run that needs the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.batches.fixed_encoder import FixedEncoder, filter_of, get_surrogate
+from repro.batches.surrogate import embed_part, embed_texts, join_embeddings, load_surrogate
+from repro.data.pairs import Pairs, Side, read_pairs
+from repro.data.paper.hub import SOURCES
+from repro.data.selection import select_pairs, select_source_rows
+from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
+from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage, make_suite_stage
+from repro.pipeline.encoders import find_commit, get_files_in_key
+from repro.pipeline.kinds import kinds_of_evaluation, list_pair_kinds
+from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, texts_for
+from repro.pipeline.wanted import MINILM, count_test_contexts, domain_codes, get_tokenizer_name, list_domain_names
+from repro.spec import Run, get_first_phase
+from repro.storage.arrays import ArrayWriter, append_all, load_array
+from repro.storage.stages import WHOLE, Part, Sharding, Stage
+
+SELECTION_SEED = CLUSTER_SEED = 0
+"""Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
+RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 2}
+RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
+"""Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
+user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
+BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
+KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """The stages of one run by kind, each derived once; `stages` are those that the run needs, in building order."""
+
+    run: Run
+
+    @cached_property
+    def corpus(self) -> Stage:
+        """The training pairs of the whole corpus."""
+        return make_corpus_stage(self.run.corpus)
+
+    @cached_property
+    def evaluation(self) -> Stage | None:
+        """The corpus that holds the evaluation suite; None where the library mteb gets the data itself."""
+        return make_suite_stage(self.run)
+
+    @cached_property
+    def first_phase(self) -> StageGraph | None:
+        """The graph of the training that a two-phase run goes on from."""
+        first = get_first_phase(self.run)
+        return None if first is None else StageGraph(first)
+
+    @cached_property
+    def selection(self) -> Stage:
+        """Which pairs of the corpus are trained on."""
+        run, corpus = self.run, self.corpus
+
+        def make(folder: Path) -> None:
+            pairs = read_pairs(corpus.path / "train.arrow")
+            rows = select_source_rows(pairs, run.sources)
+            if run.num_pairs is not None:
+                rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
+            np.save(folder / "rows.npy", np.asarray(rows, np.int64))
+
+        key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {}) | _recipe("selection")
+        return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
+
+    @cached_property
+    def tokens(self) -> Stage:
+        """Token ids of every query and document, prompt included."""
+        run = self.run
+        tokenizer = get_tokenizer_name(run)
+
+        def make(folder: Path, part: Part = WHOLE) -> None:
+            pairs, loaded = self.selected_pairs(part), load_tokenizer(tokenizer)
+            for side in SIDES:
+                texts = PromptedTexts(pairs, side, run.prompts, run.corpus)
+                write_tokens(folder / side, texts.blocks(), loaded, run.max_tokens)
+
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            for side in SIDES:
+                join_tokens(folder / side, [part / side for part in parts])
+
+        key = {"prompts": run.prompts, "max_tokens": run.max_tokens}
+        if run.prompts != "none" and run.corpus in SOURCES:
+            key["by_domain"] = True
+        if tokenizer != MINILM:
+            key |= {"tokenizer": tokenizer, **get_files_in_key(tokenizer, tokenizer_only=True)}
+        key |= get_prompts_in_key(run.prompts, run.corpus) | _recipe("tokens")
+        sharding, num_bytes = Sharding(make, join), self._bytes_of_tokens
+        return Stage("tokens", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(tokenizer))
+
+    @cached_property
+    def embeddings(self) -> Stage:
+        """The surrogate's vectors of every query and document."""
+        return self._make_embeddings_stage(get_surrogate(self.run))
+
+    @cached_property
+    def filter_embeddings(self) -> Stage:
+        """The vectors that the filter goes by: those of its own model, or the surrogate's."""
+        return self._make_embeddings_stage(filter_of(self.run))
+
+    def _make_embeddings_stage(self, encoder: FixedEncoder) -> Stage:
+        run = self.run
+
+        def make(folder: Path) -> None:
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # which is let go of after
+            for side in SIDES:
+                texts = texts_for(encoder, run.corpus, pairs, side)
+                embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
+
+        def make_part(folder: Path, part: Part) -> None:
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)
+            for side in SIDES:
+                (folder / side).mkdir()
+                texts = texts_for(encoder, run.corpus, pairs, side)
+                embed_part(surrogate, texts, folder / side, max_tokens=run.max_tokens, part=part)
+
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            for side in SIDES:
+                join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
+
+        key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _recipe("embeddings")
+        sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_A_HALF * encoder.width * self._num_rows()
+        return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(encoder.name))
+
+    @cached_property
+    def keys(self) -> Stage:
+        """The content key of every document: which texts of a batch are the same."""
+
+        def make(folder: Path, part: Part = WHOLE) -> None:
+            from repro.batches.mask import write_content_keys
+
+            write_content_keys(folder / KEYS_FILE, self.selected_pairs(part).blocks("document"))
+
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            with ArrayWriter(folder / KEYS_FILE, "int64") as keys:
+                for part in parts:
+                    append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
+
+        key, num_bytes = {"of": "documents"} | _recipe("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
+        return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
+
+    @cached_property
+    def positives(self) -> Stage:
+        """The known positives: which documents the pairs of an equal query have."""
+        documents = self.keys
+
+        def make(folder: Path) -> None:
+            from repro.batches.known_positives import QUERIES_FILE, write_known_positives
+            from repro.batches.mask import write_content_keys
+
+            pairs = self.selected_pairs()
+            write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"))
+            keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
+            write_known_positives(folder, keys)
+
+        key, num_bytes = {"of": "equal queries"} | _recipe("positives"), lambda: BYTES_A_NUMBER * self._num_rows()
+        return Stage("positives", key, make, (documents,), num_bytes)
+
+    @cached_property
+    def clusters(self) -> Stage:
+        """The cluster of every pair, for sampler "cluster"."""
+        run = self.run
+
+        def make(folder: Path) -> None:
+            from repro.batches.cluster import cluster_pairs
+            from repro.batches.fit import list_sampled_domains
+
+            assert run.cluster_size is not None, "only runs with clusters have this stage"
+            pairs = self.selected_pairs()
+            codes = domain_codes(run, pairs)
+            if sampled := list_sampled_domains(codes, run.cluster_size):
+                names = list_domain_names(run, pairs)
+                told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
+                (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            vectors = self.load_embeddings("query"), self.load_embeddings("document")
+            cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
+
+        def num_bytes() -> int:
+            centroid = BYTES_A_NUMBER * get_surrogate(run).width  # of both halves, in float32
+            return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
+
+        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _recipe("clusters")
+        return Stage("clusters", key, make, (self.embeddings,), num_bytes)
+
+    @cached_property
+    def negatives(self) -> Stage:
+        """Rows of the hard negatives of every pair."""
+        run, count = self.run, self.run.num_hard_negatives
+        masks = run.known_positives == "mask"
+
+        def make(folder: Path) -> None:
+            from repro.batches.known_positives import KnownPositives
+            from repro.batches.negatives import mine_negatives
+
+            pairs = self.selected_pairs()
+            vectors = self.load_embeddings("query"), self.load_embeddings("document")
+            # not among its needs, which stand in its key: where it is made on its own, they are made first
+            keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
+            codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
+            known = KnownPositives.load(self.positives.path, len(pairs)) if masks else None
+            rows = mine_negatives(
+                *vectors, codes, keys, num_hard_negatives=count, with_near=near, known=known, seed=SELECTION_SEED
+            )
+            np.save(folder / "rows.npy", rows)
+
+        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _recipe("negatives")
+        if run.mined_negatives != "below":
+            key["mined"] = run.mined_negatives
+        needs = (self.embeddings, self.positives) if masks else (self.embeddings,)
+        return Stage("negatives", key, make, needs, lambda: BYTES_A_NUMBER * count * self._num_rows())
+
+    @cached_property
+    def candidates(self) -> Stage:
+        """What the first stage of a run that reranks finds."""
+        run, by_words = self.run, self.run.protocol == "rerank-bm25"
+
+        def make(folder: Path) -> None:
+            from repro.evaluate.first_stage import find_candidates
+
+            find_candidates(run, load_run_suite(run), folder)
+
+        key = {"suite": run.suite, "system": "bm25" if by_words else run.surrogate, "depth": run.rerank_depth}
+        key |= {} if by_words else get_encoder_in_key(get_surrogate(run))
+        return Stage("candidates", key | _recipe("candidates"), make, (make_searched_stage(run),))
+
+    @cached_property
+    def headroom(self) -> Stage:
+        """What word overlap scores under the context documents of a contextual run: what there is to gain from them."""
+        run, count = self.run, count_test_contexts(self.run)
+
+        def make(folder: Path) -> None:
+            from repro.evaluate.headroom import write_word_scores
+
+            write_word_scores(folder, load_run_suite(run), self.selected_pairs(), count, run.context_seed)
+
+        key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
+        key["recipe"] = RECIPE["headroom"]  # also the first, as those stages have it that are on disks
+        return Stage("headroom", key, make, (self.selection, make_searched_stage(run)))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What the run needs, in the order of building, each once."""
+        return self._of_kinds(lambda graph, kind: True)
+
+    def known_stages(self) -> tuple[Stage, ...]:
+        """Return those of the stages that can be told here: not what is made of data that is not here."""
+        return self._of_kinds(StageGraph._is_known)
+
+    def _of_kinds(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
+        evaluation, *after = kinds_of_evaluation(self.run)
+        wanted = [(self, evaluation), *self._of_pairs(), *((self, kind) for kind in after)]
+        found: list[Stage | None] = [getattr(graph, kind) for graph, kind in wanted if is_wanted(graph, kind)]
+        return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
+
+    def _of_pairs(self) -> list[tuple[StageGraph, str]]:
+        """Return the kinds of stages that are made of the training pairs, after the same of a first phase."""
+        own = [(self, kind) for kind in list_pair_kinds(self.run)]
+        return [*(self.first_phase._of_pairs() if self.first_phase else []), *own]
+
+    def _is_known(self, kind: str) -> bool:
+        with suppress(ValueError):
+            return bool(getattr(self, kind))
+        return False
+
+    def build(self, progress: Callable[[str], None]) -> None:
+        """Build what is not there yet, one after another."""
+        for stage in self.stages:
+            stage.build(progress)
+
+    def selected_pairs(self, part: Part = WHOLE) -> Pairs:
+        """Return the training pairs of the run, or a part of them, from built stages."""
+        pairs = read_pairs(self.corpus.path / "train.arrow")
+        path = self.selection.path / "rows.npy"
+        rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
+        return pairs.take(rows[part.span(len(rows))])
+
+    def _num_rows(self, *, whole: bool = False) -> int:
+        """Return the number of pairs that are trained on, or of the whole corpus; from built stages."""
+        if whole:
+            return len(read_pairs(self.corpus.path / "train.arrow"))
+        return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
+
+    def _bytes_of_tokens(self) -> int:
+        """Return what ids and offsets take: at four bytes an id and about four a word, as much as the texts."""
+        pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
+        share = self._num_rows() / max(1, pairs)
+        at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()
+        return min(round(size * share), at_most) + 2 * BYTES_A_NUMBER * (self._num_rows() + 1)
+
+    def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
+        """Return the surrogate's vectors (N, D), or the filter's, memory-mapped, from the built stage."""
+        stage = self.filter_embeddings if of_filter else self.embeddings
+        shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True)), None)
+        return load_array(stage.path / f"{side}.npy", kind="f", shape=shape, mapped=True)
+
+
+def list_stages(run: Run) -> tuple[Stage, ...]:
+    """Return the stages a run needs, in the order of building, each once."""
+    return StageGraph(run).stages
+
+
+def list_known_stages(run: Run) -> tuple[Stage, ...]:
+    """Return the stages a run needs that can be told here, whatever data is not here."""
+    return StageGraph(run).known_stages()
+
+
+def stages_by_phase(
+    run: Run, list_stages: Callable[[Run], Sequence[Stage]] = list_stages
+) -> Iterator[tuple[Stage, Run]]:
+    """Yield the stages a run needs, each with the training whose pairs it is made of: its first phase, or itself."""
+    first = get_first_phase(run)
+    of_first = () if first is None else {stage.title for stage in list_stages(first)}
+    for stage in list_stages(run):
+        yield stage, first if first is not None and stage.title in of_first else run
+
+
+def _recipe(kind: str) -> dict[str, Any]:
+    """Return what a stage's key says of the version of its recipe: nothing of the first."""
+    return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}

@@ -1,0 +1,1 @@
+"""Statistics: compares records with the paper's claims."""

@@ -1,0 +1,182 @@
+"""Turn a claim into weighted sums of metrics, and compute each sum once per seed.
+
+An order is one mean minus another, an interaction a difference of differences, a trend the least-squares slope over
+log2 of its axis, and a printed value a mean minus a constant.
+
+Shapes: S seeds, Q units (queries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from repro.records.store import Record
+from repro.spec import Claim, Interaction, Run, Term, Trend, Value, is_random
+from repro.spec.claim import Paired
+from repro.statistics.units import load_units, parts_of, value_of
+
+FEWEST_VALUES = 3
+"""Values of the axis that a trend needs."""
+MEAN = "{suite}/mean/ndcg_at_10"
+
+
+class MissingRunsError(Exception):
+    """Records that a claim needs do not exist."""
+
+
+@cache
+def drop_seed(run: Run) -> Run:
+    """Return the system of a run: what runs have in common that differ only in their seed."""
+    return replace(run, seed=0)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The records of a claim: its systems by term, and the record of each system and seed."""
+
+    systems: Mapping[Term, tuple[Run, ...]]
+    records: Mapping[tuple[Run, int], Record]
+    seeds: tuple[int, ...]  # empty if nothing depends on a seed
+
+    @property
+    def num_records(self) -> int:
+        """The number of different records."""
+        return len({record.id for record in self.records.values()})
+
+    def of_system(self, system: Run) -> list[Record]:
+        """Return the records of a system, one per seed; a single one if nothing depends on a seed."""
+        return [self.records[system, seed] for seed in self.seeds or (0,)]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One comparison of a claim: a weight per system and metric, minus a constant."""
+
+    weights: Mapping[tuple[Run, str], float]
+    constant: float = 0.0
+
+    def values(self, evidence: Evidence) -> np.ndarray:
+        """Return the value for each seed (S,); one value if nothing depends on a seed."""
+        total = np.zeros(len(evidence.seeds) or 1)
+        for (system, metric), weight in self.weights.items():
+            total += weight * np.array([value_of(record, metric) for record in evidence.of_system(system)])
+        return total - self.constant
+
+    def unit_values(self, evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+        """Return what each unit adds (Q,) and its stratum (Q,), for records that depend on no seed.
+
+        The mean over strata of the mean over their units is the value of the contrast.
+        """
+        parts: dict[tuple[str, int, int], Any] = {}
+        for (system, metric), weight in self.weights.items():
+            by_stratum = parts_of(*load_units(evidence.of_system(system)[0], metric))
+            for stratum, values_Q in by_stratum.items():
+                key = (system.suite, stratum, len(values_Q))
+                parts[key] = parts.get(key, 0.0) + weight / len(by_stratum) * values_Q
+        strata = np.repeat(np.arange(len(parts)), [len(values_Q) for values_Q in parts.values()])
+        return np.concatenate([values_Q * len(parts) for values_Q in parts.values()]) - self.constant, strata
+
+    def on_collection(self, name: str) -> Contrast:
+        """Return the same contrast on one collection instead of the mean over all."""
+        path = MEAN.replace("mean", name)
+        return Contrast({(run, metric.replace(MEAN, path)): w for (run, metric), w in self.weights.items()})
+
+
+def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
+    """Return the comparisons of a claim. Raises MissingRunsError if a trend has too few values."""
+    if isinstance(claim, Paired):
+        return [Contrast(_difference(pair, evidence)) for pair in claim.pairs]
+    if isinstance(claim, Interaction):
+        return [Contrast(_add([(1.0, _difference(claim.of, evidence)), (-1.0, _difference(claim.above, evidence))]))]
+    if isinstance(claim, Value):
+        return [Contrast(_mean(term, evidence), printed) for term, printed in claim.expected.items()]
+    assert isinstance(claim, Trend), f"claim {claim.id} is no contrast: {claim.kind}"
+    groups: dict[Any, dict[float, list[Run]]] = {}
+    for system in evidence.systems[claim.over]:
+        group = groups.setdefault(getattr(system, claim.within) if claim.within else None, {})
+        group.setdefault(float(getattr(system, claim.axis)), []).append(system)
+    values = {value for group in groups.values() for value in group}
+    sloping = [group for group in groups.values() if len(group) > 1]
+    if len(values) < FEWEST_VALUES or not sloping:
+        raise MissingRunsError(f"{len(values)} values of {claim.axis}; a trend needs {FEWEST_VALUES}")
+    slopes = [_slope(group, claim.over.metric, has_zero=min(values) <= 0) for group in sloping]
+    return [Contrast(_add((1 / len(slopes), slope) for slope in slopes))]
+
+
+def _slope(group: dict[float, list[Run]], metric: str, *, has_zero: bool) -> dict[tuple[Run, str], float]:
+    """Return the weights of the least-squares slope over log2 of the axis, or of the axis + 1 if it has a zero."""
+    axis = np.log2(np.array(list(group)) + has_zero)
+    weights = (axis - axis.mean()) / ((axis - axis.mean()) ** 2).sum()
+    return {
+        (system, metric): float(weight) / len(systems)
+        for weight, systems in zip(weights, group.values(), strict=True)
+        for system in systems
+    }
+
+
+def _mean(term: Term, evidence: Evidence) -> dict[tuple[Run, str], float]:
+    systems = evidence.systems[term]
+    return {(system, term.metric): 1 / len(systems) for system in systems}
+
+
+def _difference(pair: tuple[Term, Term], evidence: Evidence) -> dict[tuple[Run, str], float]:
+    return _add([(1.0, _mean(pair[0], evidence)), (-1.0, _mean(pair[1], evidence))])
+
+
+def _add(parts: Iterable[tuple[float, Mapping[tuple[Run, str], float]]]) -> dict[tuple[Run, str], float]:
+    total: dict[tuple[Run, str], float] = {}
+    for factor, weights in parts:
+        for cell, weight in weights.items():
+            total[cell] = total.get(cell, 0.0) + factor * weight
+    return total
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The runs that a claim compares at a scale: its systems by term, and the run of each system and seed."""
+
+    systems: Mapping[Term, tuple[Run, ...]]
+    runs: Mapping[Run, Mapping[int, Run]]
+
+    @property
+    def drawn(self) -> list[Run]:
+        """The systems whose numbers depend on a seed."""
+        return [system for system in self.runs if is_random(system)]
+
+    def find_seeds(self, records: Mapping[Run, Record]) -> list[int]:
+        """Return the seeds for which every system that depends on a seed has a record."""
+        recorded = [{seed for seed, run in self.runs[system].items() if run in records} for system in self.drawn]
+        return sorted(set.intersection(*recorded)) if recorded else []
+
+    def collect(self, seeds: tuple[int, ...], records: Mapping[Run, Record]) -> Evidence:
+        """Return the records of these seeds. Raises MissingRunsError if one does not exist."""
+        found: dict[tuple[Run, int], Record] = {}
+        for system, runs in self.runs.items():
+            for seed in seeds or (0,):
+                run = runs.get(seed) if is_random(system) else next(iter(runs.values()))
+                if run is None or run not in records:
+                    raise MissingRunsError(f"no record of {system.architecture}, seed {seed}")
+                found[system, seed] = records[run]
+        return Evidence(self.systems, found, seeds)
+
+
+def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Asked:
+    """Return the runs that terms of a claim pick. Raises MissingRunsError if a term picks none."""
+    wanted = list(wanted)
+    runs: dict[Run, dict[int, Run]] = {}
+    systems: dict[Term, tuple[Run, ...]] = {}
+    for term in terms:
+        is_blind = "sequence_dropout" in dict(term.of.wanted)
+        runs_of_kind = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
+        picked = [run for run in runs_of_kind if term.of.matches(run) and claim.needs(run)]
+        if not picked:
+            raise MissingRunsError(f"no run with {term.of}")
+        for run in picked:
+            runs.setdefault(drop_seed(run), {})[run.seed] = run
+        systems[term] = tuple(dict.fromkeys(map(drop_seed, picked)))
+    return Asked(systems, runs)

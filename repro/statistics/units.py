@@ -1,0 +1,104 @@
+"""Read one number of a record, and the values (queries, documents) that it is the mean of.
+
+Shapes: Q units (queries or documents).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from repro.records.store import Record
+from repro.spec.term import LOG2
+from repro.spec.values import suggestion
+
+
+class AbsentDatasetError(Exception):
+    """The claim is about a dataset that the suite of its scale does not have."""
+
+
+def value_of(record: Record, pattern: str) -> float:
+    """Return one metric of a record. `{suite}` is the record's own suite, `log2 NAME` the logarithm of a metric.
+
+    Raises AbsentDatasetError if the suite lacks the dataset, ValueError if the record lacks any other metric, or if a
+    metric without a logarithm is not above 0.
+    """
+    path = pattern.replace("{suite}", record.run.suite)
+    name = path.removeprefix(LOG2)
+    if name not in record.metrics:
+        _raise_missing(record, name)
+    value = float(record.metrics[name])
+    if name == path:
+        return value
+    if value <= 0:
+        raise ValueError(f"record {record.id} has {name!r} = {value}, which has no logarithm; it must be above 0")
+    return math.log2(value)
+
+
+def _raise_missing(record: Record, path: str) -> None:
+    """Raise AbsentDatasetError for the score of a dataset, ValueError for any other metric."""
+    suite, _, name = path.removesuffix("/ndcg_at_10").partition("/")
+    if suite == record.run.suite and path.endswith("/ndcg_at_10"):
+        raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
+    near = suggestion(path, record.metrics) or f"; it has {len(record.metrics)} others"
+    raise ValueError(f"record {record.id} has no metric {path!r}{near}")
+
+
+def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values (float64, Q) behind a metric and the number of each value's dataset (int, Q).
+
+    The metric is the mean over datasets of the mean over their values. A metric without stored values is one value.
+    """
+    path = pattern.replace("{suite}", record.run.suite)
+    suite, _, name = path.removesuffix("/ndcg_at_10").partition("/")
+    if path in record.arrays:
+        values = record.arrays[path].astype(np.float64)
+        return values, np.zeros(len(values), np.int64)
+    if suite not in record.arrays or not path.endswith("/ndcg_at_10"):
+        return np.array([value_of(record, pattern)]), np.zeros(1, np.int64)
+    datasets = record.provenance["suite"]["datasets"]
+    inside, strata = _select_units(tuple((d["name"], d["family"], d["num_queries"]) for d in datasets), name)
+    if not len(strata):
+        raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
+    return record.arrays[suite][inside].astype(np.float64), strata
+
+
+@lru_cache(maxsize=256)  # thousands of records share a suite
+def _select_units(datasets: tuple[tuple[str, str, int], ...], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a mask (bool) of the units of a dataset, a family or "mean", and the dataset number of each of these."""
+    strata = np.repeat(np.arange(len(datasets)), [num_queries for _, _, num_queries in datasets])
+    chosen = [place for place, (own, family, _) in enumerate(datasets) if name in ("mean", family, own)]
+    inside = np.isin(strata, chosen)
+    found = strata[inside]
+    found.flags.writeable = False
+    return inside, found
+
+
+def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
+    """Return the mean over strata of the mean over their units."""
+    parts = parts_of(values_Q, strata_Q).values()
+    return float(np.mean([np.add.reduce(part) / len(part) for part in parts]))  # .mean() spends most on its checks
+
+
+def parts_of(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the values (…, Q) of each stratum, by its number, in the order of the strata."""
+    steps = np.diff(strata_Q)
+    if (steps < 0).any():
+        return {int(stratum): values[..., strata_Q == stratum] for stratum in np.unique(strata_Q)}
+    ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(strata_Q)]
+    return {int(strata_Q[start]): values[..., start:end] for start, end in pairwise(ends)}
+
+
+def by_part(records: Sequence[Record], pattern: str, part: str = "name") -> dict[str, float]:
+    """Return a metric for each dataset, or with part "family" for each family, averaged over records.
+
+    `*` in the metric stands for the name of the dataset or family.
+    """
+    names = dict.fromkeys(row[part] for record in records for row in record.provenance["suite"]["datasets"])
+    return {
+        name: float(np.mean([value_of(record, pattern.replace("*", name)) for record in records])) for name in names
+    }

@@ -1,0 +1,210 @@
+"""What a context does, as plain computations have it; a model that is blind to its context shows nothing at all."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.analyses import retrieval
+from repro.analyses.context_effect import PREFIX, Watched, compute_cosine_distance, mean_cosines
+from repro.analyses.headroom_taken import shares_taken
+from repro.data.beir import Retrieval, Suite
+from repro.data.tokens import load_tokenizer
+from repro.evaluate import headroom
+from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.headroom import compute_word_scores, read_word_scores, write_word_scores
+from repro.evaluate.paired import Gap
+from repro.evaluate.word_overlap import K1, PRIOR, B
+from repro.model.contextual import ContextualModel
+from repro.pipeline.inputs import Inputs
+from repro.spec import base
+from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
+from tests.interop.test_sentence_transformers import model_of
+
+RUN = base("desk", architecture="contextual", num_contexts=2)
+DOCUMENTS = {
+    "home": ("rain falls on green hills", "snow falls on white hills", "a kettle on the stove", "bread and butter"),
+    "away": ("copper wires carry current", "iron bars and copper pots", "the drum of the band", "a violin and a drum"),
+}
+
+
+class Deaf(Ranker):
+    """A model that takes no notice of its context."""
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Take no notice."""
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inputs:
+    """Two collections of two documents that a ranker can number; no headroom is computed."""
+    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)
+    home = collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
+    rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
+    return inputs_of(RUN, suite=suite_of(tmp_path, home, rival))
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Inputs:
+    """Two collections of real words, and their words as training text."""
+    both = [collection(name, documents, relevant=(0, 3)) for name, documents in DOCUMENTS.items()]
+    pairs = HandMadePairs([0] * 8, [text for documents in DOCUMENTS.values() for text in documents])
+    return inputs_of(RUN, suite=suite_of(tmp_path, *both), pairs=pairs)
+
+
+def test_a_model_blind_to_its_context_loses_and_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
+    found = retrieval.measure(searched, Deaf(), tmp_path / "run").metrics
+    shown = {name: value for name, value in found.items() if name.startswith(f"{PREFIX}/")}
+    assert {name.split("/")[1] for name in shown} == {
+        *("own_minus_wrong", "own_minus_null", "moved_by_wrong", "moved_by_null")
+    }
+    assert set(shown.values()) == {0.0}
+
+
+def test_differences_are_those_of_the_scores_beside_them(searched: Inputs, tmp_path: Path) -> None:
+    found = retrieval.measure(searched, Ranker(), tmp_path / "run").metrics
+    for group in ("home", "rival", "family home", "mean"):
+        own, wrong = (found[f"{name}/{group}/ndcg_at_10"] for name in ("desk", "desk+wrong"))
+        path = f"{PREFIX}/own_minus_wrong/{group}"
+        assert found[f"{path}/difference"] == pytest.approx(own - wrong, abs=1e-6)
+        assert found[f"{path}/low"] <= found[f"{path}/difference"] <= found[f"{path}/high"]
+    assert found[f"{PREFIX}/own_minus_wrong/home/difference"] > 0.3 > found[f"{PREFIX}/own_minus_null/mean/difference"]
+
+
+def test_a_run_that_is_scored_under_its_own_context_alone_has_no_differences(searched: Inputs, tmp_path: Path) -> None:
+    alone = inputs_of(
+        base("desk", architecture="contextual", num_contexts=2, test_contexts="own"), suite=searched.suite
+    )
+    found = retrieval.measure(alone, Ranker(), tmp_path / "run")
+    assert not [name for name in found.metrics if "minus" in name or "moved" in name] and not found.exhibits
+
+
+def test_the_mean_cosine_is_that_over_all_pairs() -> None:
+    rng = np.random.default_rng(0)
+    corpora = [
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in map(rng.random, ((4, 5), (3, 5), (1, 5)))
+    ]
+    inside = [[a @ b for i, a in enumerate(c) for j, b in enumerate(c) if i != j] for c in corpora[:2]]
+    between = [a @ b for i, c in enumerate(corpora) for j, d in enumerate(corpora) if i != j for a in c for b in d]
+    within, across = mean_cosines(corpora)
+    assert within == pytest.approx(np.mean([np.mean(values) for values in inside]))
+    assert across == pytest.approx(np.mean(between))
+    assert mean_cosines(corpora[:1])[1] is None and mean_cosines([]) == (None, None)
+
+
+def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None:
+    model = model_of("contextual")
+    assert isinstance(model, ContextualModel)
+    collections = read_collections(texts.suite)
+    watched = Watched(["wrong", "null"], 2, 0)
+    others = wrong_corpora(texts.suite.datasets)
+    for dataset in texts.suite.datasets:
+        watched.look(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
+    rows = [{"name": name, "family": "all", "num_queries": 2} for name in DOCUMENTS]
+    found, vectors = watched.metrics(rows), {}
+    for kind, source in (("own", "home"), ("wrong", "away"), ("null", None)):
+        corpus = None if source is None else collections[source].retrieval
+        model.set_context(draw_context(kind, corpus, num_contexts=2, seed=0).texts)
+        vectors[kind] = model.encode(DOCUMENTS["home"], "document")
+    for kind in ("wrong", "null"):
+        cosines = [
+            a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(vectors["own"], vectors[kind], strict=True)
+        ]
+        assert found[f"moved_by_{kind}/home/cosine_distance"] == pytest.approx(1 - np.mean(cosines), abs=1e-6)
+        assert found[f"moved_by_{kind}/mean/cosine_distance"] == found[f"moved_by_{kind}/all/cosine_distance"]
+    for layer in range(1, model.config.num_layers + 1):
+        assert sum(
+            found[f"attention/layer_{layer}/{part}"] for part in ("contexts", "prompts", "text")
+        ) == pytest.approx(1)
+    assert sum(found[f"attention/even/{part}"] for part in ("contexts", "prompts", "text")) == pytest.approx(1)
+    assert -1 <= found["context_cosine/across/cosine"] < found["context_cosine/within/cosine"] + 1 <= 2.001
+
+
+def test_a_tiny_move_is_told_as_exactly_as_a_large_one() -> None:
+    first, second = np.array([[1.0, 0.0]]), np.array([[np.cos(1e-6), np.sin(1e-6)]])
+    assert compute_cosine_distance(first, second) == pytest.approx(0.5e-12, rel=1e-6)
+    assert compute_cosine_distance(first, 3 * first) == 0.0 and compute_cosine_distance(first, -first) == 2.0
+
+
+def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroom() -> None:
+    room_R, gained_R = np.linspace(0.03, 0.05, 101), np.full(101, 0.01)
+    taken = shares_taken({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.04, room_R)})
+    assert taken["headroom_taken/mean/share"] == pytest.approx(0.25)
+    low, high = np.quantile(gained_R / room_R, [0.025, 0.975])
+    assert (taken["headroom_taken/mean/low"], taken["headroom_taken/mean/high"]) == pytest.approx((low, high))
+    nothing = shares_taken({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.001, room_R - 0.039)})
+    assert set(nothing) == {"headroom/mean/difference", "headroom/mean/low", "headroom/mean/high"}
+
+
+def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents(texts: Inputs) -> None:
+    queries = {"home": ("rain snow", "bread kettle"), "away": ("copper wires", "band violin")}
+    collections = {
+        name: Collection(_with_queries(one.retrieval, queries[name]), one.quirks)
+        for name, one in read_collections(texts.suite).items()
+    }
+    own_Q, wrong_Q = compute_word_scores(texts.suite, collections, texts.pairs, 2, seed=0)
+    assert (own_Q != wrong_Q).sum() == 3, "queries that tell the two contexts apart"
+    expected: dict[str, list[float]] = {"own": [], "wrong": []}
+    for name, other in (("home", "away"), ("away", "home")):
+        for kind, source in (("own", name), ("wrong", other)):
+            given = draw_context("own", collections[source].retrieval, num_contexts=2, seed=0).texts
+            assert given is not None
+            expected[kind] += [_ndcg_by_hand(collections[name].retrieval, q, given) for q in range(2)]
+    assert own_Q == pytest.approx(expected["own"], abs=1e-6) and wrong_Q == pytest.approx(expected["wrong"], abs=1e-6)
+
+
+def test_nothing_is_computed_of_a_large_suite_nor_of_one_without_a_wrong_corpus(
+    texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(name: str, suite: Suite) -> bool:
+        (tmp_path / name).mkdir()
+        write_word_scores(tmp_path / name, suite, texts.pairs, 2, 0)
+        return read_word_scores(tmp_path / name) is not None
+
+    num_documents = sum(len(documents) for documents in DOCUMENTS.values())
+    monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents)
+    assert written("small", texts.suite)
+    assert not written("alone", Suite("alone", texts.suite.datasets[:1]))
+    monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents - 1)
+    assert not written("large", texts.suite)
+
+
+def _with_queries(one: Retrieval, queries: tuple[str, ...]) -> Retrieval:
+    return Retrieval(one.name, one.document_ids, one.documents, one.query_ids, queries, one.judgements)
+
+
+def _ndcg_by_hand(one: Retrieval, query: int, given: Sequence[str]) -> float:
+    tokenizer = load_tokenizer("minilm")
+
+    def words(text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    training = [text for documents in DOCUMENTS.values() for text in documents]
+
+    def idf(word: int) -> float:
+        prior = (sum(word in words(text) for text in training) + 0.5) / (len(training) + 1)
+        return -math.log((sum(word in words(text) for text in given) + PRIOR * prior) / (len(given) + PRIOR))
+
+    mean = np.mean([len(words(text)) for text in one.documents])
+    scores = []
+    for text in one.documents:
+        counts = Counter(words(text))
+        norm = K1 * (1 - B + B * len(words(text)) / mean)
+        scores.append(sum(idf(word) * counts[word] / (counts[word] + norm) for word in words(one.queries[query])))
+    order = sorted(range(len(scores)), key=lambda place: (-round(scores[place], 6), one.document_ids[place]))
+    (relevant,) = one.judgements[one.query_ids[query]]
+    return 1 / math.log2(2 + order.index(one.document_ids.index(relevant)))
+
+
+def test_vectors_that_only_fill_places_are_no_context_vectors(texts: Inputs) -> None:
+    model = model_of("contextual")
+    assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
+    few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
+    watched = Watched([], 2, 0)
+    watched.look(retrieval.WithNulls(model), few, {})
+    assert watched.vectors_CD[0].shape == (2, model.config.hidden_size)

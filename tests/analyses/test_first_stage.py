@@ -1,0 +1,134 @@
+"""A run that says `rerank` ranks only what its first stage found, and its record says how much that was."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import ir_measures
+import numpy as np
+import pytest
+
+from repro.batches.surrogate import load_surrogate
+from repro.data.beir import Retrieval, load_beir
+from repro.evaluate.retrieval import bm25_search, read_run
+from repro.execute import execute
+from repro.pipeline.corpora import load_run_suite
+from repro.pipeline.kinds import kinds_of_evaluation
+from repro.spec import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, Run, base
+from repro.storage.paths import SOURCES, run_folder
+
+DEPTH = 5
+RERANKED = base("smoke", architecture="bm25", protocol="rerank", rerank_depth=DEPTH)
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def brute_force_candidates(retrieval: Retrieval, run: Run) -> dict[str, set[str]]:
+    """The DEPTH documents of largest inner product under the surrogate, the smaller id first in a tie."""
+    surrogate = load_surrogate(run.surrogate)
+    queries = surrogate.embed(list(retrieval.queries), run.max_tokens)
+    documents = surrogate.embed(list(retrieval.documents), run.max_tokens)
+    found = {}
+    for query, vector in zip(retrieval.query_ids, queries, strict=True):
+        scored = [
+            (-round(float(np.dot(vector, other)), 6), one)
+            for one, other in zip(retrieval.document_ids, documents, strict=True)
+        ]
+        found[query] = {one for _, one in sorted(scored)[:DEPTH]}
+    return found
+
+
+def retrievals(run: Run) -> list[Retrieval]:
+    return [load_beir(dataset.path) for dataset in load_run_suite(run).datasets]
+
+
+def recall(candidates: Mapping[str, set[str]], judgements: Any) -> float:
+    run = {query: dict.fromkeys(documents, 1.0) for query, documents in candidates.items()}
+    return float(ir_measures.calc_aggregate([ir_measures.R @ DEPTH], judgements, run)[ir_measures.R @ DEPTH])
+
+
+@pytest.mark.parametrize("architecture", ["contextual", "surrogate", "bm25"])
+def test_a_reranking_run_ranks_the_candidates_of_its_surrogate_and_nothing_else(architecture: str) -> None:
+    run = replace(RERANKED, architecture=architecture, num_steps=3)
+    record = execute(run, progress=quiet)
+    told = record.provenance["suite"]
+    assert told["protocol"] == "reranking of a first stage"
+    assert (told["first_stage"]["system"], told["first_stage"]["depth"]) == ("minilm-words", DEPTH)
+    for retrieval in retrievals(run):
+        expected = brute_force_candidates(retrieval, run)
+        found = read_run(run_folder(record.id) / "trec" / run.suite / f"{retrieval.name}.trec.gz")
+        if architecture == "bm25":  # leaves out what shares no word with the query
+            assert all(set(hits) <= expected[query] for query, hits in found.items())
+        else:
+            assert {query: set(hits) for query, hits in found.items()} == expected
+        assert told["first_stage"]["recall"][retrieval.name] == pytest.approx(
+            recall(expected, retrieval.judgements), abs=1e-6
+        )
+    assert told["first_stage"]["mean_recall"] == pytest.approx(np.mean(list(told["first_stage"]["recall"].values())))
+
+
+def test_bm25_can_be_the_first_stage() -> None:
+    record = execute(replace(RERANKED, architecture="surrogate", protocol="rerank-bm25"), progress=quiet)
+    assert record.provenance["suite"]["first_stage"]["system"] == "bm25"
+    for retrieval in retrievals(RERANKED):
+        found = read_run(run_folder(record.id) / "trec" / "planted" / f"{retrieval.name}.trec.gz")
+        expected = bm25_search(retrieval, DEPTH)[0]
+        assert {query: set(hits) for query, hits in found.items()} == {q: set(hits) for q, hits in expected.items()}
+
+
+def test_runs_that_rerank_alike_share_one_first_stage(own_home: Any) -> None:
+    for architecture in ("surrogate", "bm25"):
+        execute(replace(RERANKED, architecture=architecture), progress=quiet)
+    assert len(list((own_home / "stages" / "candidates").glob("*/stage.json"))) == 1
+
+
+def test_a_full_search_has_no_first_stage() -> None:
+    record = execute(base("smoke", architecture="surrogate"), progress=quiet)
+    assert record.provenance["suite"]["protocol"] == "full search"
+    assert "first_stage" not in record.provenance["suite"]
+
+
+def test_crossed_contexts_are_reranked_too() -> None:
+    run = base("smoke", architecture="contextual", measure="cross", protocol="rerank", rerank_depth=1, num_steps=3)
+    record = execute(run, progress=quiet)
+    for retrieval in retrievals(run):
+        best = recall_at_one(retrieval, run)
+        assert record.metrics[f"cross/{retrieval.name}/{retrieval.name}/ndcg_at_10"] == pytest.approx(best, abs=1e-6), (
+            "with one candidate the order is the first stage's, whatever the model says"
+        )
+
+
+def recall_at_one(retrieval: Retrieval, run: Run) -> float:
+    surrogate = load_surrogate(run.surrogate)
+    queries = surrogate.embed(list(retrieval.queries), run.max_tokens)
+    documents = surrogate.embed(list(retrieval.documents), run.max_tokens)
+    run_of = {
+        query: {retrieval.document_ids[int(np.argmax(documents @ vector))]: 1.0}
+        for query, vector in zip(retrieval.query_ids, queries, strict=True)
+    }
+    measure = ir_measures.nDCG @ 10
+    return float(ir_measures.calc_aggregate([measure], retrieval.judgements, run_of)[measure])
+
+
+def test_candidates_are_found_for_those_measures_alone_that_read_them() -> None:
+    sources = {name: (SOURCES / f"repro/analyses/{name}.py").read_text() for name in MEASURES}
+    read = {name for name, source in sources.items() if re.search(r"first_stage\(inputs|\bevaluate\(inputs", source)}
+    assert read == {"retrieval", "steps", "cross"}
+    for name in set(MEASURES) - set(SEARCHES_IN_FULL):
+        run = replace(RERANKED, measure=name, architecture=MEASURED_OF.get(name, ("bm25",))[0])
+        assert ("candidates" in kinds_of_evaluation(run)) == (name in read), name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"protocol": "rerank"}, {"rerank_depth": 9}, {"protocol": "rerank", "rerank_depth": 0}),
+        *({"protocol": "rerank-bm25", "rerank_depth": 9, "measure": name} for name in ("widths", "adaptive", "mteb")),
+    ],
+)
+def test_a_protocol_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"protocol|rerank_depth"):
+        base("smoke", **changes)

@@ -1,0 +1,109 @@
+"""Words weighted by IDF: each system's vectors are those of a plain computation, whatever the weights."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from repro.analyses.headroom import WEIGHTS, Repooled, WordVectors, compute_corpus_weights
+from repro.data.beir import Retrieval
+from repro.data.tokens import get_minilm_folder, load_tokenizer
+from repro.evaluate.headroom import training_prior
+from repro.evaluate.word_overlap import K1, PRIOR, B, Shares, word_overlap
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.texts import texts_from
+from repro.report.scores import list_contexts
+from tests.analyses.by_hand import HandMadePairs
+
+DOCUMENTS = ("restart the server now", "stop the server", "the the list of servers", "delete a bucket")
+QUERIES = ("restart server", "the bucket")
+RETRIEVAL = Retrieval("tiny", tuple("abcd"), DOCUMENTS, ("1", "2"), QUERIES, {"1": {"a": 1}, "2": {"d": 1}})
+TOKENIZER = load_tokenizer("minilm")
+TOKENIZER.no_padding()
+NUM_WORDS = TOKENIZER.get_vocab_size()
+WEIGHT = np.random.default_rng(0).uniform(0.1, 3.0, NUM_WORDS).astype(np.float32)
+
+
+def words(text: str) -> list[int]:
+    return TOKENIZER.encode(text, add_special_tokens=False).ids
+
+
+def test_word_overlap_is_bm25s_formula_with_the_given_weights() -> None:
+    queries_QW, documents_DW = (side.toarray() for side in word_overlap(RETRIEVAL)(WEIGHT))
+    lengths = [len(words(text)) for text in DOCUMENTS]
+    for q, query in enumerate(QUERIES):
+        for d, document in enumerate(DOCUMENTS):
+            counts, expected = Counter(words(document)), 0.0
+            for word in words(query):
+                count = counts[word]
+                norm = K1 * (1 - B + B * lengths[d] / np.mean(lengths))
+                expected += float(WEIGHT[word]) * count / (count + norm)
+            assert float(queries_QW[q] @ documents_DW[d]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_word_vectors_are_the_weighted_mean_of_centred_vectors() -> None:
+    table = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+    table = table - table.mean(axis=0)
+    _, documents_DH = WordVectors()(RETRIEVAL)(WEIGHT)
+    for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
+        expected_H = sum(WEIGHT[word] * table[word] for word in words(text))
+        np.testing.assert_allclose(found_H, expected_H / np.linalg.norm(expected_H), atol=1e-5)
+
+
+def test_even_weights_give_a_biencoders_own_vectors_and_others_do_not() -> None:
+    model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
+    found = dict(Repooled(model)(RETRIEVAL, {"flat": np.ones(NUM_WORDS, np.float32), "other": WEIGHT}))
+    np.testing.assert_allclose(found["flat"][0], model.encode(QUERIES, "query"), atol=1e-5)
+    np.testing.assert_allclose(found["flat"][1], model.encode(DOCUMENTS, "document"), atol=1e-5)
+    assert np.abs(found["other"][1] - found["flat"][1]).max() > 1e-3
+
+
+def test_weights_of_a_biencoders_words_are_those_of_their_tokens() -> None:
+    model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
+    documents_DH = dict(Repooled(model)(RETRIEVAL, {"drawn": WEIGHT}))["drawn"][1]
+    for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
+        tokens = model.tokenize([text], "document")
+        with torch.inference_mode():
+            states_SH = model.embedder(texts_from(*tokens.pad(np.arange(1))))[0]
+            weights_S = torch.from_numpy(WEIGHT[tokens.ids])
+            expected_H = model.mlp((weights_S[:, None] * states_SH).sum(0) / weights_S.sum())
+        np.testing.assert_allclose(found_H, expected_H / expected_H.norm(), atol=1e-5)
+
+
+def test_a_share_is_mixed_with_the_training_texts_as_so_many_documents_more() -> None:
+    prior_V = np.full(NUM_WORDS, 0.25)
+    (server,) = words("server")
+    idf_V = Shares.of(DOCUMENTS).idf(prior_V)
+    assert idf_V[server] == pytest.approx(-math.log((2 + PRIOR * 0.25) / (4 + PRIOR)), rel=1e-6)
+
+
+def test_weights_come_from_where_they_say() -> None:
+    other = Retrieval("other", ("x",), ("restart restart",), ("1",), ("q",), {"1": {"x": 1}})
+    weights = compute_corpus_weights(RETRIEVAL, other, np.full(NUM_WORDS, 0.01), seed=0)
+    assert tuple(sorted(weights)) == tuple(sorted(WEIGHTS))
+    (server,), (restart,) = words("server"), words("restart")
+    assert weights["flat"][server] == weights["flat"][restart] == 1.0
+    assert weights["training"][server] == weights["training"][restart]
+    assert weights["own"][server] < weights["own"][restart] and weights["wrong"][restart] < weights["wrong"][server]
+    np.testing.assert_array_equal(weights["own16"], weights["own"])  # four documents are all there are
+
+
+def test_scores_of_systems_that_are_no_contexts_are_listed_after_those_that_are() -> None:
+    metrics = dict.fromkeys(
+        (f"desk{name}/mean/ndcg_at_10" for name in ("", "+null", "+words-own", "+overlap-own")), 0.5
+    )
+    found = [context for _, context in list_contexts(metrics, "desk")]
+    assert found == ["own", "null", "overlap-own", "words-own"]
+
+
+def test_the_training_texts_shares_are_of_its_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = ["restart the server", "stop the server", "a bucket", "a server", "a list"]
+    pairs = HandMadePairs([0] * 5, documents)
+    (server,) = words("server")
+    assert training_prior(pairs)[server] == pytest.approx((3 + 0.5) / (5 + 1))
+    monkeypatch.setattr("repro.evaluate.headroom.NUM_TRAINING", 3)  # the first, the third, the last
+    assert training_prior(pairs)[server] == pytest.approx((1 + 0.5) / (3 + 1))

@@ -1,0 +1,245 @@
+"""What measures give is what their docstrings say, against brute force; nothing here trains."""
+
+import math
+import tracemalloc
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from experiments.e19_mteb import CATEGORIES
+from experiments.e19_mteb import runs as mteb_runs
+from experiments.e20_two_phases import TASKS
+from experiments.e20_two_phases import runs as two_phases
+from repro.analyses import mteb as mteb_measure
+from repro.analyses.cross import list_chosen_domains
+from repro.analyses.divergence import idf_divergence
+from repro.analyses.mteb import by_category, evaluate_tasks, moves, tasks_of_mteb
+from repro.analyses.neighbours import find_nearest_rows
+from repro.analyses.spread import NUM_CONTEXTS, distances, looked_at, principal_plane
+from repro.batches.mask import compute_content_keys
+from repro.batches.surrogate import MiniLMWords
+from repro.data.beir import SuiteDataset
+from repro.data.tokens import load_tokenizer
+from repro.evaluate.kept import Kept
+from repro.evaluate.word_overlap import document_frequency
+from repro.execute import execute
+from repro.pipeline.inputs import Inputs
+from repro.spec import base, get_first_phase
+
+TEXTS = ["a red apple", "a green apple apple", "the sky is green", "a sky"]
+OTHERS = ["apple and sky", "an apple", "the sea"]
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def test_document_frequency_counts_a_word_once_a_document() -> None:
+    tokenizer = load_tokenizer("minilm")
+    found = document_frequency([TEXTS[:2], TEXTS[2:]])
+    expected: Counter[int] = Counter()
+    for text in TEXTS:
+        encoded = tokenizer.encode(text)
+        expected.update({word for word, is_real in zip(encoded.ids, encoded.attention_mask, strict=True) if is_real})
+    assert {word: int(count) for word, count in enumerate(found) if count} == dict(expected)
+
+
+def test_one_document_has_no_idf() -> None:
+    counts = document_frequency([OTHERS[:1]])
+    with pytest.raises(ValueError, match="no word tells its documents apart"):
+        idf_divergence(document_frequency([TEXTS]), len(TEXTS), counts, 1)
+
+
+def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
+    train, test = document_frequency([TEXTS]), document_frequency([OTHERS])
+    found = idf_divergence(train, len(TEXTS), test, len(OTHERS))
+    gaps, weights = [], []
+    for word in range(len(test)):
+        if 0 < test[word] < len(OTHERS):
+            gaps.append(
+                abs(math.log((train[word] + 0.5) / (len(TEXTS) + 1)) - math.log((test[word] + 0.5) / (len(OTHERS) + 1)))
+            )
+            weights.append(test[word])
+    assert found == pytest.approx(np.average(gaps, weights=weights))
+    assert idf_divergence(train, len(TEXTS), train, len(TEXTS)) == 0.0, "a text does not diverge from itself"
+
+
+@pytest.mark.parametrize("size", [1, 7, 49, 1000])
+def test_nearest_rows_are_those_of_brute_force_without_repeats_of_the_text(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_AT_ONCE", size)
+    monkeypatch.setattr("repro.analyses.neighbours.ROWS_AT_ONCE", 2)
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "vectors.npy", rng.normal(size=(50, 8)).astype(np.float16))
+    stored = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    vectors = np.asarray(stored, np.float32)
+    keys = compute_content_keys([f"text {n % 45}" for n in range(50)])  # the last five repeat the first
+    drawn = np.array([0, 7, 49])
+    found = find_nearest_rows(stored, keys, drawn, 6)
+    for row, near in zip(drawn, found, strict=True):
+        order = [other for other in np.argsort(-(vectors @ vectors[row]), kind="stable") if keys[other] != keys[row]]
+        assert near.tolist() == order[:6]
+
+
+def test_neighbours_among_many_documents_are_found_in_the_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_AT_ONCE", 1000)
+    vectors = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float16)
+    keys, drawn = np.arange(len(vectors)), np.arange(100)
+    tracemalloc.start()
+    find_nearest_rows(vectors, keys, drawn, 6)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < vectors.nbytes / 2, "as float32 they would all be twice what they are stored in"
+
+
+def test_distances_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(3, 5, 7))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    found = distances(vectors)
+    for document in range(5):
+        own = cdist(vectors[:, document], vectors[:, document])
+        assert found["spread/within"][document] == pytest.approx(own[np.triu_indices(3, 1)].mean())
+        others = [cdist(vectors[:, document], vectors[:, other]).mean() for other in range(5) if other != document]
+        assert found["spread/between"][document] == pytest.approx(np.mean(others))
+        assert found["spread/nearest"][document] == pytest.approx(min(others))
+
+
+def test_documents_are_trec_covids_where_it_is_among_the_datasets(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    names = ["arguana", *(f"c{number}" for number in range(20)), "trec-covid"]
+    datasets = [SuiteDataset(name, "beir", tmp_path) for name in names]
+    assert [one.name for one in looked_at(datasets)] == ["trec-covid", *names[: NUM_CONTEXTS - 1]]
+    assert looked_at(datasets[:3]) == tuple(datasets[:3])
+
+
+def test_the_principal_plane_keeps_what_spreads_most() -> None:
+    rng = np.random.default_rng(2)
+    plane = rng.normal(size=(4, 6, 2)) * [5.0, 2.0]
+    turned = np.linalg.qr(rng.normal(size=(9, 9)))[0][:2]
+    found = principal_plane(plane @ turned + 1e-6 * rng.normal(size=(4, 6, 9)))
+    flat, expected = found.reshape(-1, 2), plane.reshape(-1, 2)
+    assert cdist(flat, flat) == pytest.approx(cdist(expected, expected), abs=1e-4), "distances in the plane are kept"
+    assert flat[:, 0].var() > flat[:, 1].var()
+
+
+def test_chosen_domains_take_families_in_turn(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    datasets = tuple(SuiteDataset(f"{family}{n}", family, tmp_path) for family in "ab" for n in range(5))
+    assert [one.name for one in list_chosen_domains(datasets, 5)] == ["a0", "a1", "a2", "b0", "b1"]
+
+
+def test_categories_are_means_of_their_tasks_and_moves_pair_up() -> None:
+    categories = {"x": "STS", "y": "STS", "z": "Retrieval", "w": "Clustering"}
+    own, other = {"x": 0.5, "y": 0.4, "z": 0.6, "w": 0.2}, {"x": 0.4, "y": 0.4, "z": 0.9, "w": 0.3}
+    assert by_category(own, categories) == pytest.approx({"STS": 0.45, "Retrieval": 0.6, "Clustering": 0.2})
+    found = moves(own, other, categories)
+    assert found["moved/sts"] == pytest.approx([0.1, 0.0]) and found["moved/others"] == pytest.approx([0.2, 0.2])
+
+
+def test_counts_are_those_of_the_planted_corpus() -> None:
+    metrics = execute(base("smoke", measure="counts", architecture="none"), progress=quiet).metrics
+    assert metrics["train/total/num_pairs"] == 240 and metrics["train/total/num_domains"] == 6
+    assert metrics["planted/total/num_queries"] == 120 and metrics["planted/total/num_datasets"] == 3
+    domains = [name for name in metrics if name.startswith("train/planted-train") and name.endswith("num_pairs")]
+    assert len(domains) == 6 and sum(metrics[name] for name in domains) == 240
+
+
+def test_clusters_are_more_alike_than_their_domain() -> None:
+    run = base(
+        "smoke", measure="cluster", architecture="none", sampler="cluster", cluster_size=8, domain_column="source"
+    )
+    record = execute(run, progress=quiet)
+    assert record.metrics["cluster/similarity"] > record.metrics["domain/similarity"]
+    assert len(record.arrays["cluster/similarity"]) == len(record.arrays["domain/similarity"])
+    assert record.exhibits["pairs"][0].keys() == {"query", "document", "domain"}
+
+
+def test_shape_counts_the_weights_of_the_model_that_would_be_trained() -> None:
+    import torch
+
+    from repro.train.trainer import make_model_config, start_model
+
+    record = execute(base("smoke", measure="shape", architecture="none"), progress=quiet)
+    contextual = base("smoke", architecture="contextual")
+    model = start_model(Inputs(contextual), lambda: False, quiet)
+    assert (
+        isinstance(model, torch.nn.Module)
+        and make_model_config(contextual).hidden_size == record.metrics["shape/hidden_size"]
+    )
+    stages = [record.metrics[f"shape/num_{stage}_stage_weights"] for stage in ("first", "second")]
+    assert sum(stages) == sum(weight.numel() for weight in model.parameters())
+
+
+def test_a_suite_of_mteb_needs_no_collection_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    ours = base("smoke", architecture="surrogate", measure="mteb")
+    expected = execute(ours, progress=quiet).metrics
+    its_tasks = [task for task in mteb_measure.list_tasks(Inputs(ours)) if task.metadata.type == "Retrieval"]
+    monkeypatch.setattr(mteb_measure, "tasks_of_mteb", lambda suite: its_tasks)
+    run = replace(ours, suite="mteb-retrieval")
+    assert "corpus" not in {stage.kind for stage in Inputs(run).graph.stages}, "nothing is made for it"
+    metrics = execute(run, progress=quiet).metrics
+    assert len(its_tasks) > 1
+    assert metrics["mteb-retrieval/mean/ndcg_at_10"] == pytest.approx(expected["planted/Retrieval/score"])
+    with pytest.raises(ValueError, match="measure='mteb'"):
+        replace(run, measure="retrieval")
+
+
+@pytest.mark.parametrize(
+    ("measure", "prompts"),
+    [("polarity", {"search_document: "}), ("mteb", {"search_query: ", "search_document: "})],
+)
+def test_a_surrogate_is_given_its_prompts_whatever_is_measured(
+    measure: str, prompts: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen, embed = base("smoke", architecture="surrogate", measure=measure), list[str](), MiniLMWords.embed
+    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTS_OF_ENCODERS", {run.surrogate: "task"})
+    monkeypatch.setattr(MiniLMWords, "embed", lambda *given: [seen.extend(given[1]), embed(*given)][1])
+    tasks_of = mteb_measure.list_tasks
+    monkeypatch.setattr(mteb_measure, "list_tasks", lambda inputs: tasks_of(inputs)[:1])
+    execute(run, progress=quiet)
+    assert {text[: text.find(": ") + 2] for text in seen} == prompts
+
+
+def test_tables_2_and_7_at_large_are_tasks_of_mteb() -> None:
+    names = {task.metadata.name for task in tasks_of_mteb("mteb-retrieval")}
+    assert names == set(TASKS) and len(tasks_of_mteb("mteb")) == sum(count for _, _, count in CATEGORIES)
+    runs = (*two_phases("large"), *mteb_runs("large"))
+    assert {(run.suite, run.measure) for run in runs} == {("mteb", "mteb"), ("mteb-retrieval", "mteb")}
+    final = [run for run in mteb_runs("large") if run.architecture == "contextual"]
+    assert {(run.corpus, run.num_epochs, run.num_hard_negatives) for run in final} == {("bge-full-data", 4, 1)}
+    assert {first.corpus for first in map(get_first_phase, final) if first} == {"nomic-unsupervised"}
+
+
+def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[str] = []
+
+    def score(encoder: str, task: SimpleNamespace, from_data: bool) -> float:
+        scored.append(f"{encoder} {task.metadata.name}")
+        if scored == ["a one", "a two"]:
+            raise KeyboardInterrupt
+        return len(scored) / 3
+
+    def tasks(revision: int) -> list[SimpleNamespace]:
+        told = [{"name": name, "dataset": {"revision": revision}, "main_score": "map"} for name in ("one", "two")]
+        return [SimpleNamespace(metadata=SimpleNamespace(**one)) for one in told]
+
+    monkeypatch.setattr("repro.analyses.mteb.score_task", score)
+    kept, other = (Kept(tmp_path, {"model": name}) for name in ("a", "b"))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_tasks("a", tasks(1), kept)
+    assert evaluate_tasks("a", tasks(1), kept) == {"one": 1 / 3, "two": 1.0}
+    assert scored == ["a one", "a two", "a two"]
+    assert evaluate_tasks("a", tasks(1), kept) == {"one": 1 / 3, "two": 1.0}, "to the last bit"
+    scored.clear()
+    evaluate_tasks("b", tasks(1), other)
+    evaluate_tasks("a", tasks(2), kept)
+    evaluate_tasks("a", tasks(1), kept, kind="null")
+    assert scored == [f"{name} {task}" for name in ("b", "a", "a") for task in ("one", "two")]

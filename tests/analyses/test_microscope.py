@@ -1,0 +1,194 @@
+"""The microscope shows the batch that was trained on: its pairs, what the filter removed and why, without training."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit, shorten
+from repro.analyses.microscope import Explanation, Other, explain
+from repro.batches.mask import compute_content_keys
+from repro.batches.surrogate import Surrogate, load_surrogate
+from repro.data.pairs import Indices, Pairs, Side
+from repro.execute import execute
+from repro.pipeline.inputs import Inputs
+from repro.report.batch import make_explanation_views
+from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.storage.paths import run_folder
+from repro.train.batch_view import BatchViewer
+from repro.train.metrics import read_metrics
+from repro.train.trainer import build_filter, build_sampler
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = base("smoke", sampler="cluster", cluster_size=8, packing="greedy", filter="surrogate")
+BATCH = 5
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which stages are built once."""
+    return tmp_path_factory.mktemp("microscope")
+
+
+@pytest.fixture(autouse=True)
+def same_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(home))
+
+
+def told_of(run: Run = RUN, batch: int = BATCH) -> Explanation:
+    return explain(run, batch, progress=quiet)
+
+
+def test_nothing_is_trained_and_difficulty_is_told_without_a_log() -> None:
+    told = told_of()
+    assert not run_folder(run_id(RUN)).exists()
+    assert told.parts_are_from == "one rebuilt batch of each part"
+    assert (told.parts[0].first_batch, told.parts[-1].last_batch) == (1, RUN.num_steps)
+    sampler = build_sampler(Inputs(RUN))
+    expected = [build_filter(Inputs(RUN))(sampler.at(part.first_batch - 1)).difficulty for part in told.parts]
+    assert [part.difficulty for part in told.parts] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_documents_of_a_batch_are_read_once_however_many_pairs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    told_of()  # builds the stages
+    read, real = [], Pairs.texts
+
+    def texts(self: Pairs, side: Side, rows: Indices) -> list[str]:
+        read.extend(side for _ in rows)
+        return real(self, side, rows)
+
+    monkeypatch.setattr(Pairs, "texts", texts)
+    assert read.count("document") == 0
+    assert len(told_of().pairs) == RUN.batch_size == read.count("document") == read.count("query")
+
+
+def test_the_hardest_negatives_are_those_of_brute_force_and_none_was_removed() -> None:
+    told, inputs = told_of(), Inputs(RUN)
+    rows = build_sampler(inputs).at(BATCH - 1)
+    assert [pair.id for pair in told.pairs] == inputs.pairs.ids(rows)
+    scores = np.asarray(inputs.embeddings("query")[rows], np.float32) @ inputs.embeddings("document")[rows].T
+    for place, pair in enumerate(told.pairs):
+        removed = {other.place - 1 for other in pair.removed}
+        others = [n for n in np.argsort(-scores[place], kind="stable") if n != place and n not in removed]
+        assert [other.place - 1 for other in pair.hardest] == others[:3]
+        assert pair.score == pytest.approx(scores[place, place], abs=1e-6)
+        assert pair.cluster == inputs.clusters.assignment_N[rows[place]]
+
+
+@pytest.mark.parametrize("changes", [{}, {"filter": "none"}, {"filter_margin": -0.1}, {"num_hard_negatives": 2}])
+def test_what_is_removed_is_what_training_masks_and_each_has_its_reason(changes: dict[str, object]) -> None:
+    run = replace(RUN, **changes)
+    told_of(run, 1)
+    inputs = Inputs(run)
+    judge, sampler = build_filter(inputs), build_sampler(inputs)
+    for step in range(3):
+        told, masked_BM = told_of(run, step + 1), judge(sampler.at(step)).masked
+        for place, pair in enumerate(told.pairs):
+            assert {other.place - 1 for other in pair.removed} == set(np.flatnonzero(masked_BM[place]))
+            for other in pair.removed:
+                is_same = len(set(compute_content_keys([pair.document, other.document]))) == 1
+                assert other.why == ("the same text" if is_same else "as near as its own document, or nearer")
+                assert is_same or other.score >= pair.score + run.filter_margin
+
+
+def test_after_a_training_the_batch_has_the_hash_of_its_log_and_the_logs_difficulty() -> None:
+    run = replace(RUN, seed=3)
+    execute(run, progress=quiet)
+    told, log = told_of(run), read_metrics(run_folder(run_id(run)))
+    assert told.batch_hash == log[BATCH - 1]["batch"] and log[BATCH - 1]["step"] == BATCH
+    assert told.difficulty == pytest.approx(log[BATCH - 1]["difficulty"], abs=1e-6)
+    assert told.masked_fraction == pytest.approx(log[BATCH - 1]["masked_fraction"], abs=1e-6)
+    assert told.parts_are_from == "the training's log"
+    assert np.mean([part.loss for part in told.parts[:1]]) == pytest.approx(
+        np.mean([line["loss"] for line in log[: told.parts[0].last_batch]])
+    )
+
+
+@pytest.mark.parametrize("num_hard", [0, 2])
+def test_the_share_removed_is_of_the_loss_in_the_batch_in_parts_before_a_training_and_after(num_hard: int) -> None:
+    """Of the four directions of the improved loss, not of one: the parts' shares would be those of another sum."""
+    run = replace(RUN, loss="icl", num_hard_negatives=num_hard, seed=5)
+    before, (first, *_) = told_of(run, 1), told_of(run, 1).parts
+    execute(run, progress=quiet)
+    log = read_metrics(run_folder(run_id(run)))
+    logged, after = log[0]["masked_fraction"], told_of(run, 1)
+    assert before.parts_are_from == "one rebuilt batch of each part" and after.parts_are_from == "the training's log"
+    assert 0 < logged < 1
+    assert before.masked_fraction == after.masked_fraction == pytest.approx(logged, abs=1e-6)
+    assert first.masked_fraction == pytest.approx(logged, abs=1e-6)
+
+
+def test_a_run_that_stores_no_vectors_is_seen_through_the_same_surrogate() -> None:
+    plain = base("smoke", sampler="random")
+    told = told_of(plain)
+    assert told.pairs[0].cluster is None and Inputs(plain).embeddings("query") is None
+    stored, rows = Inputs(RUN), build_sampler(Inputs(plain)).at(BATCH - 1)
+    fresh = BatchViewer(Inputs(plain), always_scores=True)(rows)
+    assert fresh.scores_BM == pytest.approx(BatchViewer(stored)(rows).scores_BM, abs=5e-3)
+    assert BatchViewer(Inputs(plain))(rows).scores_BM is None
+
+
+def test_a_surrogate_that_embeds_many_batches_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def counted(name: str) -> Surrogate:
+        loaded.append(name)
+        return load_surrogate(name)
+
+    monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", counted)
+    told_of(base("smoke", sampler="random"))
+    assert loaded == [RUN.surrogate]
+
+
+def test_a_batch_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="batch 13: this training has batches 1 to 12"):
+        told_of(batch=13)
+    with pytest.raises(ValueError, match="has no batches"):
+        explain(base("smoke", architecture="bm25"), 1, progress=quiet)
+
+
+def test_a_batch_is_told_in_tables_and_as_rows_a_record_can_carry() -> None:
+    told = told_of()
+    overview, clusters, pairs, parts = make_explanation_views(told, num_pairs=2)
+    assert ("run", run_id(RUN)) in overview.rows
+    assert sum(int(row[2]) for row in clusters.rows) == RUN.batch_size
+    assert [row[0] for row in pairs.rows if row[1] == "query"] == ["1", "2"] and "14 more pairs" in pairs.notes[0]
+    assert len(parts.rows) == len(told.parts)
+    rows = make_batch_exhibit(told)
+    assert BATCH_EXHIBIT == "batch" and len(rows) == RUN.batch_size and json.dumps(rows)
+    one = Other(place=3, document="d", score=0.5, why="same text")
+    many = [replace(one, place=place, why="nearer") for place in range(1, 8)]
+    crowded = replace(told, pairs=(replace(told.pairs[0], removed=(one, *many)),))
+    (row,) = make_batch_exhibit(crowded)
+    assert row["removed"] == ("same text: 3 (0.500); nearer: 1 (0.500), 2 (0.500), 3 (0.500), 4 (0.500) and 3 more")
+    assert shorten("word " * 100).endswith("word …")
+
+
+def test_the_verb_finds_a_run_by_its_values_and_by_the_beginning_of_its_id(home: Path) -> None:
+    def repro(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        command = [sys.executable, "-m", "repro", "explain-batch", *words]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+
+    asked = ("table1", "--scale", "smoke", "--where", "sampler=cluster", "--where", "architecture=biencoder")
+    done = repro(*asked, "--batch", "2", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and told["batch"] == 2 and told["run"] == run_id(RUN)
+    shown = repro("--run", told["run"][:10], "--batch", "2", "--pairs", "1")
+    assert told["batch_hash"] in shown.stdout and "Difficulty over the training" in shown.stdout
+    for words, says in ((("--run", "zzz"), "no run is known by it"), ((), "which run?")):
+        done = repro(*words)
+        assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1
+    said = repro("table1", "--scale", "smoke", "--where", "sampler=nope").stderr
+    assert "--where sampler=nope: table1 at scale 'smoke' has sampler domain, cluster, random" in said
+    assert "did you mean 'sampler'? expected field=value" in repro("table1", "--where", "samplr=x").stderr

@@ -1,0 +1,110 @@
+"""Adaptation to a corpus: each method against numpy, scipy or a plain loop."""
+
+import numpy as np
+import pytest
+from scipy.linalg import fractional_matrix_power
+from scipy.stats import ortho_group
+
+from repro.evaluate.adaptation import (
+    FEEDBACK_DEPTH,
+    HUB_NEIGHBOURS,
+    Moments,
+    add_feedback,
+    all_but_the_top,
+    centring,
+    compute_hub_scores,
+    normalize,
+    size_warning,
+    subtract_hubness,
+    whitening,
+)
+
+
+def draw_vectors(count: int, seed: int = 0, width: int = 12) -> np.ndarray:
+    """Unit vectors with a mean and unequal variances."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(count, width)) * np.linspace(0.2, 2.0, width) @ rng.normal(size=(width, width))
+    return normalize(vectors + rng.normal(size=width))
+
+
+def test_moments_match_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks, too, mean and covariance are those of numpy."""
+    vectors = draw_vectors(100)
+    monkeypatch.setattr("repro.evaluate.adaptation.BLOCK", 7)
+    moments = Moments.of(vectors)
+    np.testing.assert_allclose(moments.mean_H, vectors.astype(np.float64).mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(moments.covariance_HH, np.cov(vectors.T.astype(np.float64), bias=True), atol=1e-12)
+
+
+def test_whitened_covariance_is_identity() -> None:
+    """Without shrinkage W (x − m) has mean 0 and covariance I."""
+    vectors = draw_vectors(300)
+    fitted = whitening(Moments.of(vectors), 0.0)
+    mapped = (vectors.astype(np.float64) - fitted.mean_H) @ fitted.weight_HH.T
+    np.testing.assert_allclose(mapped.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(np.cov(mapped.T, bias=True), np.eye(12), atol=1e-9)
+
+
+@pytest.mark.parametrize("shrinkage", [0.3, 0.8, 1.0])
+def test_whitening_matches_matrix_power(shrinkage: float) -> None:
+    """The map is W (x − m), normalised, with W from scipy's power of the shrunk covariance."""
+    vectors, others = draw_vectors(40), draw_vectors(9, seed=1)
+    covariance = np.cov(vectors.T.astype(np.float64), bias=True)
+    shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 12 * np.eye(12)
+    expected = (others - vectors.mean(axis=0, dtype=np.float64)) @ fractional_matrix_power(shrunk, -0.5).T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(whitening(Moments.of(vectors), shrinkage)(others), expected, atol=1e-6)
+
+
+def test_rotated_vectors_score_alike() -> None:
+    """A rotation of all vectors leaves every cosine after whitening as it was."""
+    documents, queries = draw_vectors(50), draw_vectors(20, seed=2)
+    rotation = ortho_group.rvs(12, random_state=0)
+    plain, turned = (
+        whitening(Moments.of(docs), 0.7)(asked) @ whitening(Moments.of(docs), 0.7)(docs).T
+        for docs, asked in ((documents, queries), (documents @ rotation, queries @ rotation))
+    )
+    np.testing.assert_allclose(plain, turned, atol=1e-5)
+
+
+def test_centring_and_top_removal() -> None:
+    """Centring subtracts the mean. All-but-the-top also removes the leading right singular vectors."""
+    vectors, others = draw_vectors(60), draw_vectors(5, seed=3)
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(centring(Moments.of(vectors))(others), normalize(others - mean), atol=1e-6)
+    top = np.linalg.svd(vectors - mean, full_matrices=False)[2][:3]
+    expected = normalize((others - mean) - (others - mean) @ top.T @ top)
+    np.testing.assert_allclose(all_but_the_top(Moments.of(vectors), 3)(others), expected, atol=1e-5)
+
+
+def test_feedback_matches_loop() -> None:
+    """Each query moves to the mean of its best documents, by the weight."""
+    documents, queries = draw_vectors(30), draw_vectors(6, seed=4)
+    for moved, query in zip(add_feedback(queries, documents, 0.5), queries, strict=True):
+        best = sorted(range(30), key=lambda place: -float(query @ documents[place]))[:FEEDBACK_DEPTH]
+        expected = query + 0.5 * documents[best].mean(axis=0)
+        np.testing.assert_allclose(moved, expected / np.linalg.norm(expected), atol=1e-6)
+
+
+def test_hubness_matches_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores are cosines less the weighted mean cosine to the nearest other documents."""
+    monkeypatch.setattr("repro.evaluate.adaptation.BLOCK", 28)
+    documents, queries = draw_vectors(25), draw_vectors(6, seed=5)
+    hubs = [np.sort(np.delete(documents @ one, n))[-HUB_NEIGHBOURS:].mean() for n, one in enumerate(documents)]
+    np.testing.assert_allclose(compute_hub_scores(documents), hubs, atol=1e-6)
+    asked, searched = subtract_hubness(queries, documents, 0.5)
+    np.testing.assert_allclose(asked @ searched.T, queries @ documents.T - 0.5 * np.array(hubs), atol=1e-5)
+    assert compute_hub_scores(documents[:1]).tolist() == [0.0]
+
+
+def test_small_corpora_are_reported() -> None:
+    """One document and a covariance without inverse are errors. Fewer than sixteen documents give a warning."""
+    with pytest.raises(ValueError, match="1 documents"):
+        Moments.of(draw_vectors(1))
+    with pytest.raises(ValueError, match="no inverse"):
+        whitening(Moments.of(draw_vectors(5)), 0.0)
+    with pytest.raises(ValueError, match="no inverse"):
+        whitening(Moments.of(np.repeat(draw_vectors(1), 20, axis=0)), 0.9)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        whitening(Moments.of(draw_vectors(20)), 1.5)
+    assert size_warning(15) is not None and size_warning(16) is None

@@ -1,0 +1,128 @@
+"""Adapted folders: stock modules whose vectors are W (x − m), from corpora in several formats."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+
+from repro.cli.main import app
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, normalize, whitening
+from repro.interop.adapting import adapt_model, append_map, average_weights, fit_whitening
+from repro.interop.corpus_documents import read_documents
+from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
+from tests.interop.test_sentence_transformers import TEXTS, model_of
+
+WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "wool")
+DOCUMENTS = [f"{one} about {other} and {one} number {n}" for n, one in enumerate(WORDS) for other in WORDS]
+
+
+def write_lines(path: Path, texts: list[str]) -> Path:
+    """Write a text a line."""
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+def quiet(line: str) -> None:
+    """Print nothing."""
+
+
+def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
+    """Opened by the library alone, vectors are W (x − m) / |W (x − m)|, with the prompts of the model."""
+    model = model_of("biencoder")
+    export_sentence_transformers(model, tmp_path / "plain")
+    corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", shrinkage=0.7, progress=quiet)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert all(type(module).__module__.startswith("sentence_transformers.") for module in theirs)
+    assert theirs.prompts == SentenceTransformer(str(tmp_path / "plain"), device="cpu").prompts
+    fitted = whitening(Moments.of(model.encode(DOCUMENTS, "document")), 0.7)
+    for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
+        raw = model.encode(TEXTS, role).astype(np.float64)
+        expected = normalize((raw - fitted.mean_H) @ fitted.weight_HH.T)
+        np.testing.assert_allclose(encode(TEXTS, show_progress_bar=False), expected, atol=1e-5, rtol=0)
+
+
+def test_unnormalized_models_are_whitened_on_the_sphere(tmp_path: Path) -> None:
+    """A cosine model without `Normalize` gets one in front of the map. Another with `dot` keeps raw vectors."""
+    whole = as_sentence_transformer(model_of("biencoder"))
+    for similarity, is_unit in (("cosine", True), ("dot", False)):
+        bare = SentenceTransformer(modules=list(whole)[:-1], similarity_fn_name=similarity, device="cpu")
+        fitted, _ = fit_whitening(bare, DOCUMENTS)
+        adapted = append_map(bare, fitted)
+        assert sum(isinstance(module, Normalize) for module in adapted) == 1 + is_unit
+        raw = bare.encode(TEXTS, normalize_embeddings=is_unit, show_progress_bar=False)
+        np.testing.assert_allclose(adapted.encode(TEXTS, show_progress_bar=False), fitted(raw), atol=1e-5, rtol=0)
+        assert adapted.similarity_fn_name == similarity
+
+
+def test_weights_are_averaged() -> None:
+    """Each weight is (1 − share) of the model and share of its base. Models of another shape are refused."""
+    one, other = as_sentence_transformer(model_of("biencoder")), as_sentence_transformer(model_of("biencoder"))
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.mul_(3.0)
+    expected = {name: 0.75 * weight + 0.25 * 3.0 * weight for name, weight in one.state_dict().items()}
+    average_weights(one, other, 0.25)
+    for name, weight in one.named_parameters():
+        torch.testing.assert_close(weight.data, expected[name])
+    with pytest.raises(ValueError, match="differ in name or shape"):
+        average_weights(one, as_sentence_transformer(model_of("biencoder", hidden_size=24)), 0.5)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        average_weights(one, other, 1.5)
+
+
+def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
+    """Title and text are joined. Empty and repeated documents are skipped and counted."""
+    rows = [{"_id": "a", "title": "Rain", "text": "falls"}, {"_id": "b", "text": "snow"}, {"_id": "c", "text": " "}]
+    jsonl = write_lines(tmp_path / "c.jsonl", [json.dumps(row) for row in [*rows, {"text": "snow"}]])
+    lines: list[str] = []
+    assert read_documents(str(jsonl), lines.append).texts == ["Rain falls", "snow"]
+    assert "1 empty, 1 repeated" in lines[0]
+    table = write_lines(tmp_path / "c.csv", ["id,passage", '1,"a, b"', "2,c"])
+    assert read_documents(str(table), quiet).texts == ["a, b", "c"]
+    (tmp_path / "beir").mkdir()
+    write_lines(tmp_path / "beir" / "corpus.jsonl", [json.dumps(row) for row in rows])
+    assert read_documents(str(tmp_path / "beir"), quiet).texts == ["Rain falls", "snow"]
+    for broken in (["id,words", "1,a"], ["passage", " "]):
+        with pytest.raises(ValueError, match="document"):
+            read_documents(str(write_lines(tmp_path / "broken.csv", broken)), quiet)
+
+
+def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command adapts to a small corpus, warns about its size, and refuses what cannot be."""
+    export_sentence_transformers(model_of("biencoder"), tmp_path / "plain")
+    corpus = write_lines(tmp_path / "few.txt", DOCUMENTS[:9])
+    model, out = str(tmp_path / "plain"), tmp_path / "out"
+
+    def call(*more: str) -> None:
+        app(["adapt", model, "--corpus", str(corpus), "--to", str(out), *more], standalone_mode=False)
+
+    call()
+    said = capsys.readouterr().out
+    assert "only 9 documents" in said and "run `adapt` again" in said
+    fitted, used = fit_whitening(SentenceTransformer(model, device="cpu"), DOCUMENTS[:9])
+    assert used == DEFAULT_SHRINKAGE
+    found = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
+    raw = SentenceTransformer(model, device="cpu").encode_document(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(found, fitted(raw), atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="not empty"):
+        call()
+    out = tmp_path / "other"
+    with pytest.raises(ValueError, match="both or neither"):
+        call("--average", "0.5")
+    corpus = write_lines(tmp_path / "one.txt", DOCUMENTS[:1])
+    with pytest.raises(ValueError, match="at least 2"):
+        call()
+    assert not out.exists(), "whole or not at all"
+
+
+def test_contextual_models_are_refused(tmp_path: Path) -> None:
+    """Stock modules hold no context."""
+    export_sentence_transformers(model_of("contextual"), tmp_path / "plain")
+    corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    with pytest.raises(ValueError, match="contextual"):
+        adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=quiet)

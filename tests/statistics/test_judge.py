@@ -1,0 +1,341 @@
+"""The judge against scipy, statsmodels and arithmetic, on hand-made records whose answer is known."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+
+from repro.records.store import Record, write_record
+from repro.spec import Claim, Run, base, by_scale, grid, term
+from repro.statistics.judge import Comparison, Judgement, choose_word, judge_all
+from repro.statistics.units import load_units, value_of
+
+NDCG = "{suite}/mean/ndcg_at_10"
+SEEDS = (1, 2, 3, 4, 5)
+DATASETS = [{"name": "a", "family": "f", "num_queries": 40}, {"name": "b", "family": "g", "num_queries": 10}]
+NOISE = (0.011, -0.007, 0.004, -0.002, 0.009, 0.001)
+
+
+def order(id: str = "X.a", better: str = "domain", worse: str = "random", **fields: object) -> Claim:
+    pairs = [(term(NDCG, sampler=better), term(NDCG, sampler=worse))]
+    return Claim.order(id, "one beats another", pairs=pairs, source="here", because="a test", **fields)  # type: ignore[arg-type]
+
+
+def record(folder: Path, run: Run, score: float, *, made: str = "", **metrics: float) -> Record:
+    """Write a record of two collections, whose mean is the score and which differ by 0.1."""
+    found = {"mean": score, "a": score + 0.05, "b": score - 0.05, "f": score + 0.05, "g": score - 0.05}
+    named = {f"desk/{name}/ndcg_at_10": value for name, value in found.items()} | {"train/loss": 1.0}
+    told = {"suite": {"datasets": DATASETS}} | ({"made": made} if made else {})
+    return write_record(folder, run, metrics=named | metrics, arrays={}, provenance=told)
+
+
+def pair_records(folder: Path, gains: Sequence[float], seeds: Sequence[int] = SEEDS, made: str = "") -> list[Record]:
+    """Write records of two samplers whose differences by seed are known."""
+    found = []
+    for seed, gain in zip(seeds, gains, strict=True):
+        level = 0.5 + 0.03 * seed
+        for sampler, score in (("random", level), ("domain", level + gain)):
+            found.append(record(folder, base("desk", sampler=sampler, seed=seed), score, made=made))
+    return found
+
+
+def judge(
+    claims: Claim | list[Claim], made: Sequence[Record], runs: Sequence[Run] = (), **more: object
+) -> list[Judgement]:
+    wanted = list(runs) or [one.run for one in made]
+    return judge_all(claims if isinstance(claims, list) else [claims], "desk", wanted, made, **more)  # type: ignore[arg-type]
+
+
+def test_interval_equals_scipys_paired_t(tmp_path: Path) -> None:
+    gains = np.array(NOISE[:5]) + 0.02
+    (judged,) = judge(order(), pair_records(tmp_path, gains.tolist()))
+    (one,) = judged.comparisons
+    low, high = stats.ttest_rel(0.5 + gains, np.full(5, 0.5)).confidence_interval(0.95)
+    assert (one.effect, one.low, one.high) == pytest.approx((gains.mean(), low, high))
+    assert one.by_seed == pytest.approx(gains)
+    assert (judged.word, judged.seeds, judged.num_runs) == ("HOLDS", SEEDS, 10)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "fields", "word"),
+    [
+        (0.001, 0.004, {}, "HOLDS"),
+        (-0.001, 0.004, {}, "OPEN"),
+        (-0.004, -0.001, {}, "DIFFERS"),
+        (-0.001, 0.004, {"delta": 0.005}, "SMALL"),
+        (0.001, 0.004, {"delta": 0.005}, "HOLDS"),
+        (-0.001, 0.006, {"delta": 0.005}, "OPEN"),
+        (0.011, 0.02, {"margin": 0.01}, "HOLDS"),
+        (0.001, 0.009, {"margin": 0.01}, "DIFFERS"),
+        (-0.009, 0.02, {"margin": -0.01}, "HOLDS"),
+    ],
+)
+def test_word_follows_from_interval(low: float, high: float, fields: dict[str, float], word: str) -> None:
+    claim = Claim.order("X.a", "", pairs=[(term(NDCG), term(NDCG))], source="", because="", **fields)  # type: ignore[arg-type]
+    assert choose_word(claim, [Comparison((low + high) / 2, low, high)]) == word
+
+
+def test_falling_trend_holds_below_threshold() -> None:
+    claim = Claim.trend("X.t", "", over=term(NDCG), axis="batch_size", sign=-1, margin=0.01, source="", because="")
+    words = [choose_word(claim, [Comparison(0, low, low + 0.005)]) for low in (-0.02, -0.012, -0.009)]
+    assert words == ["HOLDS", "OPEN", "DIFFERS"]
+
+
+def test_equivalence_and_value_use_both_bounds() -> None:
+    same = Claim.equivalence("X.e", "", pairs=[(term(NDCG), term(NDCG))], delta=0.01, source="", because="")
+    value = Claim.value("X.v", "", expected={term(NDCG): 0.5}, margin=0.01, source="", because="")
+    ends = [(-0.009, 0.009), (-0.011, 0.009), (0.005, 0.02), (0.011, 0.02), (-0.02, -0.011)]
+    for claim in (same, value):
+        words = [choose_word(claim, [Comparison(0, *each)]) for each in ends]
+        assert words == ["HOLDS", "OPEN", "OPEN", "DIFFERS", "DIFFERS"]
+
+
+def test_small_needs_every_interval_inside(tmp_path: Path) -> None:
+    """HOLDS is followed by "(small)" if the interval also lies inside ±δ."""
+    made = pair_records(tmp_path, [gain / 10 + 0.003 for gain in NOISE[:5]])
+    small, large = judge([order(delta=0.01), order("X.b", delta=0.003)], made)
+    assert (small.word, small.verdict, large.verdict) == ("HOLDS", "HOLDS (small)", "HOLDS")
+
+
+def test_several_comparisons_must_all_hold(tmp_path: Path) -> None:
+    made = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]])
+    (good,) = order().pairs  # type: ignore[attr-defined]
+    mixed = replace(order(), pairs=(good, good[::-1]))
+    judged = judge([replace(order(), pairs=(good, good)), mixed], made)
+    assert [one.word for one in judged] == ["HOLDS", "DIFFERS"]
+    assert [one.effect for one in judged[1].comparisons] == pytest.approx([0.053, -0.053])
+
+
+def test_fewer_seeds_than_declared_are_tentative(tmp_path: Path) -> None:
+    made = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]])
+    runs = [one.run for one in made]
+    (judged,) = judge(order(), made[2:], runs)
+    assert (judged.word, judged.seeds, judged.note) == ("tentative", (2, 3, 4, 5), "4 of 5 declared seeds")
+    assert judged.comparisons[0].low is not None
+    (one,) = judge(order(), made[:2], runs)
+    assert (one.word, one.comparisons[0].low) == ("tentative", None)
+    assert judge(order(), [], runs)[0].word == "not run"
+
+
+def test_only_declared_seeds_judge(tmp_path: Path) -> None:
+    """Seeds that other claims trained do not enter; a scale may have seeds of its own."""
+    made = pair_records(tmp_path, NOISE, (*SEEDS, 9))
+    (judged,) = judge(order(seeds=by_scale({"desk": (1, 9)})), made)
+    assert judged.seeds == (1, 9) and judged.effect == pytest.approx((NOISE[0] + NOISE[5]) / 2)
+    assert order(seeds=by_scale({"lab": (1, 9)})).declared_seeds("desk") == SEEDS
+
+
+@pytest.mark.parametrize(
+    ("made", "word"), [("2026-11-21T23:59:59+00:00", "tentative"), ("2026-11-22T00:00:00+00:00", "HOLDS")]
+)
+def test_records_older_than_claim_do_not_judge(tmp_path: Path, made: str, word: str) -> None:
+    found = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]], made=made)
+    assert judge(order(stated="2026-11-22"), found)[0].word == word
+    assert judge(order(), found)[0].word == "HOLDS"
+
+
+def test_first_commit_dates_records_without_time(tmp_path: Path) -> None:
+    found = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]])
+    (tmp_path / "FIRST_COMMITS").write_text(f"2026-11-21  {found[0].id}\n")
+    (judged,) = judge(order(stated="2026-11-22"), found)
+    assert (judged.word, judged.note) == ("tentative", "1 of 5 seeds older than the claim")
+
+
+def test_interaction_is_difference_of_differences(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(32, 512), sampler=("random", "domain"), seed=SEEDS)
+    gains = {("domain", 32): 0.06, ("domain", 512): 0.01}
+    scores = {run: 0.5 + gains.get((run.sampler, run.batch_size), 0) * (1 + run.seed / 10) for run in runs}
+    made = [record(tmp_path, run, score) for run, score in scores.items()]
+    of, above = (
+        (term(NDCG, sampler="domain", batch_size=size), term(NDCG, sampler="random", batch_size=size))
+        for size in (32, 512)
+    )
+    (judged,) = judge(Claim.interaction("X.i", "", of=of, above=above, source="", because=""), made)
+    assert judged.comparisons[0].by_seed == pytest.approx([0.05 * (1 + seed / 10) for seed in SEEDS])
+
+
+def test_trend_is_slope_per_doubling_of_each_seed(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(64, 128, 512), seed=SEEDS)
+    scores = {run: 0.5 + 0.01 * ((run.batch_size * 7 + run.seed * 13) % 11) for run in runs}
+    made = [record(tmp_path, run, score) for run, score in scores.items()]
+    claim = Claim.trend("X.t", "", over=term(NDCG), axis="batch_size", sign=1, source="", because="")
+    slopes = [np.polyfit([6, 7, 9], [scores[run] for run in runs if run.seed == seed], 1)[0] for seed in SEEDS]
+    (judged,) = judge(claim, made)
+    assert judged.comparisons[0].by_seed == pytest.approx(slopes)
+    assert (
+        judge(claim, [one for one in made if one.run.batch_size < 500], [run for run in runs if run.batch_size < 500])[
+            0
+        ].word
+        == "not run"
+    )
+
+
+def test_references_without_seed_use_bootstrap_over_queries(tmp_path: Path) -> None:
+    """The interval is near scipy's bootstrap, which resamples each collection for itself."""
+    rng = np.random.default_rng(5)
+    scores = {name: rng.uniform(0.3, 0.7, 50).astype(np.float32) for name in ("bm25", "surrogate")}
+    made = []
+    for name, values in scores.items():
+        means = [float(values[:40].mean(dtype=np.float64)), float(values[40:].mean(dtype=np.float64))]
+        named = dict(zip(("a", "b", "f", "g", "mean"), (*means, *means, sum(means) / 2), strict=True))
+        metrics = {f"desk/{name}/ndcg_at_10": value for name, value in named.items()}
+        told = {"suite": {"datasets": DATASETS}}
+        made.append(
+            write_record(
+                tmp_path, base("desk", architecture=name), metrics=metrics, arrays={"desk": values}, provenance=told
+            )
+        )
+    pairs = [(term(NDCG, architecture="bm25"), term(NDCG, architecture="surrogate"))]
+    (judged,) = judge(Claim.order("X.b", "", pairs=pairs, source="", because=""), made)
+    differences = scores["bm25"].astype(float) - scores["surrogate"]
+    theirs = stats.bootstrap(
+        (differences[:40], differences[40:]),
+        lambda a, b, axis: (a.mean(axis) + b.mean(axis)) / 2,
+        n_resamples=20_000, method="percentile", rng=0, vectorized=True,
+    ).confidence_interval  # fmt: skip
+    (one,) = judged.comparisons
+    assert judged.seeds == () and one.effect == pytest.approx((differences[:40].mean() + differences[40:].mean()) / 2)
+    assert (one.low, one.high) == pytest.approx((theirs.low, theirs.high), abs=0.003)
+
+
+def correlation(**fields: object) -> Claim:
+    x, y = term("train/loss"), term(NDCG)
+    return Claim.correlation("X.r", "", x=x, y=y, points="runs", sign=1, source="", because="", **fields)  # type: ignore[arg-type]
+
+
+def test_correlation_needs_five_settings(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(8, 16, 32, 64, 128), seed=SEEDS)
+    losses = dict(zip((8, 16, 32, 64, 128), (1.0, 1.4, 1.1, 1.9, 1.6), strict=True))
+    scores = dict(zip((8, 16, 32, 64, 128), (0.1, 0.3, 0.2, 0.5, 0.6), strict=True))
+    made = [record(tmp_path, run, scores[run.batch_size], **{"train/loss": losses[run.batch_size]}) for run in runs]
+    theirs = stats.pearsonr(list(losses.values()), list(scores.values()))
+    (judged,) = judge(correlation(), made)
+    (one,) = judged.comparisons
+    assert (one.effect, one.low, one.high) == pytest.approx((theirs.statistic, *theirs.confidence_interval(0.95)))
+    assert judged.word == ("HOLDS" if theirs.confidence_interval(0.95).low > 0 else "OPEN")
+    few = [one for one in made if one.run.batch_size > 8]
+    assert judge(correlation(), few)[0].word == "descriptive"
+    assert judge(correlation(within="sampler"), made)[0].effect == pytest.approx(theirs.statistic)
+
+
+def test_headline_words_need_p_after_holm(tmp_path: Path) -> None:
+    """Claims of one scale form the family; one without records counts with a p of 1."""
+    gains = [0.02, 0.021, 0.006, 0.03, 0.003]
+    made = pair_records(tmp_path, gains)
+    runs = [*(one.run for one in made), *grid(base("desk"), sampler="cluster", cluster_size=64, seed=SEEDS)]
+    waiting = order("X.w", better="cluster", headlines=("desk",))
+    claims = [order(headlines=("desk",)), waiting, order("X.c"), replace(waiting, id="X.z")]
+    first, _, other, _ = judge(claims, made, runs)
+    p = stats.ttest_1samp(gains, 0).pvalue
+    assert 0.05 / 3 < p < 0.05
+    assert first.p == pytest.approx(multipletests([p, 1, 1], method="holm")[1][0])
+    assert (first.word, other.word, other.p) == ("OPEN", "HOLDS", None)
+
+
+def test_headlines_print_interval_over_collections(tmp_path: Path) -> None:
+    """Each collection is one value, the mean over seeds."""
+    made = []
+    for seed in SEEDS:
+        for sampler, gain in (("random", 0.0), ("domain", 0.04)):
+            extra = {"desk/a/ndcg_at_10": 0.5 + gain, "desk/b/ndcg_at_10": 0.5 + gain / 2}
+            made.append(record(tmp_path, base("desk", sampler=sampler, seed=seed), 0.5 + 0.75 * gain, **extra))
+    (judged,) = judge(order(headlines=("desk",)), made)
+    expected = stats.ttest_1samp([0.04, 0.02], 0).confidence_interval(0.95)
+    assert judged.comparisons[0].collections == pytest.approx(tuple(expected))
+
+
+def test_context_claim_shows_its_blind_comparison(tmp_path: Path) -> None:
+    """Blind runs enter only terms that name them, and their absence is said."""
+    made = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]])
+    of_blind = term(NDCG, sampler="domain", sequence_dropout=1.0)
+    claim = order(blind=of_blind)
+    assert judge(claim, made)[0].blind is None
+    blind = [record(tmp_path, replace(one.run, sequence_dropout=1.0), value_of(one, NDCG) - 0.01) for one in made]
+    (judged,) = judge(claim, [*made, *blind])
+    assert judged.effect == pytest.approx(0.053)
+    assert judged.blind is not None and judged.blind.effect == pytest.approx(0.01)
+
+
+def test_own_number_comes_without_word(tmp_path: Path) -> None:
+    made = pair_records(tmp_path / "published", [0.05 + gain for gain in NOISE[:5]])
+    yours = pair_records(tmp_path / "yours", [0.02], (0,))
+    (judged,) = judge(order(), made, [one.run for one in (*made, *yours)], yours=yours)
+    assert judged.yours == pytest.approx((0.02,)) and judged.effect == pytest.approx(0.053)
+    assert judge(order(), made, yours=yours[:1])[0].yours == ()
+
+
+def test_power_of_open_claim_is_80_percent(tmp_path: Path) -> None:
+    gains = [0.02, -0.01, 0.03, -0.02, 0.01]
+    (judged,) = judge(order(), pair_records(tmp_path, gains))
+    needed = judged.seeds_needed()
+    size = np.mean(gains) / np.std(gains, ddof=1)
+    assert judged.word == "OPEN" and needed is not None
+    powers = [TTestPower().power(size, number, 0.05) for number in (needed - 1, needed)]
+    assert powers[0] < 0.8 <= powers[1]
+
+
+@pytest.mark.parametrize("descriptive", ["a reason"])
+def test_descriptive_claim_has_effect_without_word(tmp_path: Path, descriptive: str) -> None:
+    (judged,) = judge(order(descriptive=descriptive), pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]]))
+    assert (judged.word, judged.note) == ("descriptive", "a reason") and judged.comparisons[0].low is not None
+
+
+def test_best_setting_is_counted_per_dataset(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(64, 128), seed=SEEDS)
+    best: Mapping[int, tuple[float, float]] = {64: (0.6, 0.2), 128: (0.5, 0.4)}
+    made = [
+        record(
+            tmp_path,
+            run,
+            0.4,
+            **{f"desk/{name}/ndcg_at_10": score for name, score in zip("ab", best[run.batch_size], strict=True)},
+        )
+        for run in runs
+    ]
+    over = term("{suite}/*/ndcg_at_10")
+    (judged,) = judge(Claim.varies("X.v", "", over=over, axis="batch_size", source="", because=""), made)
+    assert (judged.word, judged.note) == ("descriptive", "best batch_size: 64 on 1, 128 on 1 of 2 datasets")
+
+
+def test_scale_that_cannot_judge_is_named(tmp_path: Path) -> None:
+    made = pair_records(tmp_path, NOISE[:5])
+    value = Claim.value("X.v", "", expected={term(NDCG, sampler="random"): 0.5}, margin=0.02, source="", because="")
+    absent = replace(order("X.d"), pairs=((term("{suite}/arguana/ndcg_at_10", sampler="random"),) * 2,))
+    judged = judge([value, order("X.s", scales=("lab", "small")), absent], made)
+    assert [(one.word, one.note) for one in judged] == [
+        ("other scale", "small or large"),
+        ("other scale", "lab or small"),
+        ("other scale", "the suite desk has no dataset arguana"),
+    ]
+    assert judge_all([order()], "smoke", [], [])[0].word == "other scale"
+
+
+def test_misspelt_metric_names_claim(tmp_path: Path) -> None:
+    made = pair_records(tmp_path, NOISE[:5])
+    misspelt = replace(order(), pairs=((term("{suite}/mean/ndgc_at_10", sampler="random"),) * 2,))
+    with pytest.raises(ValueError, match=r"claim X\.a: record .* did you mean 'desk/mean/ndcg_at_10'"):
+        judge(misspelt, made)
+
+
+def test_logarithm_makes_ratios(tmp_path: Path) -> None:
+    """A difference of `log2` metrics is a ratio; a metric that is not above 0 has none."""
+    speeds: Callable[[Run], float] = lambda run: {"random": 400.0, "domain": 100.0}[run.sampler]  # noqa: E731
+    runs = grid(base("desk"), sampler=("random", "domain"), seed=SEEDS)
+    made = [record(tmp_path, run, 0.5, **{"train/speed": speeds(run), "train/none": 0.0}) for run in runs]
+    pairs = [(term("log2 train/speed", sampler="random"), term("log2 train/speed", sampler="domain"))]
+    (judged,) = judge(Claim.order("X.l", "", pairs=pairs, margin=1, source="", because=""), made)
+    assert (judged.word, judged.unit.name) == ("HOLDS", "doublings") and judged.effect == pytest.approx(2)
+    with pytest.raises(ValueError, match=r"'train/none' = 0\.0, which has no logarithm"):
+        value_of(made[0], "log2 train/none")
+    assert load_units(made[0], "train/speed")[0].tolist() == [400.0]
+
+
+def test_identity_needs_no_records() -> None:
+    claims = [Claim.identity("X.i", "", holds=lambda: (True, "2"), source="", because="")]
+    claims.append(Claim.identity("X.j", "", holds=lambda: (False, "3"), source="", because=""))
+    assert [(one.word, one.note) for one in judge_all(claims, "small", [], [])] == [("HOLDS", "2"), ("DIFFERS", "3")]

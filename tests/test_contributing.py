@@ -1,0 +1,57 @@
+"""Each recipe of CONTRIBUTING.md executes; the figure recipe has its own test in tests/cli/test_new_figure.py."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from repro.spec import Order
+from repro.storage.paths import CHECKOUT
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+
+
+def execute(word: str) -> dict[str, Any]:
+    """Execute the only block that contains a word, and return its names."""
+    (block,) = [block for block in BLOCKS if word in block]
+    found: dict[str, Any] = {"__name__": "recipe"}
+    exec(block, found)
+    return found
+
+
+def test_there_are_six_recipes() -> None:
+    """A figure, a table, a claim, a loss, a sampler and a field."""
+    assert len(BLOCKS) == 6
+
+
+def test_table_recipe() -> None:
+    """The table has the rows it names."""
+    assert [row.label for row in execute("two_rows")["TABLE"].rows] == ["plain", "contextual"]
+
+
+def test_claim_recipe() -> None:
+    """The claim declares its seeds and its threshold."""
+    claim = execute("own.batches")["CLAIM"]
+    assert isinstance(claim, Order) and claim.margin == 0.01 and claim.declared_seeds("desk") == (1, 2, 3, 4, 5)
+
+
+def test_loss_recipe() -> None:
+    """The loss of two orthogonal pairs is 0, and that of two equal documents is the margin."""
+    loss = execute("margin_loss")["losses"]["margin"]
+    same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    assert loss(torch.eye(2), torch.eye(2), 1.0, None).loss.item() == 0
+    assert loss(same, same, 1.0, None).loss.item() == pytest.approx(0.2)
+
+
+def test_sampler_recipe() -> None:
+    """The same number gives the same batch, another number another one."""
+    sampler = execute("ShuffledSampler")["ShuffledSampler"](100, 8, seed=0)
+    assert np.array_equal(sampler.at(3), sampler.at(3)) and not np.array_equal(sampler.at(3), sampler.at(4))
+
+
+def test_field_recipe() -> None:
+    """A value of the scale's own keeps the id."""
+    before, same, other = execute("run_id")["ids"]
+    assert before == same != other
