@@ -10,8 +10,10 @@ from pathlib import Path
 # ruff: noqa: E402 (libraries load for seconds: that is said first)
 print("loading libraries …", flush=True)
 
+from sentence_transformers import SentenceTransformer
+
 from repro.interop.opening import open_model
-from repro.interop.sentence_transformers_folder import export_sentence_transformers, open_sentence_transformers
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
@@ -31,15 +33,21 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
     model = untrained() if source is None else open_model(source).model
     print(f"writing {folder / 'model'} …", flush=True)
     export_sentence_transformers(model, folder / "model")
-    opened = open_sentence_transformers(folder / "model")
+    opened = SentenceTransformer(str(folder / "model"), trust_remote_code=True)  # the folder has its code
     found = {}
     for name, corpus in (("weather", WEATHER), ("kitchen", KITCHEN)):
-        query = opened.encode(["what does rain do?"], prompt_name="query", context=corpus)
-        documents = opened.encode(corpus, prompt_name="document", context=corpus)
+        opened.set_context(corpus, seed=0)
+        query, documents, rain = (
+            encode(texts)
+            for encode, texts in (
+                (opened.encode_query, ["what does rain do?"]),
+                (opened.encode_document, corpus),
+                (opened.encode_document, WEATHER[:1]),
+            )
+        )
         best = corpus[int((query @ documents.T)[0].argmax())]
-        rain = opened.encode(WEATHER[:1], prompt_name="document", context=corpus)
         found[name] = float((query @ rain.T)[0, 0])
-        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} here", flush=True)
+        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} under this context", flush=True)
     return found
 
 

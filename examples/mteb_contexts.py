@@ -29,9 +29,9 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
     """Give NDCG@10 by context, as mteb measures it; each context has a result folder of its own."""
     model = untrained() if source is None else open_model(source).model
     contexts = {
-        "own": {"method": "corpus", "context_seed": 0},
-        "wrong": {"method": "fixed", "fixed_context": KITCHEN},
-        "null": {"method": "null"},
+        "own": {"context": "own", "context_seed": 0},
+        "wrong": {"context": "fixed", "fixed_context": KITCHEN},
+        "null": {"context": "null"},
     }
     found = {}
     for kind, options in contexts.items():

@@ -13,7 +13,15 @@ from repro.report.markdown_pages import CONTENTS, replace_block
 from repro.spec.registry import artefacts, experiments, declared_notes
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("README", "CONTRIBUTING", "REPRODUCING", "docs/ARCHITECTURE", "docs/RESULTS", "docs/ERRATA", "docs/RELIABILITY")
+NAMES = (
+    "README",
+    "CONTRIBUTING",
+    "REPRODUCING",
+    "docs/ARCHITECTURE",
+    "docs/RESULTS",
+    "docs/ERRATA",
+    "docs/RELIABILITY",
+)
 TEXT = {name: (ROOT / f"{name}.md").read_text() for name in NAMES}
 OTHERS = (ROOT / "docs" / "CLAIMS.md", ROOT / "docs" / "ARTEFACTS.md", ROOT / "CHANGELOG.md")
 EVERY_PAGE = [ROOT / f"{name}.md" for name in NAMES]

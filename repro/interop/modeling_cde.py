@@ -459,6 +459,7 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
         super().__init__()
         self.model = model
         self.max_seq_length = int(model.sizes.max_tokens)
+        self.tokenizer = model.tokenizer
         self._cached: tuple[Any, Tensor] | None = None
 
     @property
@@ -470,6 +471,10 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The tokenizer that lies next to the weights."""
         return self.model.tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.model.tokenizer = tokenizer
 
     def on_model_ready(self, model: Any) -> None:
         """Give the SentenceTransformer a method `set_context`. The library calls this once all modules are loaded."""
