@@ -15,7 +15,7 @@ from repro.data.beir import load_beir, write_beir_folder
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("beir_search", "biencoder", "contextual", "mteb_contexts", "own_corpus")
+NAMES = ("beir_search", "biencoder", "contextual", "contextual_trainer", "mteb_contexts", "own_corpus")
 
 
 @pytest.fixture
@@ -27,8 +27,20 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleT
         sys.modules.pop(name, None)
 
 
-def test_there_are_five_of_them() -> None:
+def test_every_example_is_tested() -> None:
+    """A new file is added to the names above."""
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(NAMES)
+
+
+def test_contextual_trainer_improves_the_ranking(
+    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each batch has eight pairs of one cluster. The saved folder opens with its context and its own code."""
+    found = example("contextual_trainer").main(tmp_path)
+    assert found["after"] > found["before"]
+    opened = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
+    assert opened[0].config.context["num_documents"] == 32
+    assert "after training: NDCG@10" in capsys.readouterr().out
 
 
 def test_a_biencoder_is_trained_on_our_batches_and_opens_with_stock_modules(
