@@ -238,7 +238,8 @@ class FrequencyWeights(nn.Module):
         if len(documents_CV):
             place_V = documents_CV.mean(0) * last
             low_V = place_V.floor().long().clamp(max=last - 1)
-            logits_V = torch.lerp(self.logits_K[low_V], self.logits_K[low_V + 1], place_V - low_V)
+            part_V = place_V - low_V
+            logits_V = self.logits_K[low_V] * (1 - part_V) + self.logits_K[low_V + 1] * part_V
             logits_NS = logits_V[ids_NS]
         if self.training:
             dropped_N1 = torch.rand(len(ids_NS), 1, device=ids_NS.device) < FREQUENCY_DROPPED
