@@ -55,6 +55,7 @@ NO_CONTEXT = (
     "no context is set: texts are embedded under the null context. Call set_context(documents) with documents of the "
     "corpus that is searched, or set_context(None) to use the null context without this warning"
 )
+UNIT_LENGTH = 1e-3
 FREQUENCY_RATE = 10.0
 FREQUENCY_DROPPED = 0.1
 NULL_STD = 0.01
@@ -514,7 +515,7 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
         if without_context not in (None, FIRST_STAGE):
             raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
         ids_NS, mask_NS, batch = features["input_ids"], features["attention_mask"], features.get("context")
-        if without_context == FIRST_STAGE:
+        if without_context == FIRST_STAGE and context is None and dataset_embeddings is None:
             vectors = self.model.first_stage(ids_NS, mask_NS).reshape(len(ids_NS), -1)
             return features | {"sentence_embedding": vectors}
         if context is not None and dataset_embeddings is not None:
@@ -529,8 +530,7 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
         elif context is not None:
             dataset_embeddings = self._embed_context(context, context_seed)
         elif dataset_embeddings is not None:
-            first = next(self.model.parameters())
-            dataset_embeddings = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
+            dataset_embeddings = self._check_vectors(dataset_embeddings)
         output = self.model(ids_NS, mask_NS, dataset_embeddings=dataset_embeddings).pooler_output
         return features | {"sentence_embedding": nn.functional.normalize(output, dim=-1)}
 
@@ -580,6 +580,17 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
             raise ValueError(f"model_kwargs takes a floating-point dtype alone; leave out {unused or dtype!r}")
         options |= {"local_files_only": bool(kwargs.get("local_files_only")), "dtype": "auto" if kind is None else kind}
         return cls(CdeModel.from_pretrained(model_name_or_path, **options))
+
+    def _check_vectors(self, dataset_embeddings: Any) -> Tensor:
+        """Return context vectors. ValueError if they have unit length, as vectors of the second stage have."""
+        first, width = next(self.model.parameters()), int(self.model.sizes.hidden_size)
+        vectors_CE = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
+        if bool(((vectors_CE.reshape(len(vectors_CE), -1)[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
+            raise ValueError(
+                "dataset_embeddings have unit length, so they are no context vectors: encode the context documents with "
+                f"without_context={FIRST_STAGE!r}, or call set_context(documents)"
+            )
+        return vectors_CE
 
     def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
         """Return context vectors. sentence-transformers asks again for every batch, so the last ones are cached."""

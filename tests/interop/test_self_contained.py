@@ -135,6 +135,16 @@ def test_no_context_is_null_with_one_warning(tmp_path: Path) -> None:
         opened(model_of("contextual", sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
 
 
+def test_vectors_of_texts_are_no_context(tmp_path: Path) -> None:
+    """A wrapper that asks for first-stage vectors in the authors' way would get those of the null context."""
+    theirs = opened(model_of("contextual"), tmp_path)
+    with pytest.raises(ValueError, match="unit length"):
+        theirs.encode(TEXTS, dataset_embeddings=theirs.encode(CORPUS[:4]), **QUIET)
+    first = theirs.encode(CORPUS[:4], prompt_name="document", without_context="first_stage", **QUIET)
+    found = theirs.encode(TEXTS, dataset_embeddings=first, without_context="first_stage", **QUIET)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
 @pytest.mark.parametrize("context", [CORPUS, None])
 def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | None) -> None:
     """It is there after `save_pretrained` in their classes, and when we open the folder."""
