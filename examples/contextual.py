@@ -10,6 +10,7 @@ from pathlib import Path
 # ruff: noqa: E402 (libraries load for seconds: that is said first)
 print("loading libraries …", flush=True)
 
+import torch
 from sentence_transformers import SentenceTransformer
 
 from repro.interop.opening import open_model
@@ -23,9 +24,16 @@ KITCHEN = ["Bread rises in a warm place.", "Coffee is ground before it is brewed
 
 
 def untrained() -> ContextualModel:
-    """A small contextual model that knows MiniLM's word vectors and nothing more."""
-    sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3}
-    return build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
+    """Build a small model that knows MiniLM's word vectors, and gives words less weight if many documents hold them.
+
+    The weights of words are set here, by their share of the context documents, and not trained.
+    """
+    sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3, "pooling": "frequency"}
+    model = build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
+    with torch.no_grad():
+        logits_K = model.second_stage_model.frequency_weights.logits_K
+        logits_K[:-1] = torch.linspace(0, -0.3, len(logits_K) - 1)  # the last weight is that of the null context
+    return model
 
 
 def main(folder: Path, source: str | None = None) -> dict[str, float]:

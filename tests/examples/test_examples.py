@@ -80,7 +80,7 @@ def test_mteb_measures_the_three_contexts(
     example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = example("mteb_contexts").main(tmp_path)
-    assert set(found) == {"own", "wrong", "null"} and all(0 < value <= 1 for value in found.values())
+    assert found["own"] > max(found["wrong"], found["null"]) + 0.1
     assert len(list(tmp_path.rglob("plants-*.json"))) == 3, "each context has a result of its own"
     assert "wrong: NDCG@10" in capsys.readouterr().out
 
@@ -90,7 +90,7 @@ def test_beir_searches_with_our_model(
 ) -> None:
     write_beir_folder(tmp_path / "plants", example("mteb_contexts").PLANTS_TASK)
     found = example("beir_search").main(tmp_path / "plants")
-    assert set(found) == {"own", "null"} and len(load_beir(tmp_path / "plants").documents) == 8
+    assert found["own"] > found["null"] + 0.1 and len(load_beir(tmp_path / "plants").documents) == 8
     assert "null: NDCG@10" in capsys.readouterr().out
 
 
