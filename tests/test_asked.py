@@ -59,7 +59,7 @@ def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_ca
 def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("repro.records.lookup.published_records", lambda: tmp_path)
+    monkeypatch.setattr("repro.records.lookup.get_published_records", lambda: tmp_path)
     every = resolve_runs(["figure14"], "smoke", all_seeds=True)
     assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
     for run in every[1:]:

@@ -42,7 +42,7 @@ DECLARED = {**CHOICES, "trained architecture": TRAINED, "test_contexts": CONTEXT
 
 def modules_that_measure() -> list[str]:
     """The modules of `repro.analyses` that have the function of a measure."""
-    paths = (ROOT / "measures").glob("*.py")
+    paths = (ROOT / "analyses").glob("*.py")
     return [path.stem for path in paths if "\ndef measure(inputs: Inputs, model:" in path.read_text()]
 
 

@@ -84,8 +84,6 @@ def test_a_removed_record_becomes_dashes_in_its_row_only(
     ("words", "says"),
     [
         (["run", "table99"], "unknown artefact 'table99'; `repro list` shows the artefacts"),
-        (["plan", "--power", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
-        (["plan", "--power", "--profile", "one-gpu"], "leave out --seed, --all-seeds, --unpublished and --profile"),
         (["explain-batch", "table1", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
         (["run", "table1", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
         (["plan", "table1", "--scale", "tiny"], "unknown scale 'tiny'"),

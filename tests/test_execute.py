@@ -238,7 +238,7 @@ def test_the_difficulty_of_batches_is_measured_without_training() -> None:
 
 def test_a_record_names_the_code_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     code = {"commit": "begun with"}
-    monkeypatch.setattr("repro.execute.code_identity", lambda: dict(code))
+    monkeypatch.setattr("repro.execute.get_code_identity", lambda: dict(code))
 
     def commit_meanwhile(*words: object) -> Measured:
         code["commit"] = "committed meanwhile"
@@ -253,13 +253,13 @@ def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest
     run = base("smoke", architecture="contextual", seed=7)
     trained_by = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
-    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: trained_by[0])
+    monkeypatch.setattr("repro.train.sittings.get_code_identity", lambda: trained_by[0])
     with pytest.raises(Interrupted):
         execute(run, should_stop=stop_after(3), progress=quiet)
-    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: trained_by[1])
+    monkeypatch.setattr("repro.train.sittings.get_code_identity", lambda: trained_by[1])
     first = execute(run, progress=quiet)
     monkeypatch.delenv("REPRO_SWITCHES")
-    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: {"commit": "third"})
+    monkeypatch.setattr("repro.train.sittings.get_code_identity", lambda: {"commit": "third"})
     second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=quiet)
     for told in (record.provenance["training"] for record in (first, second)):
         assert [(one["from_step"], one["commit"]) for one in told["sittings"]] == [(0, "first"), (4, "second")]

@@ -10,7 +10,7 @@ from repro.records.golden import without_golden
 from repro.report.contents import extract_first_sentence
 from repro.report.gallery import compute_digest, get_picture_path, is_current, shown_figures
 from repro.report.markdown_pages import CONTENTS, replace_block
-from repro.spec.registry import artefacts, experiments, declared_notes
+from repro.spec.registry import artefacts, declared_notes, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = (
@@ -23,7 +23,12 @@ NAMES = (
     "docs/RELIABILITY",
 )
 TEXT = {name: (ROOT / f"{name}.md").read_text() for name in NAMES}
-OTHERS = (ROOT / "docs" / "CLAIMS.md", ROOT / "docs" / "ARTEFACTS.md", ROOT / "CHANGELOG.md")
+OTHERS = (
+    ROOT / "docs" / "CLAIMS.md",
+    ROOT / "docs" / "COVERAGE.md",
+    ROOT / "docs" / "ARTEFACTS.md",
+    ROOT / "CHANGELOG.md",
+)
 EVERY_PAGE = [ROOT / f"{name}.md" for name in NAMES]
 EVERY_PAGE += [*OTHERS, ROOT / "repro" / "interop" / "README.md", ROOT / "slurm" / "README.md"]
 VERBS = {c.name or c.callback.__name__.rstrip("_").replace("_", "-") for c in app.registered_commands if c.callback}

@@ -29,7 +29,7 @@ def renew(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
     Golden metrics are made for an experiment that has none, by its runs at smoke; those that are there stay as they
     are. ValueError when a page lacks a marker, or a smoke run fails.
     """
-    from repro.report.gallery import make_gallery_pictures
+    from repro.cli.gallery import make_gallery_pictures
     from repro.report.markdown_pages import renewed_pages
 
     texts = {**renewed_pages(judged, scale), **front_pictures(), **make_gallery_pictures()}

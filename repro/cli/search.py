@@ -34,7 +34,7 @@ def search(
 ) -> None:
     """Search a corpus with a model, and print the best documents with scores; the index is kept for the next time."""
     from repro.interop.search.index import Asked
-    from repro.interop.search.index import search as find
+    from repro.interop.search.query import search as find
 
     if not query and sys.stdin.isatty():
         raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')

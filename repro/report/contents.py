@@ -10,7 +10,7 @@ from pathlib import Path
 from repro.report.formats import as_markdown_table
 from repro.spec import Experiment
 from repro.spec.artefact import ABSENT, MAIN, PAPERS
-from repro.spec.registry import experiments, declared_notes
+from repro.spec.registry import declared_notes, experiments
 from repro.storage.paths import CHECKOUT
 
 ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")

@@ -68,7 +68,7 @@ def write_report(
     It opens with the forest plot of all claims where `paint_forest` draws one.
     """
     check_replaceable(out)  # before minutes of drawing
-    chosen = experiments() if shown is None else shown
+    chosen = [one for one in (experiments() if shown is None else shown) if one.runs(scale)]
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
     own = (section for section in sections if section.paper == MAIN)

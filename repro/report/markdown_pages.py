@@ -7,6 +7,7 @@ from pathlib import Path
 
 from repro.report.artefacts import judgements
 from repro.report.contents import make_artefact_table, make_notes_table
+from repro.report.coverage import make_coverage_table
 from repro.report.formats import as_markdown
 from repro.report.gallery import make_gallery
 from repro.report.headlines import make_headlines_view
@@ -25,7 +26,8 @@ DEARER = {LAB: "claims_lab", MINI: "claims_mini"}
 RESULTS = "docs/RESULTS.md"
 CONTENTS = {
     ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
-    ("not_judged", LEDGER[1]): lambda folder: make_notes_table("not_judged"),
+    ("coverage", "docs/COVERAGE.md"): make_coverage_table,
+    ("not_judged", "docs/COVERAGE.md"): lambda folder: make_notes_table("not_judged"),
     ("contradictions", "docs/ERRATA.md"): lambda folder: make_notes_table("contradictions"),
     ("deviations", "REPRODUCING.md"): lambda folder: make_notes_table("deviations"),
 }

@@ -42,7 +42,7 @@ class Deaf(Ranker):
 @pytest.fixture
 def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inputs:
     """Two collections of two documents that a ranker can number; no headroom is computed."""
-    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
     home = collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
     rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     return inputs_of(RUN, suite=suite_of(tmp_path, home, rival))

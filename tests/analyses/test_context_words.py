@@ -134,7 +134,7 @@ def _plain(model: ContextualModel, text: str) -> np.ndarray:
 
 
 def test_a_record_tells_of_the_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
     home = collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
     rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     run = base("desk", architecture="contextual", num_contexts=2)

@@ -67,7 +67,7 @@ def test_what_a_smoke_run_says_of_a_folder_that_is_gone_is_shown_only_when_it_fa
     child.write_text(f"#!/bin/sh\necho drawn: $REPRO_HOME/figure.svg >&2\nexit {0 if ends_well else 1}\n")
     child.chmod(0o755)
     monkeypatch.setattr(renewing.sys, "executable", str(child))
-    monkeypatch.setattr(renewing, "golden_runs", lambda experiment: [])
+    monkeypatch.setattr(renewing, "list_golden_runs", lambda experiment: [])
     monkeypatch.setattr(renewing, "write_golden", lambda name, records: tmp_path)
     with nullcontext() if ends_well else pytest.raises(ValueError, match="failed, see above"):
         renewing.make_golden(find_experiment("figure14"))

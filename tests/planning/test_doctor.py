@@ -54,7 +54,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, free_gib: float, i
 def test_uncommitted_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for changes, is_good in ((None, True), ("abc123", False)):
         state = {"commit": "f00", "uncommitted_sha256": changes}
-        monkeypatch.setattr(doctor, "code_identity", lambda state=state: state)
+        monkeypatch.setattr(doctor, "get_code_identity", lambda state=state: state)
         code = found("code")
         assert code.good is is_good and "f00" in code.says and (changes or "none") in code.says
 

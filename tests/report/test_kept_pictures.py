@@ -62,9 +62,9 @@ def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPa
     keys.append(kept_picture(tmp_path, ROWS, PICTURE | {"title": "another"}).key)
     (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9")
     keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
-    monkeypatch.setattr(kept_pictures, "versions_of", lambda packages: dict.fromkeys(packages, "0"))
+    monkeypatch.setattr(kept_pictures, "get_versions", lambda packages: dict.fromkeys(packages, "0"))
     keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
-    monkeypatch.setattr(kept_pictures, "source_digest", lambda folders: "another")
+    monkeypatch.setattr(kept_pictures, "compute_source_digest", lambda folders: "another")
     keys.append(kept_picture(tmp_path, ROWS, PICTURE).key)
     assert len(set(keys)) == len(keys)
 

@@ -7,6 +7,7 @@ import pytest
 
 from repro.cli.main import app
 from repro.report.contents import make_artefact_table
+from repro.report.coverage import expand_names
 from repro.report.html import render_page
 from repro.report.markdown_pages import LEDGERS, renewed_pages
 from repro.report.names import artefact_of, format_heading
@@ -110,3 +111,9 @@ def test_an_experiment_of_an_unknown_paper_is_refused() -> None:
         ValueError, match=r"experiment 99: paper='BERT' is unknown; choose one of \['CDE', 'GTE', 'MRL'\]"
     ):
         Experiment(number=99, title="", runs=lambda scale: (), shows=(), paper="BERT")
+
+
+def test_notes_name_ranges_of_artefacts() -> None:
+    """A range of figures in a note covers each of them."""
+    assert expand_names("§5, Figures 2 to 4, 9; Table 7") == {"Figure 2", "Figure 3", "Figure 4", "Figure 9", "Table 7"}
+    assert expand_names("GTE §3.4, Table 3") == {"Table 3"}

@@ -299,7 +299,7 @@ def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
 
 
 def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm.sweep.code_identity", lambda: {"commit": "c0ffee", "uncommitted_sha256": "d1"})
+    monkeypatch.setattr("slurm.sweep.get_code_identity", lambda: {"commit": "c0ffee", "uncommitted_sha256": "d1"})
     for check in ("check_available", "check_encoders"):
         monkeypatch.setattr(f"slurm.start.{check}", lambda runs: None)
     run = base("small")

@@ -219,7 +219,7 @@ def test_a_cancelled_sweep_takes_its_stages_along_but_not_those_that_others_wait
     needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
     submitted({first: asdict(RUNS[0]), second: asdict(RUNS[1])}, jobs, needs=needs)
     monkeypatch.setattr("slurm.status.queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)})
-    monkeypatch.setattr("slurm.status.whole_of", lambda name: stages[1] if name == "shard/1" else "")
+    monkeypatch.setattr("slurm.status.find_parent_stage", lambda name: stages[1] if name == "shard/1" else "")
     asked: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", asked.extend)
     assert [status.id for status in cancel(RUNS[:1])] == [first]

@@ -255,7 +255,8 @@ def test_context_claim_shows_its_blind_comparison(tmp_path: Path) -> None:
     of_blind = term(NDCG, sampler="domain", sequence_dropout=1.0)
     claim = order(blind=of_blind)
     assert judge(claim, made)[0].blind is None
-    blind = [record(tmp_path, replace(one.run, sequence_dropout=1.0), value_of(one, NDCG) - 0.01) for one in made]
+    changes = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
+    blind = [record(tmp_path, replace(one.run, **changes), value_of(one, NDCG) - 0.01) for one in made]
     (judged,) = judge(claim, [*made, *blind])
     assert judged.effect == pytest.approx(0.053)
     assert judged.blind is not None and judged.blind.effect == pytest.approx(0.01)

@@ -202,16 +202,16 @@ def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """With another reading of free memory a resumed run uses the stored sizes and repeats the losses."""
     whole, resumed = replace(SMOKE, seed=2, num_steps=6), replace(SMOKE, seed=3, num_steps=6)
     monkeypatch.setattr(chunks, "LEAST_BUDGET", 0)
-    monkeypatch.setattr(trainer, "free_bytes", lambda: 200_000)
+    monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
     expected = execute(whole, progress=lambda line: None).provenance["training"]["chunks"]
     steps: list[str] = []
     with pytest.raises(Interrupted):
         execute(resumed, should_stop=lambda: bool(steps), progress=steps.append)
-    monkeypatch.setattr(trainer, "free_bytes", lambda: 2**40)
+    monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 2**40)
     record = execute(resumed, progress=lambda line: None)
     assert record.provenance["training"]["chunks"] == expected != ChunkSizes().words
     monkeypatch.setenv("REPRO_HOME", str(get_local_records().parent / "again"))
-    monkeypatch.setattr(trainer, "free_bytes", lambda: 200_000)
+    monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
     again = execute(resumed, progress=lambda line: None)
     assert again.metrics["train/loss"] == record.metrics["train/loss"]
 

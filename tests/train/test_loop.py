@@ -389,7 +389,7 @@ def test_another_number_of_processes_is_told_where_shared_contexts_are_dropped(
 ) -> None:
     """As many processes as it says go on from a checkpoint; which is all that this needs to know of them."""
     with monkeypatch.context() as of_two, pytest.raises(Interrupted):
-        of_two.setattr(loop, "num_processes", lambda: 2)
+        of_two.setattr(loop, "count_processes", lambda: 2)
         run(tmp_path, small_model(**changes), should_stop=lambda: True, batches_a_step=batches_a_step)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
