@@ -48,7 +48,8 @@ try:  # AutoModel works without sentence-transformers
     from sentence_transformers.base.modules import InputModule
     from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 except ImportError:
-    InputModule, SentenceTransformerDataCollator = nn.Module, object
+    InputModule = nn.Module  # type: ignore[misc, assignment]
+    SentenceTransformerDataCollator = object  # type: ignore[misc, assignment]
 
 FIRST_STAGE = "first_stage"
 NO_CONTEXT = (
@@ -206,10 +207,11 @@ class SecondStage(nn.Module):
 
     def soft_prompts(self) -> Tensor:
         """Return the learned vectors between context and text, (P, D)."""
-        width, weight = self.sizes.hidden_size, self.output_projection[0].weight
+        width, weight = self.sizes.hidden_size, next(self.output_projection.parameters())
         if not self.sizes.num_soft_prompts:
             return weight.new_zeros(0, width)
-        return self.prompt_projection(weight.new_ones(width)).view(-1, width)
+        prompts_F: Tensor = self.prompt_projection(weight.new_ones(width))
+        return prompts_F.view(-1, width)
 
     def null_contexts(self) -> Tensor:
         """Return the null vector in every slot, (C, E). ValueError if the model was trained without one."""
@@ -265,7 +267,7 @@ class CdePreTrainedModel(PreTrainedModel):
         """The tokenizer that lies next to the weights."""
         if self._tokenizer is None:
             revision = {"revision": self.config._commit_hash} if getattr(self.config, "_commit_hash", None) else {}
-            self._tokenizer = PreTrainedTokenizerFast.from_pretrained(self.name_or_path, **revision)
+            self._tokenizer = PreTrainedTokenizerFast.from_pretrained(str(self.name_or_path), **revision)
         return self._tokenizer
 
     @tokenizer.setter
@@ -297,7 +299,9 @@ class CdePreTrainedModel(PreTrainedModel):
                 found.append(nn.functional.normalize(output.float(), dim=-1).cpu().numpy())
         return np.concatenate(found)
 
-    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | Path, *args: Any, **kwargs: Any
+    ) -> None:
         """Write a complete folder: weights, configuration, tokenizer and this file."""
         name = type(self).__name__
         self.config.auto_map = {"AutoConfig": "modeling_cde.CdeConfig", "AutoModel": f"modeling_cde.{name}"}
@@ -433,7 +437,9 @@ class CdeModel(CdePreTrainedModel):
         assert self.context_embeddings is not None, "it is set together with its token ids"
         return self.context_embeddings
 
-    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | Path, *args: Any, **kwargs: Any
+    ) -> None:
         """Write a complete folder, with the context that was set."""
         if self._context_is_stale and self.context_input_ids is not None:
             self._embed_context()
@@ -451,7 +457,7 @@ class CdeModel(CdePreTrainedModel):
         self._context_is_stale = False
 
 
-class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
+class ContextualModule(InputModule):
     """`CdeModel` as the only module of a SentenceTransformer. Vectors have unit length."""
 
     forward_kwargs = {"context", "context_seed", "dataset_embeddings", "without_context"}  # noqa: RUF012
@@ -467,7 +473,9 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
     @property
     def config(self) -> CdeConfig:
         """The configuration, with `transductive_corpus_size`, the number of context documents."""
-        return self.model.config
+        config = self.model.config
+        assert isinstance(config, CdeConfig), "it was built from one"
+        return config
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
@@ -568,7 +576,9 @@ class ContextualModule(InputModule):  # type: ignore[misc, valid-type]
         self.model.save_pretrained(output_path)
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> ContextualModule:
+    def load(  # type: ignore[override]
+        cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
+    ) -> ContextualModule:
         """Read a folder or hub id."""
         names = {"token": "token", "cache_folder": "cache_dir", "revision": "revision"}
         options = {theirs: kwargs[name] for name, theirs in names.items() if kwargs.get(name)}
@@ -629,7 +639,7 @@ class BatchContext:
 
 
 @dataclass
-class ContextualCollator(SentenceTransformerDataCollator):  # type: ignore[misc, valid-type]
+class ContextualCollator(SentenceTransformerDataCollator):
     """Adds the context of each batch: documents drawn from all columns but the first.
 
     `number` counts batches. The seed and this number determine the draw.
@@ -650,7 +660,7 @@ class ContextualCollator(SentenceTransformerDataCollator):  # type: ignore[misc,
         batch = super().__call__(features)
         if not self.num_contexts:
             return batch
-        prompts = self._resolve_prompts(batch)
+        prompts = self._resolve_prompts(batch) or {}
         texts = [
             (self._get_prompt_for_column(prompts, name) or "") + row[name] for name in columns[1:] for row in features
         ]
