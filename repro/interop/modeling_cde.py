@@ -85,6 +85,12 @@ class CdeConfig(PreTrainedConfig):
         super().__init__(**kwargs)
 
 
+class CdeBiencoderConfig(CdeConfig):
+    """The same for a biencoder. AutoModel chooses the class of a model by the class of its configuration."""
+
+    model_type = "cde_biencoder"
+
+
 class Backbone(nn.Module):
     """BERT, NomicBERT or ModernBERT that reads a text alone, or a text after context vectors and soft prompts."""
 
@@ -253,7 +259,7 @@ class FrequencyWeights(nn.Module):
 class CdePreTrainedModel(PreTrainedModel):
     """What both architectures share: tokens from texts, vectors from texts, and folders that are complete."""
 
-    config_class = CdeConfig
+    config_class: type[CdeConfig] = CdeConfig
     base_model_prefix = "cde"
     main_input_name = "input_ids"
 
@@ -303,8 +309,8 @@ class CdePreTrainedModel(PreTrainedModel):
         self, save_directory: str | Path, *args: Any, **kwargs: Any
     ) -> None:
         """Write a complete folder: weights, configuration, tokenizer and this file."""
-        name = type(self).__name__
-        self.config.auto_map = {"AutoConfig": "modeling_cde.CdeConfig", "AutoModel": f"modeling_cde.{name}"}
+        classes = {"AutoConfig": type(self.config), "AutoModel": type(self)}
+        self.config.auto_map = {auto: f"modeling_cde.{kind.__name__}" for auto, kind in classes.items()}
         super().save_pretrained(save_directory, *args, **kwargs)
         self.tokenizer.save_pretrained(save_directory)
         target = Path(save_directory) / Path(__file__).name
@@ -314,6 +320,8 @@ class CdePreTrainedModel(PreTrainedModel):
 
 class CdeBiencoder(CdePreTrainedModel):
     """Texts to vectors, without context."""
+
+    config_class = CdeBiencoderConfig
 
     def __init__(self, config: CdeConfig) -> None:
         super().__init__(config)
@@ -540,6 +548,8 @@ class ContextualModule(InputModule):
         elif dataset_embeddings is not None:
             dataset_embeddings = self._check_vectors(dataset_embeddings)
         output = self.model(ids_NS, mask_NS, dataset_embeddings=dataset_embeddings).pooler_output
+        # a half-precision length would be off by up to 1 %
+        output = output.to(torch.promote_types(output.dtype, torch.float32))
         return features | {"sentence_embedding": nn.functional.normalize(output, dim=-1)}
 
     def make_collator(self, prompts: Any = None, seed: int = 0) -> ContextualCollator:
@@ -682,8 +692,10 @@ def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
 
 def mean_states(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
     """Return the weighted mean of the states of each text, (N, D)."""
-    weights_NS = weights_NS.to(states_NSD.dtype)
-    return torch.einsum("nsd,ns->nd", states_NSD, weights_NS) / weights_NS.sum(1, keepdim=True).clamp(min=1e-6)
+    wide = torch.promote_types(states_NSD.dtype, torch.float32)
+    weights_NS = weights_NS.to(wide)
+    sums_ND = torch.einsum("nsd,ns->nd", states_NSD.to(wide), weights_NS)
+    return (sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=1e-6)).to(states_NSD.dtype)
 
 
 def pad_right(ids_NS: Tensor, mask_NS: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -28,15 +28,18 @@ from repro.storage.json_files import json_object, read_json
 CODE = Path(modeling_cde.__file__)
 MODULE = f"{CODE.stem}.{modeling_cde.ContextualModule.__name__}"
 """The class of the only module, as modules.json names it."""
+MODEL_TYPES = (modeling_cde.CdeConfig.model_type, modeling_cde.CdeBiencoderConfig.model_type)
 STORED_CONTEXT = ("context_embeddings", "context_input_ids", "context_attention_mask")
 
 
 def write_self_contained(model: Model, folder: Path) -> None:
     """Write weights, configuration, tokenizer and code."""
-    kind: type = modeling_cde.CdeBiencoder if isinstance(model, Biencoder) else modeling_cde.CdeModel
-    classes = {"AutoConfig": modeling_cde.CdeConfig.__name__, "AutoModel": kind.__name__}
+    kind: type[modeling_cde.CdePreTrainedModel] = modeling_cde.CdeModel
+    if isinstance(model, Biencoder):
+        kind = modeling_cde.CdeBiencoder
+    classes = {"AutoConfig": kind.config_class.__name__, "AutoModel": kind.__name__}
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
-    config = modeling_cde.CdeConfig(
+    config = kind.config_class(
         repro=asdict(model.config),
         prompts=prompts,
         architectures=[kind.__name__],
@@ -57,7 +60,7 @@ def write_self_contained(model: Model, folder: Path) -> None:
 def is_self_contained(folder: Path) -> bool:
     """Return whether `write_self_contained` wrote a folder, or an opened model that was saved again."""
     path = folder / CONFIG_FILE
-    return path.is_file() and json_object(path).get("model_type") == modeling_cde.CdeConfig.model_type
+    return path.is_file() and json_object(path).get("model_type") in MODEL_TYPES
 
 
 def load_self_contained(folder: Path) -> Model:

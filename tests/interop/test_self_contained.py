@@ -57,11 +57,15 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, kind: str, changes: d
 
 
 def test_biencoder_code_matches_our_vectors(tmp_path: Path) -> None:
-    """A biencoder opens with AutoModel alone."""
-    model = model_of("biencoder")
-    write_self_contained(model, tmp_path)
-    theirs = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
-    np.testing.assert_allclose(theirs.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+    """A biencoder opens with AutoModel alone, also in a process that opened a contextual model before."""
+    for architecture in ("contextual", "biencoder", "contextual"):
+        model, folder = model_of(architecture), tmp_path / architecture / "model"
+        write_self_contained(model, folder)
+        theirs = AutoModel.from_pretrained(folder, trust_remote_code=True)
+        if architecture == "contextual":
+            for one in (model, theirs):
+                one.set_context(CORPUS)
+        np.testing.assert_allclose(theirs.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
 ELSEWHERE = """
