@@ -24,31 +24,34 @@ from repro.interop.sentence_transformers_folder import export_sentence_transform
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 
+DATASETS = "datasets==3.3.2"  # a later one asks for a later huggingface-hub
 VERSIONS: dict[str, tuple[str, ...]] = {
     "3": (
         "sentence-transformers==3.4.1",
         "transformers==4.49.0",
         "tokenizers==0.21.1",
         "huggingface-hub==0.29.3",
+        DATASETS,
     ),
     "4": (
         "sentence-transformers==4.1.0",
         "transformers==4.52.4",
         "tokenizers==0.21.1",
         "huggingface-hub==0.33.0",
+        DATASETS,
     ),
     "5": (
         "sentence-transformers==5.1.0",
         "transformers==4.56.2",
         "tokenizers==0.22.1",
         "huggingface-hub==0.35.3",
+        DATASETS,
     ),
     "6": (),  # this environment's own
 }
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60]
 TRIAL = """
 import json, sys
-sys.modules["datasets"] = None  # only training needs it, and each version needs another
 import numpy as np, sentence_transformers
 from sentence_transformers import SentenceTransformer
 folder, texts, out = json.loads(sys.argv[1])
