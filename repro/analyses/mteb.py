@@ -37,13 +37,13 @@ class TaskContext(NamedTuple):
     """A context for mteb tasks."""
 
     asked_as: str  # name in the run's `test_contexts`
-    method: str  # name in MtebModel
+    context: str  # name in MtebModel
 
 
 CONTEXTS = {
-    "own": TaskContext(asked_as="own", method="corpus"),
-    "random": TaskContext(asked_as="wrong", method="fixed"),
-    "null": TaskContext(asked_as="null", method="null"),
+    "own": TaskContext(asked_as="own", context="own"),
+    "random": TaskContext(asked_as="wrong", context="fixed"),
+    "null": TaskContext(asked_as="null", context="null"),
 }
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
@@ -212,9 +212,9 @@ def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     return {
         kind: MtebModel(
             model,
-            method=context.method,
+            context=context.context,
             context_seed=run.context_seed,
-            fixed_context=texts if context.method == "fixed" else (),
+            fixed_context=texts if context.context == "fixed" else (),
         )
         for kind, context in CONTEXTS.items()
         if context.asked_as in run.test_contexts.split("+")

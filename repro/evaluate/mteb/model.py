@@ -14,6 +14,7 @@ The kind of context, its seed and its size are `experiment_kwargs`, which mteb i
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput, CorpusDatasetType, QueryDatasetType, RetrievalOutputType
     from torch.utils.data import DataLoader
 
-METHODS = ("corpus", "fixed", "null", "none")
+CONTEXTS = ("own", "fixed", "null", "none")
+STORED_AS = {"own": "corpus"}
+"""What mteb keeps of a context in the place of its results, if it is not the word that is given here."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
 MEBIBYTE = 2**20
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
@@ -52,25 +55,28 @@ class MtebModel(AbsEncoder):
         model: Model,
         *,
         name: str = "cde-repro/model",
-        method: str = "corpus",
+        context: str = "own",
         context_seed: int = 0,
         fixed_context: Sequence[str] = (),
         revision: str | None = None,
         loader: Callable[..., Any] | None = None,
+        method: str | None = None,
     ) -> None:
-        """Set up the model and its context.
+        """Wrap a model.
 
         Args:
-            model: a biencoder or a contextual model.
-            name: model name for mteb.
-            method: "corpus" (as in the paper), "fixed" (`fixed_context` for every task), "null", or "none" (biencoders).
-            context_seed: seed of the draw.
-            fixed_context: texts for the method "fixed".
-            revision: revision for mteb, by default the digest of the weights.
-            loader: function that mteb can load the model with.
+            model: A biencoder or a contextual model.
+            name: Its name in mteb's results.
+            context: "own" (drawn from the searched corpus, as in the paper), "fixed" (`fixed_context` for every task),
+                "null", or "none" (biencoders).
+            context_seed: Seed of the draw.
+            fixed_context: Documents for "fixed", for example of an unrelated corpus.
+            revision: Default: the digest of the weights.
+            loader: What mteb calls to load the model again.
+            method: The earlier name of `context`, with "corpus" for "own". Deprecated.
         """
         self.model = model
-        self.method = method if isinstance(model, ContextualModel) else "none"
+        self.context = _read_context(context, method) if isinstance(model, ContextualModel) else "none"
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
         self.mteb_model_meta = build_model_meta(
@@ -109,7 +115,7 @@ class MtebModel(AbsEncoder):
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
             given = self.corpus
-            if given is None and self.method == "corpus" and prompt_type != PromptType.document:
+            if given is None and self.context == "own" and prompt_type != PromptType.document:
                 _check_no_corpus(task_metadata)
             self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
         tokens = self._tokenize(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
@@ -120,7 +126,7 @@ class MtebModel(AbsEncoder):
         self._context_of = task
         if not isinstance(self.model, ContextualModel):
             return
-        if self.method == "null":
+        if self.context == "null":
             self.model.set_context(None)
             return
         pool = self.fixed_context or texts
@@ -132,20 +138,25 @@ class MtebModel(AbsEncoder):
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
 
     def _check(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method={self.method!r} is unknown; choose one of {list(METHODS)}")
-        if (self.method == "none") != isinstance(self.model, Biencoder):
+        if self.context not in CONTEXTS:
+            raise ValueError(f"context={self.context!r} is unknown; choose one of {list(CONTEXTS)}")
+        if (self.context == "none") != isinstance(self.model, Biencoder):
             raise ValueError(
-                f"method={self.method!r}: a contextual model needs a context, set 'corpus', 'fixed' or 'null'"
+                f"context={self.context!r}: a contextual model needs a context, set 'own', 'fixed' or 'null'"
             )
-        if (self.method == "fixed") != bool(self.fixed_context):
-            raise ValueError(f"method={self.method!r} with {len(self.fixed_context)} fixed texts: give both or neither")
+        if (self.context == "fixed") != bool(self.fixed_context):
+            raise ValueError(
+                f"context={self.context!r} with {len(self.fixed_context)} fixed texts: give both or neither"
+            )
 
     def _describe_context(self) -> dict[str, Any]:
         if not isinstance(self.model, ContextualModel):
             return {}
-        found: dict[str, Any] = {"context": self.method, "num_contexts": self.model.config.num_contexts}
-        if self.method != "null":
+        found: dict[str, Any] = {
+            "context": STORED_AS.get(self.context, self.context),
+            "num_contexts": self.model.config.num_contexts,
+        }
+        if self.context != "null":
             found["context_seed"] = self.context_seed
         if self.fixed_context:
             found["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
@@ -210,6 +221,14 @@ def build_model_meta(
         modalities=["text"],
         experiment_kwargs=dict(experiment) or None,
     )
+
+
+def _read_context(context: str, method: str | None) -> str:
+    """Return the context in today's words."""
+    given = context if method is None else method
+    if method is not None or given == "corpus":
+        warnings.warn('MtebModel takes context="own" instead of method="corpus"', DeprecationWarning, stacklevel=3)
+    return "own" if given == "corpus" else given
 
 
 def _check_no_corpus(task_metadata: TaskMetadata) -> None:
