@@ -23,7 +23,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, config_from
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
-from repro.storage.json_files import json_object, read_json
+from repro.storage.files import json_object, read_json
 
 CODE = Path(modeling_cde.__file__)
 MODULE = f"{CODE.stem}.{modeling_cde.ContextualModule.__name__}"
